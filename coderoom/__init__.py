@@ -1,0 +1,34 @@
+"""Teams of LLM agents that write, run, repair and review code.
+
+The top level loads and writes team files; the parts live in `coderoom.agents`, `coderoom.teams`,
+`coderoom.approval`, `coderoom.executors` and `coderoom.blocks`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from coderoom.configs import dump_team, load_team
+    from coderoom.errors import CodeRoomError
+
+__all__ = ["CodeRoomError", "__version__", "dump_team", "load_team"]
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, so that `import coderoom` and `coderoom --help` do not pay for AutoGen.
+    if name in {"dump_team", "load_team"}:
+        from coderoom import configs
+
+        return getattr(configs, name)
+    if name == "CodeRoomError":
+        from coderoom.errors import CodeRoomError
+
+        return CodeRoomError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,92 @@
+"""Everything that CodeRoom raises on purpose, as one tree.
+
+    CodeRoomError
+    ├── ConfigError             a team file is wrong; lists every mistake with its place
+    ├── RequestError            what was asked for cannot be done as asked
+    ├── MissingDependencyError  something that is needed is not installed or not set
+    ├── SandboxUnavailable      our place for running code broke; never the code's own failure
+    └── AgentError              an agent failed inside a team; `__cause__` is what it raised
+
+What the model's code does wrong is no exception at all: it is an `Outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "AgentError",
+    "CodeRoomError",
+    "ConfigError",
+    "MissingDependencyError",
+    "Problem",
+    "RequestError",
+    "SandboxUnavailable",
+]
+
+
+class CodeRoomError(Exception):
+    """The root of all errors that CodeRoom raises on purpose."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a team file.
+
+    Attributes:
+        message: What is wrong, what was expected and, where one is near, the right name.
+        file: The file's path or the shipped team's name.
+        line: The line, counted from 1, or `None` where a whole file is meant.
+        path: Where in the document, for instance `config.participants[0].config.name`.
+    """
+
+    message: str
+    file: str
+    line: int | None = None
+    path: str = ""
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+
+
+class ConfigError(CodeRoomError, ValueError):
+    """A team file is wrong.
+
+    Attributes:
+        problems: Every mistake that was found, in the order of the file.
+    """
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class RequestError(CodeRoomError, ValueError):
+    """What was asked for cannot be done as asked: a file that is not there, a model that cannot be named so."""
+
+
+class MissingDependencyError(CodeRoomError):
+    """Something that is needed is not installed or not set; the message says how to get it."""
+
+
+class SandboxUnavailable(CodeRoomError):  # noqa: N818 (a public name of the design)
+    """The place where code runs broke or is not there.
+
+    This is our failure and not the code's: it never reaches a model as output, and it never starts a repair.
+    """
+
+
+class AgentError(CodeRoomError, RuntimeError):
+    """An agent failed inside a team.
+
+    It is a `RuntimeError` as well, which is what AutoGen's teams raise in its place.
+
+    Attributes:
+        agent: The name of the agent that failed.
+    """
+
+    def __init__(self, agent: str, cause: BaseException) -> None:
+        self.agent = agent
+        super().__init__(f"Agent {agent!r} failed: {type(cause).__name__}: {cause}")
