@@ -1,1 +1,21 @@
-"""Filled in below."""
+"""Agents that write, run and review code, as AutoGen chat agents."""
+
+from coderoom.agents._code_executor import CodeExecutorAgent, CodeExecutorAgentConfig
+from coderoom.agents._decisions import RetryDecision, StopReason
+from coderoom.agents._reviewer import ReviewerAgent, ReviewerAgentConfig
+from coderoom.agents._verdict import ReviewIssue, ReviewVerdict
+from coderoom.approval import ApprovalFuncType, ApprovalRequest, ApprovalResponse
+
+__all__ = [
+    "ApprovalFuncType",
+    "ApprovalRequest",
+    "ApprovalResponse",
+    "CodeExecutorAgent",
+    "CodeExecutorAgentConfig",
+    "RetryDecision",
+    "ReviewIssue",
+    "ReviewVerdict",
+    "ReviewerAgent",
+    "ReviewerAgentConfig",
+    "StopReason",
+]

@@ -1,1 +1,8 @@
-"""Filled in below."""
+"""Running code for agents, as ordinary processes of the user who runs CodeRoom: with limits, and with no isolation."""
+
+from coderoom.executors._execution import Execution
+from coderoom.executors._local import LocalCodeExecutor
+from coderoom.executors._output import bound_output, save_output
+from coderoom.executors._runner import ExecutorRunner
+
+__all__ = ["Execution", "ExecutorRunner", "LocalCodeExecutor", "bound_output", "save_output"]

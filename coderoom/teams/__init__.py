@@ -1,1 +1,13 @@
-"""Filled in below."""
+"""Teams that take turns, and when they stop."""
+
+from coderoom.teams._coding_team import CodingTeam, CodingTeamConfig
+from coderoom.teams._conditions import CodeSucceeded, NoProgress, ReviewApproved, StatefulCondition
+
+__all__ = [
+    "CodeSucceeded",
+    "CodingTeam",
+    "CodingTeamConfig",
+    "NoProgress",
+    "ReviewApproved",
+    "StatefulCondition",
+]

@@ -1,0 +1,38 @@
+"""What all of CodeRoom's AutoGen components share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+from autogen_core import ComponentModel
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["DumpsAsItself", "StrictConfig", "load_if_given"]
+
+T = TypeVar("T")
+
+
+class StrictConfig(BaseModel):
+    """A component config that refuses keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class DumpsAsItself:
+    """Keeps a subclass from being dumped under its base class's name.
+
+    AutoGen inherits `component_provider_override`, so that a user's subclass would come back as the base.
+    """
+
+    component_provider_override: ClassVar[str | None]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "component_provider_override" not in cls.__dict__:
+            cls.component_provider_override = None
+
+
+def load_if_given(model: ComponentModel | None, load: Callable[[ComponentModel], T]) -> T | None:
+    """What `load`, a class's `load_component`, makes of `model`, or `None` for `None`."""
+    return None if model is None else load(model)

@@ -1,0 +1,172 @@
+"""One write-and-run inside a turn: what to run, how it went, and how to tell it to a model."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autogen_core.code_executor import CodeBlock, CodeResult
+
+from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
+from coderoom.outcome import Outcome
+
+__all__ = ["Attempt", "Selection", "select_blocks"]
+
+# Labels under which models show data and prose, not code that they want to be run.
+_NOT_CODE = frozenset(
+    "console css csv diff env html ini json json5 jsonl latex log markdown mermaid none output plain plaintext "  # noqa: SIM905
+    "pycon svg tex text toml tsv txt xml yaml".split()
+)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which of a message's blocks are to be run, and why the others are not.
+
+    Attributes:
+        blocks: What is to be run, in order.
+        notes: What is not run and why, one sentence each, for the model to read.
+        is_code: Whether the message wants something run at all; a table in `json` alone does not.
+        cut: Whether a block was never closed, so that the code is not all there.
+    """
+
+    blocks: tuple[CodeBlock, ...] = ()
+    notes: tuple[str, ...] = ()
+    is_code: bool = False
+    cut: bool = False
+
+
+def select_blocks(texts: Sequence[str], languages: Sequence[str]) -> Selection:
+    """Choose from the blocks of `texts` those that the agent can run.
+
+    Args:
+        texts: The messages' texts, in order.
+        languages: The languages that are run here, under any of their names.
+    """
+    known = {normalize_language(language) for language in languages}
+    run: list[CodeBlock] = []
+    notes: list[str] = []
+    is_code = cut = False
+    for block in (block for text in texts for block in extract_code_blocks(text)):
+        wanted = block.language not in _NOT_CODE and block.language != ""
+        if block.no_run:
+            continue
+        if not block.closed and (wanted or block.language == ""):
+            is_code = is_code or wanted
+            cut = cut or wanted
+            notes.append(_cut_note(block))
+        elif block.language in known:
+            is_code = True
+            run.append(CodeBlock(code=block.code, language=_runnable_name(block)))
+        else:
+            is_code = is_code or wanted
+            notes.append(_unknown_note(block, languages))
+    return Selection(tuple(run), tuple(notes), is_code, cut)
+
+
+def _runnable_name(block: Block) -> str:
+    # A script written for bash may use what sh does not have.
+    return "bash" if block.tag.lower() == "bash" else block.language
+
+
+def _cut_note(block: Block) -> str:
+    label = f"{block.language!r} " if block.language else ""
+    return (
+        f"The {label}block at line {block.line} was not run: it is cut off, its closing fence is missing. "
+        "Write it again as a whole, shorter if need be."
+    )
+
+
+def _unknown_note(block: Block, languages: Sequence[str]) -> str:
+    what = f"it is labelled {block.tag!r}" if block.language else "it has no language"
+    return f"The block at line {block.line} was not run: {what}, and what runs here is {', '.join(languages)}."
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How one run of code went.
+
+    Attributes:
+        number: Which attempt of the turn this is, counted from 1.
+        blocks: What was run, or would have been.
+        outcome: How it ended, as computed.
+        exit_code: The exit code; 0 only if the outcome is `ok`.
+        output: What it printed, bounded.
+        notes: What was not run and why.
+        output_file: The file with the whole output, where `output` is only its head and tail.
+        reason: Why it was rejected.
+        incomplete: Whether code was missing, so that what ran cannot count as done.
+    """
+
+    number: int
+    blocks: tuple[CodeBlock, ...]
+    outcome: Outcome
+    exit_code: int
+    output: str
+    notes: tuple[str, ...] = ()
+    output_file: Path | None = None
+    reason: str = ""
+    incomplete: bool = False
+
+    @property
+    def code(self) -> str:
+        """The code as Markdown."""
+        return "\n\n".join(fence(block.code, block.language) for block in self.blocks)
+
+    @property
+    def failure(self) -> str | None:
+        """A fingerprint of the code and of how it failed, or `None` if it did not fail.
+
+        Addresses, times and other numbers with a point are left out: they differ in the same failure.
+        """
+        if self.outcome is Outcome.OK:
+            return None
+        error = re.sub(r"0x[0-9a-fA-F]+|\d+\.\d+", "#", self.output.strip())
+        parts = [self.outcome, str(self.exit_code), error, *(f"{b.language}\n{b.code.strip()}" for b in self.blocks)]
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
+
+    @property
+    def result(self) -> CodeResult:
+        """The raw result, as AutoGen's events carry it."""
+        return CodeResult(exit_code=self.exit_code, output=self.reason if self.rejected else self.output)
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the code was not allowed to run."""
+        return self.outcome is Outcome.REJECTED
+
+    def describe(self) -> str:
+        """What happened, in words for a model.
+
+        The sentences about exit codes and approval are those that users of AutoGen's agent look for.
+        """
+        return "\n\n".join([self._result_in_words(), *self.notes])
+
+    def _result_in_words(self) -> str:
+        if self.rejected:
+            return f"Code execution was not approved. Reason: {self.reason}"
+        if not self.blocks:
+            return "Nothing was run."
+        if self.outcome is Outcome.OK:
+            return self.output if self.output.strip() else _NO_OUTPUT
+        output = self.output if self.output.strip() else "(nothing)"
+        if self.incomplete:
+            return f"Only the complete blocks were run. Their output was:\n{output}"
+        if self.outcome is Outcome.TIMEOUT:
+            return f"The script took too long and was stopped. Its output until then was:\n{output}"
+        if self.outcome is Outcome.CANCELLED:
+            return f"The script was stopped from outside. Its output until then was:\n{output}"
+        if self.outcome is Outcome.MEMORY:
+            return f"The script wanted more memory than it may have and was stopped. Its output was:\n{output}"
+        return (
+            f"The script ran, then exited with an error (POSIX exit code: {self.exit_code})\nIts output was:\n{output}"
+        )
+
+
+_NO_OUTPUT = (
+    "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "
+    "consider revising the script to ensure content is printed to stdout."
+)

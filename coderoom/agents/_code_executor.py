@@ -1,0 +1,497 @@
+"""The agent that runs the code of others, or writes, runs, retries and sums up its own."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Self
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_agentchat.state import BaseState
+from autogen_core import CancellationToken, Component, ComponentModel
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
+from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, RequestUsage, UserMessage
+from pydantic import Field
+
+from coderoom._components import DumpsAsItself, StrictConfig, load_if_given
+from coderoom.agents import metadata as keys
+from coderoom.agents import _prompts as prompts
+from coderoom.agents._attempt import Attempt, Selection, select_blocks
+from coderoom.agents._code_runner import CodeRunner
+from coderoom.agents._decisions import RetryDecision, StopReason, why_stop
+from coderoom.agents._model_calls import Conversation, call_model
+from coderoom.agents._report import facts, report
+from coderoom.agents._structured import ask_structured
+from coderoom.approval import Approval, ApprovalFuncType
+
+__all__ = ["CodeExecutorAgent", "CodeExecutorAgentConfig"]
+
+Item = BaseAgentEvent | BaseChatMessage | Response
+"""What an agent's stream yields."""
+
+
+class CodeExecutorAgentConfig(StrictConfig):
+    """The declarative form of a `CodeExecutorAgent`; each field is the constructor's argument of that name."""
+
+    name: str
+    code_executor: ComponentModel
+    model_client: ComponentModel | None = None
+    model_context: ComponentModel | None = None
+    model_client_stream: bool = False
+    max_retries_on_error: int = Field(default=0, ge=0)
+    description: str | None = None
+    system_message: str | None = None
+    """Left out: the default one. An empty string: none at all."""
+    sources: list[str] | None = None
+    supported_languages: list[str] | None = None
+    approval: ComponentModel | None = None
+    """The constructor's `approval_func`, which must be a component to stand in a config."""
+    reflect: bool = True
+    max_output_chars: int = Field(default=10_000, ge=200)
+
+
+class CodeExecutorAgentState(BaseState):
+    """What `CodeExecutorAgent.save_state` gives."""
+
+    type: str = "CodeExecutorAgentState"
+    llm_context: Mapping[str, Any] = Field(default_factory=dict)
+
+
+class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgentConfig]):
+    """Runs code: that of others, or its own.
+
+    Without a `model_client` it runs the fenced code blocks that it finds in new messages and answers with what
+    they printed. With one it writes code, runs it, lets the model decide after a failure whether to try again, and
+    sums up at the end. A reply without code is the answer as it stands.
+
+    It takes the place of AutoGen's agent of the same name: only the import changes. The executor starts on first
+    use and stops in `close()`. Every model call carries the system message and the cancellation token, and its
+    tokens are counted in the messages. The last message tells other agents the code, the exit code and the
+    (bounded) output; its `metadata` tells programs the outcome.
+
+    Args:
+        name: The agent's name, a Python identifier.
+        code_executor: Where the code runs: any AutoGen executor.
+        model_client: The model that writes code; `None` to only run that of others.
+        model_context: Where the conversation is kept; unbounded by default.
+        model_client_stream: Whether to yield the model's chunks as they come.
+        max_retries_on_error: How many further attempts may follow a failed one, 0 or more.
+        description: What the agent is for, for other agents.
+        system_message: What every model call begins with; `None` for nothing.
+        sources: Run only the code of these participants. Only without a model client.
+        supported_languages: The languages that run here; `python` and `sh` by default.
+        approval_func: Who must agree before code runs: a `coderoom.approval` component, or a function, sync or
+            async, as AutoGen takes it. Only a component can stand in a config.
+        reflect: Whether the model sums up at the end. If not, the last message is the bare report.
+        max_output_chars: How many characters of output the model and other agents see, at least 200; head and
+            tail are kept, and the whole goes to a file that the message names.
+
+    Raises:
+        ValueError: If `max_retries_on_error` is negative, or above 0 without a model client, or
+            `max_output_chars` is below 200.
+    """
+
+    DEFAULT_TERMINAL_DESCRIPTION = (
+        "A computer terminal: it runs the Python scripts and sh shell scripts that it is given in fenced code blocks, "
+        "and does nothing else."
+    )
+    DEFAULT_AGENT_DESCRIPTION = (
+        "Writes Python and shell scripts to solve a task, runs them, mends what fails and reports the result."
+    )
+    DEFAULT_SYSTEM_MESSAGE = (
+        "You solve tasks by writing code that is run for you. Put Python code in ```python blocks and sh shell scripts "
+        "in ```sh blocks, complete and ready to run: everything in them is run, in order, without anyone editing it. "
+        "Print what you need to know, since the output is all that you see. No input can be typed in. "
+        "When the code has run, tell the result from what it printed and do not guess."
+    )
+    # The sentence by which users of AutoGen's agent recognise the case.
+    NO_CODE_BLOCKS_FOUND_MESSAGE = (
+        "No code blocks found in the thread. Please provide at least one markdown-encoded code block to execute "
+        "(i.e., quoting code in ```python or ```sh code blocks)."
+    )
+    DEFAULT_SUPPORTED_LANGUAGES: Sequence[str] = ("python", "sh")
+
+    component_config_schema = CodeExecutorAgentConfig
+    component_provider_override = "coderoom.agents.CodeExecutorAgent"
+
+    def __init__(
+        self,
+        name: str,
+        code_executor: CodeExecutor,
+        *,
+        model_client: ChatCompletionClient | None = None,
+        model_context: ChatCompletionContext | None = None,
+        model_client_stream: bool = False,
+        max_retries_on_error: int = 0,
+        description: str | None = None,
+        system_message: str | None = DEFAULT_SYSTEM_MESSAGE,
+        sources: Sequence[str] | None = None,
+        supported_languages: Sequence[str] | None = None,
+        approval_func: Approval | ApprovalFuncType | None = None,
+        reflect: bool = True,
+        max_output_chars: int = 10_000,
+    ) -> None:
+        if max_retries_on_error < 0:
+            raise ValueError(f"max_retries_on_error must be 0 or more, not {max_retries_on_error}.")
+        if max_retries_on_error > 0 and model_client is None:
+            raise ValueError("max_retries_on_error needs a model_client: without one nobody can write the next try.")
+        if max_output_chars < 200:
+            raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
+        if description is None:
+            description = self.DEFAULT_TERMINAL_DESCRIPTION if model_client is None else self.DEFAULT_AGENT_DESCRIPTION
+        super().__init__(name=name, description=description)
+        self._code_executor = code_executor
+        self._model_client = model_client
+        self._model_context = model_context or UnboundedChatCompletionContext()
+        self._model_client_stream = model_client_stream
+        self._max_retries_on_error = max_retries_on_error
+        self._system_message = system_message
+        self._sources = None if sources is None else list(sources)
+        self._supported_languages = list(supported_languages or self.DEFAULT_SUPPORTED_LANGUAGES)
+        self._approval_func = approval_func
+        self._reflect = reflect
+        self._max_output_chars = max_output_chars
+        self._conversation = Conversation(self._model_context, system_message)
+        self._runner = CodeRunner(code_executor, approval_func, max_output_chars)
+        self._going = asyncio.Event()
+        self._going.set()
+
+    # --- What AutoGen asks of an agent ---
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return (TextMessage,)
+
+    @property
+    def model_context(self) -> ChatCompletionContext:
+        """Where the conversation is kept."""
+        return self._model_context
+
+    @property
+    def code_executor(self) -> CodeExecutor:
+        """Where the code runs."""
+        return self._code_executor
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        """Take a turn and return its last item."""
+        items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
+        assert isinstance(items[-1], Response)
+        return items[-1]
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn: yield what happens as it happens, and the `Response` last.
+
+        Args:
+            messages: What is new since the last turn.
+            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
+
+        Raises:
+            SandboxUnavailable: If the place where code runs broke.
+            asyncio.CancelledError: If the token was cancelled.
+        """
+        inner: list[BaseAgentEvent | BaseChatMessage] = []
+        turn = self._run_what_others_wrote if self._model_client is None else self._write_and_run
+        async for item in turn(messages, cancellation_token):
+            if isinstance(item, Response):
+                item.inner_messages = inner
+                self._conversation.end_turn()
+            elif not isinstance(item, ModelClientStreamingChunkEvent):
+                inner.append(item)
+            yield item
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Forget the conversation, and put the executor back to its beginning."""
+        await self._conversation.reset()
+        self._going.set()
+        await self._runner.executor.restart()
+
+    async def on_pause(self, cancellation_token: CancellationToken) -> None:
+        """Wait before the next model call or run, until `on_resume`."""
+        self._going.clear()
+
+    async def on_resume(self, cancellation_token: CancellationToken) -> None:
+        """Go on after `on_pause`."""
+        self._going.set()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The conversation, as JSON-like data."""
+        return CodeExecutorAgentState(llm_context=await self._model_context.save_state()).model_dump()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save_state` gave; the empty state of AutoGen's agent is taken too."""
+        await self._conversation.load(CodeExecutorAgentState.model_validate(state).llm_context)
+
+    async def start(self) -> None:
+        """Start the executor now and not on first use."""
+        await self._runner.executor.start()
+
+    async def close(self) -> None:
+        """Stop the executor. It starts again if the agent is used again."""
+        await self._runner.close()
+
+    # --- A turn without a model ---
+
+    async def _run_what_others_wrote(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        selection = self._select(self._from_sources(messages))
+        no_code = "\n\n".join([self.NO_CODE_BLOCKS_FOUND_MESSAGE, *selection.notes])
+        if not selection.is_code:
+            metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
+            yield Response(chat_message=TextMessage(content=no_code, source=self.name, metadata=metadata))
+            return
+        context = [message.to_model_message() for message in messages]
+        await self._may_go_on(cancellation_token)
+        attempt = await self._runner.attempt(1, selection, context, cancellation_token)
+        yield self._execution_event(attempt)
+        stop_reason = why_stop([attempt], 0)
+        text = attempt.describe() if attempt.blocks else no_code
+        yield Response(chat_message=TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason)))
+
+    def _from_sources(self, messages: Sequence[BaseChatMessage]) -> list[BaseChatMessage]:
+        return [message for message in messages if self._sources is None or message.source in self._sources]
+
+    # --- A turn with a model: write, run, decide, sum up ---
+
+    async def _write_and_run(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        await self._conversation.take(messages)
+        attempts: list[Attempt] = []
+        stop_reason: StopReason | None = None
+        reply: CreateResult | None = None
+        while stop_reason is None:
+            message_id = str(uuid.uuid4())
+            async for part in self._ask_model(message_id, cancellation_token):
+                if isinstance(part, CreateResult):
+                    reply = part
+                else:
+                    yield part
+            assert reply is not None
+            text = str(reply.content)
+            selection = select_blocks([text], self._supported_languages)
+            if not selection.is_code:
+                yield await self._plain_answer(message_id, text, reply.usage, selection, attempts)
+                return
+            yield CodeGenerationEvent(
+                id=message_id,
+                retry_attempt=len(attempts),
+                content=text,
+                code_blocks=list(selection.blocks),
+                source=self.name,
+                models_usage=reply.usage,
+            )
+            attempt = await self._run(len(attempts) + 1, selection, cancellation_token)
+            attempts.append(attempt)
+            yield self._execution_event(attempt)
+            stop_reason = why_stop(attempts, self._max_retries_on_error)
+            if stop_reason is None:
+                decision, usage = await self._decide(attempt, cancellation_token)
+                yield self._decision_event(attempt, decision, usage)
+                if decision.retry:
+                    await self._add_to_context(prompts.retry_plan(decision))
+                else:
+                    stop_reason = StopReason.NOT_RETRIED
+        async for item in self._sum_up(attempts[-1], stop_reason, cancellation_token):
+            yield item
+
+    async def _ask_model(
+        self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None
+    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
+        """One model call; its reply goes into the context."""
+        assert self._model_client is not None
+        await self._may_go_on(cancellation_token)
+        more = [] if hint is None else [UserMessage(content=hint, source=self.name)]
+        async for item in call_model(
+            self._model_client,
+            await self._conversation.for_model(self._model_client, *more),
+            stream=self._model_client_stream,
+            source=self.name,
+            message_id=message_id,
+            cancellation_token=cancellation_token,
+        ):
+            if isinstance(item, CreateResult):
+                if item.thought:
+                    yield ThoughtEvent(content=item.thought, source=self.name)
+                await self._model_context.add_message(
+                    AssistantMessage(content=item.content, thought=item.thought, source=self.name)
+                )
+            yield item
+
+    async def _run(self, number: int, selection: Selection, cancellation_token: CancellationToken) -> Attempt:
+        """Run the code; what came of it goes into the context."""
+        await self._may_go_on(cancellation_token)
+        context = await self._model_context.get_messages()
+        try:
+            attempt = await self._runner.attempt(number, selection, context, cancellation_token)
+        except asyncio.CancelledError:
+            await self._add_to_context(prompts.CANCELLED)
+            raise
+        await self._add_to_context(attempt.describe())
+        return attempt
+
+    async def _decide(
+        self, attempt: Attempt, cancellation_token: CancellationToken
+    ) -> tuple[RetryDecision, RequestUsage | None]:
+        """Let the model decide on another attempt; an answer that cannot be read means no."""
+        assert self._model_client is not None
+        await self._may_go_on(cancellation_token)
+        question = UserMessage(content=prompts.ask_for_retry(attempt), source=self.name)
+        answer = await ask_structured(
+            self._model_client,
+            await self._conversation.for_model(self._model_client, question),
+            RetryDecision,
+            source=self.name,
+            cancellation_token=cancellation_token,
+        )
+        unreadable = RetryDecision(retry=False, reason="The model's decision could not be read.")
+        return answer.value or unreadable, answer.usage
+
+    async def _sum_up(
+        self, attempt: Attempt, stop_reason: StopReason, cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        message_id, summary, usage = str(uuid.uuid4()), "", None
+        if self._reflect and stop_reason is not StopReason.REJECTED:
+            hint = prompts.before_reflection(attempt, stop_reason)
+            async for part in self._ask_model(message_id, cancellation_token, hint):
+                if isinstance(part, CreateResult):
+                    summary, usage = str(part.content), part.usage
+                else:
+                    yield part
+        yield Response(
+            chat_message=TextMessage(
+                id=message_id,
+                content=report(summary, attempt),
+                source=self.name,
+                models_usage=usage,
+                metadata=facts(attempt, stop_reason) | {keys.SUMMARY: summary},
+            )
+        )
+
+    # --- Small parts ---
+
+    async def _plain_answer(
+        self,
+        message_id: str,
+        text: str,
+        usage: RequestUsage,
+        selection: Selection,
+        attempts: Sequence[Attempt],
+    ) -> Response:
+        for note in selection.notes:
+            await self._add_to_context(note)
+        metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
+        if attempts:
+            # What was run before, in this turn, stays true: a model cannot talk a failure away.
+            metadata = facts(attempts[-1], StopReason.NO_CODE) | {keys.SUMMARY: text}
+            text = report(text, attempts[-1])
+        return Response(
+            chat_message=TextMessage(
+                id=message_id, content=text, source=self.name, models_usage=usage, metadata=metadata
+            )
+        )
+
+    def _execution_event(self, attempt: Attempt) -> CodeExecutionEvent:
+        return CodeExecutionEvent(
+            retry_attempt=attempt.number - 1, result=attempt.result, source=self.name, metadata=facts(attempt)
+        )
+
+    def _decision_event(
+        self, attempt: Attempt, decision: RetryDecision, usage: RequestUsage | None
+    ) -> CodeGenerationEvent:
+        # AutoGen's own type, since a team refuses types that it does not know; the metadata tells it apart.
+        return CodeGenerationEvent(
+            retry_attempt=attempt.number - 1,
+            content=prompts.retry_notice(attempt, decision),
+            code_blocks=[],
+            source=self.name,
+            models_usage=usage,
+            metadata={keys.EVENT: keys.RETRY_DECISION, keys.RETRY: str(decision.retry).lower()},
+        )
+
+    def _select(self, messages: Sequence[BaseChatMessage]) -> Selection:
+        return select_blocks([message.to_model_text() for message in messages], self._supported_languages)
+
+    async def _add_to_context(self, text: str) -> None:
+        await self._model_context.add_message(UserMessage(content=text, source=self.name))
+
+    async def _may_go_on(self, cancellation_token: CancellationToken) -> None:
+        waiting = asyncio.ensure_future(self._going.wait())
+        cancellation_token.link_future(waiting)
+        await waiting
+
+    # --- What AutoGen's agent offers beside its turn ---
+
+    async def extract_code_blocks_from_messages(self, messages: Sequence[BaseChatMessage]) -> list[CodeBlock]:
+        """The code blocks that a turn without a model would run."""
+        return list(self._select(self._from_sources(messages)).blocks)
+
+    async def execute_code_block(
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken
+    ) -> CodeResult:
+        """Run blocks outside of a turn, with the same approval and the same bounds.
+
+        Returns:
+            The exit code, and what happened in words for a model.
+        """
+        context = await self._model_context.get_messages()
+        selection = Selection(blocks=tuple(code_blocks), is_code=True)
+        attempt = await self._runner.attempt(1, selection, context, cancellation_token)
+        return CodeResult(exit_code=attempt.exit_code, output=attempt.describe())
+
+    def _to_config(self) -> CodeExecutorAgentConfig:
+        if self._approval_func is not None and not isinstance(self._approval_func, Approval):
+            raise ValueError(
+                f"Cannot serialize CodeExecutorAgent with approval_func set to {self._approval_func!r}: a function "
+                "cannot stand in a config. Use a component of coderoom.approval."
+            )
+        return CodeExecutorAgentConfig(
+            name=self.name,
+            code_executor=self._code_executor.dump_component(),
+            model_client=None if self._model_client is None else self._model_client.dump_component(),
+            model_context=self._model_context.dump_component(),
+            model_client_stream=self._model_client_stream,
+            max_retries_on_error=self._max_retries_on_error,
+            description=self.description,
+            # AutoGen drops None from a dump, and what is left out means the default.
+            system_message="" if self._system_message is None else self._system_message,
+            sources=self._sources,
+            supported_languages=self._supported_languages,
+            approval=None if self._approval_func is None else self._approval_func.dump_component(),
+            reflect=self._reflect,
+            max_output_chars=self._max_output_chars,
+        )
+
+    @classmethod
+    def _from_config(cls, config: CodeExecutorAgentConfig) -> Self:
+        system_message = cls.DEFAULT_SYSTEM_MESSAGE if config.system_message is None else config.system_message
+        return cls(
+            config.name,
+            CodeExecutor.load_component(config.code_executor),
+            model_client=load_if_given(config.model_client, ChatCompletionClient.load_component),
+            model_context=load_if_given(config.model_context, ChatCompletionContext.load_component),
+            model_client_stream=config.model_client_stream,
+            max_retries_on_error=config.max_retries_on_error,
+            description=config.description,
+            system_message=system_message or None,
+            sources=config.sources,
+            supported_languages=config.supported_languages,
+            approval_func=load_if_given(config.approval, Approval.load_component),
+            reflect=config.reflect,
+            max_output_chars=config.max_output_chars,
+        )

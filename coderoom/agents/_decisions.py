@@ -1,0 +1,57 @@
+"""What a model decides in a structured way, and why a turn ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from pydantic import BaseModel
+
+from coderoom.agents._attempt import Attempt
+from coderoom.outcome import Outcome
+
+__all__ = ["RetryDecision", "StopReason", "why_stop"]
+
+
+class RetryDecision(BaseModel):
+    """A model's decision on whether failed code is worth another attempt."""
+
+    reason: str
+    """What went wrong, and how the next attempt mends it."""
+    retry: bool
+    """Whether to try again."""
+
+
+class StopReason(StrEnum):
+    """Why a `CodeExecutorAgent` ended its turn."""
+
+    SUCCEEDED = "succeeded"
+    """The code ran and ended well."""
+    NO_CODE = "no_code"
+    """There was nothing to run: the reply is the answer."""
+    REJECTED = "rejected"
+    """The approval said no."""
+    CANCELLED = "cancelled"
+    """The executor was stopped while the code ran."""
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    """The last attempt that was allowed failed."""
+    SAME_FAILURE = "same_failure"
+    """The same code failed in the same way as before: another attempt would cost and not help."""
+    NOT_RETRIED = "not_retried"
+    """The model decided that another attempt is not worth it, or its decision could not be read."""
+
+
+def why_stop(attempts: Sequence[Attempt], max_retries: int) -> StopReason | None:
+    """Whether the last of `attempts` ends the turn, and why; `None` if another one may follow."""
+    last = attempts[-1]
+    if last.outcome is Outcome.OK:
+        return StopReason.SUCCEEDED
+    if last.outcome is Outcome.REJECTED:
+        return StopReason.REJECTED
+    if last.outcome is Outcome.CANCELLED:
+        return StopReason.CANCELLED
+    if any(last.failure == earlier.failure for earlier in attempts[:-1]):
+        return StopReason.SAME_FAILURE
+    if len(attempts) > max_retries:
+        return StopReason.RETRIES_EXHAUSTED
+    return None

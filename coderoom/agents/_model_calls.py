@@ -1,0 +1,124 @@
+"""The one way in which agents call their model: system message, token, images and usage are never forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ModelClientStreamingChunkEvent
+from autogen_agentchat.utils import remove_images
+from autogen_core import CancellationToken
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, SystemMessage
+
+__all__ = ["Conversation", "call_model"]
+
+T = TypeVar("T")
+
+
+class Conversation:
+    """An agent's memory: the model context, the system message before it, and what has gone in already.
+
+    Args:
+        context: Where the messages are kept.
+        system_message: What every model call begins with, or `None` for nothing.
+    """
+
+    def __init__(self, context: ChatCompletionContext, system_message: str | None) -> None:
+        self.context = context
+        self.system_message = system_message
+        self._taken: set[str] = set()
+        self._initial: Mapping[str, Any] | None = None
+
+    async def take(self, messages: Sequence[BaseChatMessage]) -> None:
+        """Add what came in, each message once, also when a turn that failed is tried again."""
+        await self._remember_beginning()
+        for message in messages:
+            if message.id in self._taken:
+                continue
+            self._taken.add(message.id)
+            if isinstance(message, HandoffMessage):
+                for earlier in message.context:
+                    await self.context.add_message(earlier)
+            await self.context.add_message(message.to_model_message())
+
+    def end_turn(self) -> None:
+        """The turn went well: the same message given again is meant again."""
+        self._taken.clear()
+
+    async def reset(self) -> None:
+        """Go back to what the context held before the first message."""
+        await self._remember_beginning()
+        await self.load(self._initial or {})
+
+    async def load(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved context; an empty one clears it."""
+        await self._remember_beginning()
+        self._taken.clear()
+        if state:
+            await self.context.load_state(state)
+        else:
+            await self.context.clear()
+
+    async def _remember_beginning(self) -> None:
+        if self._initial is None:
+            self._initial = await self.context.save_state()
+
+    async def for_model(self, model_client: ChatCompletionClient, *more: LLMMessage) -> list[LLMMessage]:
+        """What to send: system message, context, then `more`; without images for a model that sees none."""
+        system = [] if self.system_message is None else [SystemMessage(content=self.system_message)]
+        messages = [*system, *await self.context.get_messages(), *more]
+        return messages if model_client.model_info.get("vision") else remove_images(messages)
+
+
+async def call_model(
+    model_client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    *,
+    stream: bool,
+    source: str,
+    message_id: str,
+    cancellation_token: CancellationToken,
+) -> AsyncGenerator[ModelClientStreamingChunkEvent | CreateResult, None]:
+    """Call the model and yield its chunks, if asked for, and its result last.
+
+    Args:
+        model_client: The model.
+        messages: All that it gets.
+        stream: Whether to yield chunks as they come.
+        source: The agent's name, for the chunks.
+        message_id: The id of the message that this call becomes, by which a UI joins the chunks.
+        cancellation_token: Ends the call at once, also for a client that does not look at it.
+
+    Raises:
+        TypeError: If the model answers with anything but text.
+    """
+    result: CreateResult | None = None
+    if stream:
+        chunks = model_client.create_stream(messages, cancellation_token=cancellation_token)
+        try:
+            while result is None:
+                chunk = await _linked(anext(chunks), cancellation_token)
+                if isinstance(chunk, CreateResult):
+                    result = chunk
+                else:
+                    yield ModelClientStreamingChunkEvent(content=chunk, source=source, full_message_id=message_id)
+            # Clients do their book-keeping after the last item.
+            async for _ in chunks:
+                pass
+        except StopAsyncIteration:
+            raise TypeError(f"{type(model_client).__name__} ended its stream without a result.") from None
+        finally:
+            await chunks.aclose()
+    else:
+        result = await _linked(model_client.create(messages, cancellation_token=cancellation_token), cancellation_token)
+    if not isinstance(result.content, str):
+        raise TypeError(f"The model answered with {type(result.content).__name__} where text was expected.")
+    yield result
+
+
+async def _linked(call: Awaitable[T], cancellation_token: CancellationToken) -> T:
+    future = asyncio.ensure_future(call)
+    cancellation_token.link_future(future)
+    return await future

@@ -1,0 +1,60 @@
+"""The facts that agents leave for programs in a message's `metadata`.
+
+AutoGen keeps metadata values as strings, so everything here is written and read as strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from coderoom.outcome import Outcome
+
+__all__ = [
+    "APPROVED",
+    "ATTEMPTS",
+    "EVENT",
+    "EXIT_CODE",
+    "FAILURE",
+    "OUTCOME",
+    "OUTPUT_FILE",
+    "RETRY",
+    "RETRY_DECISION",
+    "STOP_REASON",
+    "SUMMARY",
+    "VERDICT",
+    "read_outcome",
+]
+
+OUTCOME: Final = "coderoom.outcome"
+"""How the last attempt ended: an `Outcome`."""
+EXIT_CODE: Final = "coderoom.exit_code"
+"""The last attempt's exit code."""
+ATTEMPTS: Final = "coderoom.attempts"
+"""How many attempts the turn took."""
+STOP_REASON: Final = "coderoom.stop_reason"
+"""Why the turn ended: a `StopReason`."""
+FAILURE: Final = "coderoom.failure"
+"""A fingerprint of the code and of how it failed; two equal ones are the same failure again."""
+OUTPUT_FILE: Final = "coderoom.output_file"
+"""The file with the whole output, where the message holds only its head and tail."""
+SUMMARY: Final = "coderoom.summary"
+"""What the model said about it in words, without the report that follows in the message."""
+EVENT: Final = "coderoom.event"
+"""Tells events of one AutoGen type apart."""
+RETRY_DECISION: Final = "retry_decision"
+"""The `EVENT` of a `CodeGenerationEvent` that holds no code but the decision on another attempt."""
+RETRY: Final = "coderoom.retry"
+"""`true` or `false`: what was decided."""
+VERDICT: Final = "coderoom.verdict"
+"""A reviewer's `ReviewVerdict` as JSON."""
+APPROVED: Final = "coderoom.approved"
+"""`true` or `false`: the verdict in one word."""
+
+
+def read_outcome(metadata: Mapping[str, str]) -> Outcome | None:
+    """The outcome that a message reports, or `None` if it reports none."""
+    try:
+        return Outcome(metadata.get(OUTCOME, ""))
+    except ValueError:
+        return None

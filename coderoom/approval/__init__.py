@@ -1,0 +1,31 @@
+"""Who may say yes to code: a person, a model, rules, or several of them, as AutoGen components.
+
+Every `Approval` is an AutoGen `approval_func` as well, and one that a team file can name. Agents ask through
+`ask_approval`, which takes plain functions too and turns everything that goes wrong into a no.
+
+An approval decides what is started. It is no wall around what runs: that is the executor's work.
+"""
+
+from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
+
+from coderoom.approval._ask import ask_approval
+from coderoom.approval._base import AlwaysApprove, Approval, NeverApprove
+from coderoom.approval._chain import ChainApproval
+from coderoom.approval._human import HumanApproval
+from coderoom.approval._model import ModelApproval
+from coderoom.approval._rules import Rule, RuleApproval
+
+__all__ = [
+    "AlwaysApprove",
+    "Approval",
+    "ApprovalFuncType",
+    "ApprovalRequest",
+    "ApprovalResponse",
+    "ChainApproval",
+    "HumanApproval",
+    "ModelApproval",
+    "NeverApprove",
+    "Rule",
+    "RuleApproval",
+    "ask_approval",
+]

@@ -1,0 +1,139 @@
+"""A person at the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import threading
+from collections.abc import AsyncIterator
+from typing import Final, Self
+
+from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
+from autogen_core import Component
+
+from coderoom.approval._ask import call_in_thread
+from coderoom.approval._base import Approval, Seconds, TimedConfig, no
+from coderoom.approval._terminal import discard_typed_ahead, input_descriptor, read_line, say, show_code
+
+__all__ = ["HumanApproval"]
+
+_DEFAULT_PROMPT: Final = "Run this code?"
+_HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
+_TRIES: Final = 3
+_POLL_SECONDS: Final = 0.05
+
+# A yes with something behind it that is no "because" may be a yes with a condition, which nobody would keep.
+_ANSWER = re.compile(
+    r"(?:(?P<no>no?)\b[\s,;:.!-]*(?:because\b)?|(?P<yes>y(?:es)?)[\s,;:.!]*(?:because\b|$))(?P<reason>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+# For the whole process and not for each event loop, since all of them share the one terminal.
+_terminal = threading.Lock()
+
+
+class HumanApprovalConfig(TimedConfig):
+    """Config of `HumanApproval`."""
+
+    timeout: Seconds | None = 300.0
+    prompt: str = _DEFAULT_PROMPT
+
+
+class HumanApproval(Approval, Component[HumanApprovalConfig]):
+    """Asks a person at the terminal.
+
+    The code goes to standard error, highlighted if that is a terminal, with control characters and invisible ones
+    shown as such. The answer is a line of standard input: `y` or `n`, with a reason if the person likes:
+    `n because it deletes files`. Just Enter is a no. What was typed at a terminal before the question stood there is
+    dropped. Several agents that ask at the same time get the person one after the other.
+
+    Without an answer the code does not run: no standard input, its end, an answer that is not understood three times
+    and the timeout are each a no, with the reason.
+
+    Args:
+        timeout: How many seconds the person has, counted from when the code is shown; `None` for no limit.
+        prompt: The question.
+
+    Raises:
+        ValueError: If the timeout is not above 0.
+    """
+
+    component_config_schema = HumanApprovalConfig
+    component_provider_override = "coderoom.approval.HumanApproval"
+
+    def __init__(self, timeout: float | None = 300.0, prompt: str = _DEFAULT_PROMPT) -> None:
+        self._config = HumanApprovalConfig(timeout=timeout, prompt=prompt)
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Show the code and wait for the person's answer."""
+        async with _terminal_to_oneself():
+            descriptor = input_descriptor()
+            if descriptor is None:
+                return no("There is no terminal or other standard input to ask a person at.")
+            limit = asyncio.timeout(self._config.timeout)
+            try:
+                async with limit:
+                    return await self._ask(descriptor, request.code)
+            except (OSError, ValueError) as error:
+                if limit.expired():
+                    return self._too_late()
+                return no(f"The code could not be shown to a person: {type(error).__name__}: {error}")
+            except asyncio.CancelledError:
+                _say_if_possible("\nThe question is withdrawn.\n")
+                raise
+
+    async def _ask(self, descriptor: int, code: str) -> ApprovalResponse:
+        # Highlighting takes its time, and a terminal may be held up.
+        await call_in_thread(show_code, code)
+        discard_typed_ahead(descriptor)
+        for _ in range(_TRIES):
+            say(f"{self._config.prompt} [y/N] ")
+            line = await read_line(descriptor)
+            if line is None:
+                return no("The input ended before a person answered.")
+            response = _understand(line)
+            if response is not None:
+                return response
+            say(_HELP)
+        return no(f"The person's answer was not understood {_TRIES} times.")
+
+    def _too_late(self) -> ApprovalResponse:
+        reason = f"No person answered within {self._config.timeout:g} seconds."
+        _say_if_possible(f"\n{reason} The code does not run.\n")
+        return no(reason)
+
+    def _to_config(self) -> HumanApprovalConfig:
+        return self._config
+
+    @classmethod
+    def _from_config(cls, config: HumanApprovalConfig) -> Self:
+        return cls(timeout=config.timeout, prompt=config.prompt)
+
+
+@contextlib.asynccontextmanager
+async def _terminal_to_oneself() -> AsyncIterator[None]:
+    while not _terminal.acquire(blocking=False):  # noqa: ASYNC110 (who holds it may run in another event loop)
+        await asyncio.sleep(_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        _terminal.release()
+
+
+def _understand(line: str) -> ApprovalResponse | None:
+    if not line.strip():
+        return no("A person at the terminal said no.")
+    match = _ANSWER.fullmatch(line.strip())
+    if match is None:
+        return None
+    approved = match["yes"] is not None
+    reason = match["reason"].strip()
+    return ApprovalResponse(
+        approved=approved, reason=reason or f"A person at the terminal said {'yes' if approved else 'no'}."
+    )
+
+
+def _say_if_possible(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        say(text)

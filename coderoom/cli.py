@@ -1,0 +1,245 @@
+"""The command line: one thin command per verb. AutoGen is imported where it is used, since that takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import click
+import typer
+
+from coderoom import __version__
+from coderoom.errors import (
+    CodeRoomError,
+    ConfigError,
+    MissingDependencyError,
+    Problem,
+    RequestError,
+    SandboxUnavailable,
+)
+
+__all__ = ["app", "main"]
+
+T = TypeVar("T")
+
+EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+HARD_EXIT_SECONDS = 1.8
+"""After Ctrl-C, when what does not end by itself is ended with this process."""
+
+app = typer.Typer(
+    name="coderoom",
+    help="Teams of LLM agents that write, run, repair and review code.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
+TrustOption = Annotated[
+    list[str] | None,
+    typer.Option("--trust", metavar="NAMESPACE", help="Load components of this package too. May be repeated."),
+]
+
+
+def main() -> NoReturn:
+    """Run the command line and exit: 0 it worked, 1 the task failed, 2 the request was wrong, 3 something is missing.
+
+    130 means that it was interrupted.
+    """
+    try:
+        code = app(standalone_mode=False)
+    except click.exceptions.Abort:
+        code = EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone: there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_FAILED
+    except CodeRoomError as error:
+        code = _tell(error)
+    sys.exit(code or EXIT_OK)
+
+
+def _tell(error: CodeRoomError) -> int:
+    if _debugging():
+        traceback.print_exception(error)
+    else:
+        for line in str(error).splitlines() if isinstance(error, ConfigError) else [f"coderoom: {error}"]:
+            print(line, file=sys.stderr)  # noqa: T201
+    return _exit_code(error)
+
+
+def _exit_code(error: CodeRoomError) -> int:
+    if isinstance(error, ConfigError | RequestError):
+        return EXIT_WRONG_REQUEST
+    if isinstance(error, MissingDependencyError | SandboxUnavailable):
+        return EXIT_MISSING
+    return EXIT_FAILED
+
+
+def _debugging() -> bool:
+    return "--debug" in sys.argv
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"coderoom {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
+
+
+@app.command()
+def run(
+    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
+    task: Annotated[str, typer.Argument(help="What to do. '-' reads it from standard input.")],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="Replace the team's models: openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE or a YAML file.",
+        ),
+    ] = None,
+    workspace: Annotated[
+        Path | None,
+        typer.Option("--workspace", "-w", metavar="DIR", help="The folder that the code works in."),
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Copy this file into the workspace. May be repeated."),
+    ] = None,
+    trust: TrustOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Run a team on a task, and show what it does."""
+    from rich.console import Console
+
+    from coderoom.runs import RunView, prepare_run, run_team
+
+    prepared = prepare_run(
+        team,
+        sys.stdin.read() if task == "-" else task,
+        model=model,
+        workspace=workspace,
+        files=files or (),
+        trust=trust or (),
+    )
+    view = RunView(Console(quiet=as_json))
+    view.begin(prepared.record, prepared.notices)
+    try:
+        record = _wait_for(run_team(prepared.team, prepared.record, view.show, hard_exit_after=HARD_EXIT_SECONDS))
+    finally:
+        view.stop()
+    view.end(record)
+    if as_json:
+        _print_json(record.to_json())
+    if record.exception is not None and debug:
+        traceback.print_exception(record.exception)
+    if record.cancelled:
+        return EXIT_INTERRUPTED
+    return EXIT_OK if record.succeeded else EXIT_FAILED
+
+
+@app.command("exec")
+def execute(
+    file: Annotated[str, typer.Argument(help="A Markdown file, or a script (.py, .sh, .js). '-' reads Markdown.")],
+    workspace: Annotated[
+        Path,
+        typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; here, if not given."),
+    ] = Path(),
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="The time that each block has.")] = 60.0,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Run the code blocks of a file in order, without a model. The first that fails ends it."""
+    from rich.console import Console
+
+    from coderoom.runs import ExecView, read_blocks, run_file
+
+    blocks = read_blocks(file, sys.stdin.buffer.read() if file == "-" else None)
+    view = ExecView(Console(quiet=as_json))
+    view.begin()
+    result = _wait_for(run_file(blocks, view.show, workspace=workspace, timeout=timeout))
+    view.end(result)
+    if as_json:
+        _print_json(result.to_json() | {"file": file})
+    if result.cancelled:
+        return EXIT_INTERRUPTED
+    return EXIT_OK if result.succeeded else EXIT_FAILED
+
+
+@app.command()
+def validate(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Team files, or names of shipped teams.")],
+    trust: TrustOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Check team files without building anything, and print every mistake."""
+    from coderoom.configs import check_team
+
+    found = {file: _problems(lambda file=file: check_team(file, trust=trust or ()), file) for file in files}
+    if as_json:
+        listed = [{"file": file, "problems": [asdict(p) for p in problems]} for file, problems in found.items()]
+        _print_json({"valid": not any(found.values()), "files": listed})
+    else:
+        for file, problems in found.items():
+            for line in [str(problem) for problem in problems] or [f"{file}: ok"]:
+                typer.echo(line)
+    return EXIT_WRONG_REQUEST if any(found.values()) else EXIT_OK
+
+
+def _problems(check: Callable[[], list[Problem]], file: str) -> list[Problem]:
+    try:
+        return check()
+    except RequestError as error:
+        return [Problem(str(error), file)]
+
+
+@app.command()
+def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
+    """Say what this machine can do, and what it cannot."""
+    from coderoom.runs import examine
+
+    findings = examine()
+    if as_json:
+        _print_json({"findings": [asdict(finding) for finding in findings]})
+        return EXIT_OK
+    signs = {"ok": ("✓", "green"), "missing": ("-", "dim"), "warning": ("!", "yellow")}
+    for finding in findings:
+        sign, colour = signs[finding.state]
+        typer.echo(f"{typer.style(sign, fg=None if colour == 'dim' else colour)} {finding.name:18} {finding.detail}")
+    return EXIT_OK
+
+
+def _wait_for(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def _print_json(data: dict[str, Any]) -> None:
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What a pydantic annotation says about the shape of a value: which keys, which items, which alternatives."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import AliasChoices, BaseModel, RootModel
+
+__all__ = ["alternatives", "fields_by_key", "item_alternatives", "model_for", "required_key", "value_alternatives"]
+
+_LISTS = (list, tuple, set, frozenset)
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """Give the plain annotations that an annotation allows, `Annotated`, unions and aliases taken apart."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return alternatives(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [part for choice in get_args(annotation) for part in alternatives(choice)]
+    if hasattr(annotation, "__value__"):  # a `type X = ...` alias
+        return alternatives(annotation.__value__)
+    if isinstance(annotation, typing.TypeVar):
+        return alternatives(annotation.__bound__) if annotation.__bound__ else [Any]
+    if isinstance(annotation, type) and issubclass(annotation, RootModel):
+        return alternatives(annotation.model_fields["root"].annotation)
+    return [annotation]
+
+
+def item_alternatives(choices: Iterable[Any]) -> list[Any]:
+    """Give what the items of a list may be."""
+    items: list[Any] = []
+    for choice in choices:
+        origin, arguments = get_origin(choice), get_args(choice)
+        if _is_class(origin, (*_LISTS, Sequence)) or (_is_class(origin, Iterable) and len(arguments) == 1):
+            items += [part for argument in arguments if argument is not ... for part in alternatives(argument)]
+    return items
+
+
+def value_alternatives(choices: Iterable[Any]) -> list[Any] | None:
+    """Give what the values of a mapping may be, or `None` where no mapping is meant."""
+    values: list[Any] = []
+    is_mapping = False
+    for choice in choices:
+        origin, arguments = get_origin(choice), get_args(choice)
+        if _is_class(origin, Mapping) and len(arguments) == 2:
+            is_mapping = True
+            values += alternatives(arguments[1])
+        elif _is_class(choice, Mapping) or typing.is_typeddict(choice) or choice in (Any, object):
+            is_mapping = True
+    return values if is_mapping else None
+
+
+def model_for(value: Mapping[str, Any], models: Sequence[type[BaseModel]]) -> type[BaseModel] | None:
+    """Choose the model that a mapping is meant for: by its tag where it has one, else by its keys."""
+    fitting = [model for model in models if not _contradicts(value, model)] or list(models)
+    if not fitting:
+        return None
+    return max(fitting, key=lambda model: sum(key in fields_by_key(model) for key in value))
+
+
+def fields_by_key(model: type[BaseModel]) -> dict[str, str]:
+    """Give the keys that a model reads, aliases included, each with its field."""
+    keys: dict[str, str] = {}
+    config = model.model_config
+    by_name = bool(config.get("populate_by_name") or config.get("validate_by_name"))
+    by_alias = config.get("validate_by_alias") is not False
+    for name, field in model.model_fields.items():
+        alias = field.validation_alias if field.validation_alias is not None else field.alias
+        if alias is None or by_name:
+            keys[name] = name
+        if alias is not None and by_alias:
+            choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+            for choice in choices:
+                keys[choice if isinstance(choice, str) else str(choice.path[0])] = name
+    return keys
+
+
+def required_key(model: type[BaseModel], key: str) -> bool:
+    """Say whether a model does without no value for a key."""
+    name = fields_by_key(model).get(key)
+    return name is not None and model.model_fields[name].is_required()
+
+
+def _contradicts(value: Mapping[str, Any], model: type[BaseModel]) -> bool:
+    for key, name in fields_by_key(model).items():
+        for choice in alternatives(model.model_fields[name].annotation):
+            if get_origin(choice) is Literal and key in value and value[key] not in get_args(choice):
+                return True
+    return False
+
+
+def _is_class(annotation: Any, bases: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, bases)

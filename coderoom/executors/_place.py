@@ -1,0 +1,177 @@
+"""The folders and processes of a local executor."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from autogen_core.code_executor import CodeBlock
+from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
+from pydantic import BaseModel, ConfigDict, Field
+
+from coderoom.errors import SandboxUnavailable
+from coderoom.executors._calls import Calls
+from coderoom.executors._cells import Cell, CellRefused, Programs, write_cell
+from coderoom.executors._execution import CellRun, Execution, Transcript
+from coderoom.executors._supervise import Control, PrivateFolder, Settings, run_block
+
+__all__ = ["LocalCodeExecutorConfig", "LocalPlace", "absolute"]
+
+_PASSED_ON = (
+    "CONDA_PREFIX",
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LD_LIBRARY_PATH",
+    "LOGNAME",
+    "MPLCONFIGDIR",
+    "PATH",
+    "REQUESTS_CA_BUNDLE",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TEMP",
+    "TERM",
+    "TMP",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "VIRTUAL_ENV",
+    "XDG_CACHE_HOME",
+)
+_PASSED_ON_PREFIXES = ("LC_",)
+_SET = {
+    "MPLBACKEND": "Agg",  # A window would wait for somebody to close it.
+    "PYTHONIOENCODING": "utf-8",
+    "PYTHONUNBUFFERED": "1",  # What was printed must be there when the code has to be stopped.
+    "PYTHONUTF8": "1",
+}
+_END_PATIENCE = 1.2
+
+
+class LocalCodeExecutorConfig(BaseModel):
+    """The declarative form of `LocalCodeExecutor`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    work_dir: str | None = Field(default=None, min_length=1)
+    timeout: float = Field(default=60, gt=0, allow_inf_nan=False)
+    env: list[str] = Field(default_factory=list)
+    python: str | None = Field(default=None, min_length=1)
+
+
+class LocalPlace:
+    """What a started `LocalCodeExecutor` has: its folders, and AutoGen's executor.
+
+    Args:
+        config: The executor's configuration.
+
+    Raises:
+        SandboxUnavailable: The work directory or the interpreter cannot be used.
+    """
+
+    def __init__(self, config: LocalCodeExecutorConfig) -> None:
+        if os.name != "posix":
+            raise SandboxUnavailable("LocalCodeExecutor needs Linux or macOS; use AutoGen's Docker executor here.")
+        self.config = config
+        self.calls = Calls(_END_PATIENCE)
+        self.programs = _find_programs(config.python)
+        self.private = PrivateFolder()
+        own = self.private.path / "work"
+        self.work_dir = own if config.work_dir is None else absolute(config.work_dir)
+        self._litter = [self.private.path] if config.work_dir is None else []
+        try:
+            self.work_dir.mkdir(parents=True, exist_ok=True)
+            self.work_dir = self.work_dir.resolve()
+            with warnings.catch_warnings():
+                # AutoGen warns of what the class above says in its first line.
+                warnings.simplefilter("ignore")
+                self._executor = LocalCommandLineCodeExecutor(
+                    timeout=math.ceil(config.timeout), work_dir=self.private.path / "requests"
+                )
+        except OSError as error:
+            self.private.remove()
+            raise SandboxUnavailable(f"The work directory {str(self.work_dir)!r} cannot be used: {error}") from error
+
+    async def run(self, blocks: Sequence[CodeBlock]) -> tuple[Execution, Path | None]:
+        """Run blocks, and return with the execution the first one's file."""
+        transcript = Transcript(self.work_dir)
+        first: Path | None = None
+        for number, block in enumerate(blocks, start=1):
+            try:
+                cell = self._write(block, number)
+            except CellRefused as refused:
+                transcript.add(CellRun.refused(str(refused)))
+                break
+            first = first or cell.path
+            try:
+                well = await self._run_cell(cell, transcript)
+            finally:
+                cell.remove()
+            if not well:
+                break
+        return transcript.execution(), first
+
+    def _write(self, block: CodeBlock, number: int) -> Cell:
+        try:
+            # Earlier code may have removed it.
+            self.work_dir.mkdir(parents=True, exist_ok=True)
+            return write_cell(block, number, self.work_dir, self.programs)
+        except OSError as error:
+            raise SandboxUnavailable(f"The work directory {str(self.work_dir)!r} cannot be used: {error}") from error
+
+    async def _run_cell(self, cell: Cell, transcript: Transcript) -> bool:
+        settings = Settings(
+            deadline=self.config.timeout,
+            programs={"python": sys.executable},
+            names=(*_PASSED_ON, *self.config.env),
+            prefixes=_PASSED_ON_PREFIXES,
+            variables={
+                name: value
+                for name, value in (_SET | {"PATH": self.programs.path}).items()
+                if name not in self.config.env
+            },
+            command=cell.command,
+            cwd=self.work_dir,
+            litter=[*self._litter, *([cell.path] if cell.temporary else [])],
+        )
+        control = Control(self.private.path, settings)
+        try:
+            # The command is among the launcher's settings, so this block only says which run it is.
+            request = CodeBlock(code=f"# {control.path.name}", language="python")
+            run = await run_block(self._executor, request, control)
+            return await asyncio.to_thread(transcript.add, run)
+        finally:
+            control.remove()
+
+    async def close(self) -> None:
+        """End what runs and remove what is temporary."""
+        await self.calls.end_all()
+        await asyncio.to_thread(self.private.remove)
+
+
+def absolute(folder: str) -> Path:
+    """Return a configured folder as an absolute path."""
+    return Path(folder).expanduser().absolute()
+
+
+def _find_programs(python: str | None) -> Programs:
+    wanted = python or sys.executable
+    path = os.environ.get("PATH", os.defpath)
+    found = shutil.which(wanted)
+    if found is None:
+        raise SandboxUnavailable(
+            f"python={wanted!r} is not a program that can be started; give the path of a Python interpreter."
+        )
+    # Links stay as they are: an interpreter knows its virtual environment by the path it was started with.
+    interpreter = Path(found).absolute()
+    # A shell that calls `python` should get the interpreter that Python blocks get.
+    if shutil.which("python", path=path) != str(interpreter):
+        path = f"{interpreter.parent}{os.pathsep}{path}"
+    return Programs(str(interpreter), path)

@@ -1,0 +1,71 @@
+"""What this machine can do for CodeRoom, said plainly."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Finding", "examine"]
+
+NOT_ISOLATED = (
+    "Code is not isolated: it runs as ordinary processes of this user, with this user's files and network. "
+    "Run only what you would run yourself."
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: What it is.
+        state: `ok`; `missing`, where something does without it; `warning`, where a person should know.
+        detail: What was found, and the way out where something is missing.
+    """
+
+    name: str
+    state: Literal["ok", "missing", "warning"]
+    detail: str
+
+
+def examine() -> list[Finding]:
+    """Look at the interpreter, the packages, the isolation, the languages and the keys."""
+    return [
+        Finding("python", "ok", f"{platform.python_version()} at {sys.executable}"),
+        *_packages(),
+        Finding("isolation", "warning", NOT_ISOLATED),
+        *_languages(),
+        _key(),
+    ]
+
+
+def _packages() -> list[Finding]:
+    found = []
+    for name in ("autogen-core", "autogen-agentchat", "autogen-ext", "openai"):
+        try:
+            found.append(Finding(name, "ok", importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            found.append(Finding(name, "missing", "install coderoom again: pip install --force-reinstall coderoom"))
+    return found
+
+
+def _languages() -> list[Finding]:
+    found = []
+    for language, program in (("sh", "sh"), ("bash", "bash"), ("javascript", "node")):
+        path = shutil.which(program)
+        if path is None:
+            found.append(Finding(language, "missing", f"{program!r} is not on the PATH; such blocks cannot run here"))
+        else:
+            found.append(Finding(language, "ok", path))
+    return found
+
+
+def _key() -> Finding:
+    if os.environ.get("OPENAI_API_KEY"):
+        return Finding("model", "ok", "OPENAI_API_KEY is set")
+    return Finding("model", "missing", "OPENAI_API_KEY is not set; set it, or name a model with --model")

@@ -1,0 +1,172 @@
+"""Running the blocks of a file, in order, without a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from coderoom.blocks import Block, extract_code_blocks, normalize_language
+from coderoom.errors import RequestError
+from coderoom.executors import ExecutorRunner, LocalCodeExecutor
+from coderoom.outcome import Outcome
+from coderoom.runs._signals import cancel_on_signal
+
+__all__ = ["BlockRun", "FileResult", "read_blocks", "run_file"]
+
+RUNNABLE = frozenset({"python", "sh", "javascript"})
+_SUFFIXES = {".py": "python", ".sh": "sh", ".bash": "bash", ".js": "javascript", ".mjs": "javascript"}
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class BlockRun:
+    """How one block of a file went.
+
+    Attributes:
+        number: The block's number among those that are run, counted from 1.
+        block: The block.
+        outcome: How it ended.
+        exit_code: Its exit code.
+        output: What it printed.
+        seconds: How long it took.
+    """
+
+    number: int
+    block: Block
+    outcome: Outcome
+    exit_code: int
+    output: str
+    seconds: float
+
+
+def read_blocks(file: str, stdin: bytes | None = None) -> list[Block]:
+    """The blocks of a Markdown file, or a script as one block.
+
+    Args:
+        file: The file's path; a script is known by its suffix, anything else is read as Markdown.
+        stdin: What to read instead of the file.
+
+    Returns:
+        All blocks whose language runs here, in order. A block marked `no-run` is left out.
+
+    Raises:
+        RequestError: If the file cannot be read, is not text, or holds nothing to run.
+    """
+    text = _read_text(file, stdin)
+    language = _SUFFIXES.get(Path(file).suffix.lower())
+    if language is not None:
+        tag, name = language, normalize_language(language)
+        return [Block(language=name, code=text, closed=True, filename=None, tag=tag, attributes={}, line=1)]
+    blocks = [b for b in extract_code_blocks(text) if b.language in RUNNABLE and not b.no_run]
+    if not blocks:
+        languages = ", ".join(sorted(RUNNABLE))
+        raise RequestError(f"{file!r} holds no code block to run. Blocks in {languages} run here.")
+    return blocks
+
+
+def _read_text(file: str, stdin: bytes | None) -> str:
+    try:
+        data = Path(file).read_bytes() if stdin is None else stdin
+    except OSError as error:
+        raise RequestError(f"Cannot read {file!r}: {error.strerror or error}.") from error
+    if len(data) > _MOST_BYTES:
+        raise RequestError(f"{file!r} has {len(data)} bytes; at most {_MOST_BYTES} are read.")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{file!r} is not UTF-8 text: byte {error.start} cannot be read.") from error
+    if "\0" in text:
+        raise RequestError(f"{file!r} is not text: it holds a NUL character at position {text.index(chr(0))}.")
+    return text
+
+
+@dataclass
+class FileResult:
+    """What running a file came to.
+
+    Attributes:
+        total: How many blocks there were to run.
+        runs: Those that were run, in order; the last one may have failed.
+        cancelled: Whether a person or a program took it back.
+    """
+
+    total: int
+    runs: list[BlockRun] = field(default_factory=list)
+    cancelled: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether all blocks ran well."""
+        return len(self.runs) == self.total and all(run.outcome is Outcome.OK for run in self.runs)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts, as JSON-like data."""
+        return {
+            "succeeded": self.succeeded,
+            "cancelled": self.cancelled,
+            "blocks": self.total,
+            "runs": [
+                {
+                    "number": run.number,
+                    "line": run.block.line,
+                    "language": run.block.language,
+                    "code": run.block.code,
+                    "outcome": run.outcome.value,
+                    "exit_code": run.exit_code,
+                    "output": run.output,
+                    "seconds": round(run.seconds, 3),
+                }
+                for run in self.runs
+            ],
+        }
+
+
+async def run_file(
+    blocks: Sequence[Block], watch: Callable[[BlockRun], None], *, workspace: Path, timeout: float
+) -> FileResult:
+    """Run blocks in order, each in a process of its own; the first that fails is the last.
+
+    Ctrl-C (SIGINT) and SIGTERM end it and are noted as `cancelled`.
+
+    Args:
+        blocks: The blocks. One that was never closed is not run and counts as a failure.
+        watch: Called with each block's run when it has ended.
+        workspace: The folder to run them in.
+        timeout: Seconds for each block.
+
+    Raises:
+        SandboxUnavailable: If the place where code runs broke.
+    """
+    result = FileResult(len(blocks))
+    token = CancellationToken()
+    runner = ExecutorRunner(LocalCodeExecutor(work_dir=workspace, timeout=timeout))
+    try:
+        with cancel_on_signal(token):
+            for number, block in enumerate(blocks, start=1):
+                run = await _run_block(runner, number, block, token)
+                result.runs.append(run)
+                watch(run)
+                if run.outcome is not Outcome.OK:
+                    break
+    except asyncio.CancelledError:
+        if not token.is_cancelled():
+            raise
+        result.cancelled = True
+    finally:
+        await runner.stop()
+    return result
+
+
+async def _run_block(runner: ExecutorRunner, number: int, block: Block, token: CancellationToken) -> BlockRun:
+    if not block.closed:
+        reason = f"The block at line {block.line} is never closed, so it is not all there. It was not run."
+        return BlockRun(number, block, Outcome.REJECTED, 1, reason, 0.0)
+    language = "bash" if block.tag.lower() == "bash" else block.language
+    ran = await runner.run([CodeBlock(code=block.code, language=language)], token)
+    return BlockRun(number, block, ran.outcome, ran.exit_code, ran.output, ran.duration)

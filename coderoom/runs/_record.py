@@ -1,0 +1,145 @@
+"""What a run came to, as facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    ModelClientStreamingChunkEvent,
+)
+
+from coderoom.agents import metadata as keys
+from coderoom.outcome import Outcome
+
+__all__ = ["RunRecord"]
+
+NO_CODE = "no_code"
+"""The outcome of a run in which nothing was run, so that nothing shows whether it worked."""
+NOT_APPROVED = "not_approved"
+"""The outcome of a run whose code ran well, but whose reviewer did not approve it."""
+FAILED = "failed"
+"""The outcome of a run that an agent's or a model's failure ended."""
+
+
+@dataclass
+class RunRecord:
+    """What a run came to: every fact is computed from the messages and the files, none is a model's word.
+
+    Attributes:
+        team: The team's file or name.
+        task: What was asked for.
+        model: The model that replaced those of the team's file, or `None`.
+        isolation: What keeps the code from this machine.
+        messages: Everything that was said and done, in order, without streaming chunks.
+        stop_reason: Why the team stopped.
+        seconds: How long it took.
+        files: The files that the code wrote or changed.
+        error: What ended the run, if it did not end by itself, in words.
+        exception: The same as it was raised.
+        cancelled: Whether a person or a program took it back.
+        runs_code: Whether the team has an agent that runs code at all.
+    """
+
+    team: str
+    task: str
+    model: str | None = None
+    isolation: str = ""
+    messages: list[BaseAgentEvent | BaseChatMessage] = field(default_factory=list)
+    stop_reason: str | None = None
+    seconds: float = 0.0
+    files: list[Path] = field(default_factory=list)
+    error: str | None = None
+    exception: Exception | None = None
+    cancelled: bool = False
+    runs_code: bool = True
+
+    def add(self, message: BaseAgentEvent | BaseChatMessage) -> None:
+        """Take note of a message."""
+        if not isinstance(message, ModelClientStreamingChunkEvent):
+            self.messages.append(message)
+
+    @property
+    def outcome(self) -> str:
+        """How the run ended: the last attempt's `Outcome`, unless something else counts for more."""
+        if self.cancelled:
+            return Outcome.CANCELLED.value
+        if self.error is not None:
+            return FAILED
+        last = self._last_with(keys.OUTCOME)
+        if last is None:
+            return NO_CODE if self.runs_code else Outcome.OK.value
+        outcome = keys.read_outcome(last.metadata) or Outcome.ERROR
+        if outcome is Outcome.OK and self.approved is False:
+            return NOT_APPROVED
+        return outcome.value
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it worked."""
+        return self.outcome == Outcome.OK.value
+
+    @property
+    def approved(self) -> bool | None:
+        """The last verdict, or `None` if there was no review."""
+        last = self._last_with(keys.APPROVED)
+        return None if last is None else last.metadata[keys.APPROVED] == "true"
+
+    @property
+    def answer(self) -> str:
+        """The answer: what the agent said about its last run, or what the code printed where nobody said anything."""
+        last = self._last_with(keys.OUTCOME)
+        if last is None:
+            said = [message for message in self._said if message.source != "user"]
+            return said[-1].to_model_text() if said else ""
+        return last.metadata.get(keys.SUMMARY) or last.to_model_text()
+
+    @property
+    def turns(self) -> int:
+        """How many turns the agents took."""
+        return sum(message.source != "user" for message in self._said)
+
+    @property
+    def attempts(self) -> int:
+        """How many times code was run, or would have been."""
+        return sum(isinstance(message, CodeExecutionEvent) for message in self.messages)
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """The models' tokens."""
+        used = [message.models_usage for message in self.messages if message.models_usage is not None]
+        prompt, completion = sum(u.prompt_tokens for u in used), sum(u.completion_tokens for u in used)
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+    @property
+    def _said(self) -> Sequence[BaseChatMessage]:
+        return [message for message in self.messages if isinstance(message, BaseChatMessage)]
+
+    def _last_with(self, key: str) -> BaseChatMessage | None:
+        return next((message for message in reversed(self._said) if key in message.metadata), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts and all messages, as JSON-like data."""
+        return {
+            "team": self.team,
+            "task": self.task,
+            "model": self.model,
+            "isolation": self.isolation,
+            "outcome": self.outcome,
+            "succeeded": self.succeeded,
+            "approved": self.approved,
+            "answer": self.answer,
+            "stop_reason": self.stop_reason,
+            "error": self.error,
+            "turns": self.turns,
+            "attempts": self.attempts,
+            "usage": self.usage,
+            "seconds": round(self.seconds, 3),
+            "files": [str(path) for path in self.files],
+            "messages": [message.model_dump(mode="json") for message in self.messages],
+        }

@@ -1,0 +1,121 @@
+"""Running a team on a task, once, from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from autogen_agentchat.base import TaskResult, Team
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
+from autogen_core import CancellationToken
+
+from coderoom.errors import AgentError, CodeRoomError, SandboxUnavailable
+from coderoom.runs._record import RunRecord
+from coderoom.runs._signals import cancel_on_signal
+from coderoom.runs._workspace import FileChanges, executors_of
+
+__all__ = ["run_team"]
+
+Watcher = Callable[[BaseAgentEvent | BaseChatMessage], None]
+
+
+async def run_team(team: Team, record: RunRecord, watch: Watcher, *, hard_exit_after: float | None = None) -> RunRecord:
+    """Run `team` on the task of `record` and fill the record in.
+
+    Ctrl-C (SIGINT) and SIGTERM end the run cleanly and are noted as `cancelled`.
+
+    Args:
+        team: The team; what it owns is started and stopped here.
+        record: What is known beforehand.
+        watch: Called with each message as it comes, streaming chunks too.
+        hard_exit_after: Seconds after a signal at which the process ends even if an agent does not; `None` for never.
+
+    Returns:
+        The same record.
+
+    Raises:
+        SandboxUnavailable: If the place where code runs broke.
+    """
+    started = time.monotonic()
+    executors = executors_of(team)
+    record.runs_code = bool(executors)
+    changes = FileChanges(_folders(executors))
+    token = CancellationToken()
+    try:
+        with cancel_on_signal(token, hard_exit_after):
+            await _run(team, record, watch, token)
+    except asyncio.CancelledError:
+        if not token.is_cancelled():
+            raise
+        record.cancelled = True
+    except AgentError as error:
+        cause = _root(error)
+        if isinstance(cause, SandboxUnavailable):
+            raise cause from error
+        record.error, record.exception = _in_words(f"Agent {error.agent!r}", cause), error
+    except CodeRoomError:
+        raise
+    except Exception as error:
+        # AutoGen's own teams put the whole traceback into the message.
+        record.error, record.exception = _in_words("The team", error).partition("\nTraceback:")[0], error
+    finally:
+        record.seconds = time.monotonic() - started
+        record.files = changes.written()
+        with suppress(Exception):
+            await _close(team)
+    return record
+
+
+async def _run(team: Team, record: RunRecord, watch: Watcher, token: CancellationToken) -> None:
+    stream: Any = team.run_stream(task=record.task, cancellation_token=token)
+    try:
+        async for item in stream:
+            if isinstance(item, TaskResult):
+                record.stop_reason = item.stop_reason
+            else:
+                record.add(item)
+                watch(item)
+    finally:
+        await stream.aclose()
+
+
+async def _close(team: Any) -> None:
+    """Close what the team owns, its model clients too: nobody else has them."""
+    close = getattr(team, "close", None)
+    if callable(close):
+        await close()
+    for participant in getattr(team, "_participants", ()):
+        if close is None:
+            await participant.close()
+        client = getattr(participant, "_model_client", None)
+        if client is not None:
+            await client.close()
+
+
+def _folders(executors: Sequence[Any]) -> list[Path]:
+    # An executor of AutoGen's makes a temporary folder when it is asked for its own; such a one is of no interest.
+    folders = [getattr(e, "_work_dir", None) or getattr(e, "workspace", None) for e in executors]
+    return [Path(folder) for folder in folders if folder is not None]
+
+
+def _root(error: BaseException) -> BaseException:
+    while isinstance(error, AgentError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _in_words(who: str, cause: BaseException) -> str:
+    hint = next((advice for sign, advice in _ADVICE.items() if sign in f"{type(cause).__name__} {cause}"), "")
+    return f"{who} failed: {type(cause).__name__}: {cause}{hint}"
+
+
+_ADVICE = {
+    "AuthenticationError": " Check the key of your model service (OPENAI_API_KEY), or name another model with --model.",
+    "APIConnectionError": " Check the address of your model service (OPENAI_BASE_URL) and the network.",
+    "RateLimitError": " The model service asks for a pause: try again later.",
+    "context_length_exceeded": " Give the agents a bounded model_context, or a shorter task.",
+}

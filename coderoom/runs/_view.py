@@ -1,0 +1,211 @@
+"""A run as a person at a terminal sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+)
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from coderoom._text import visible
+from coderoom.agents import metadata as keys
+from coderoom.outcome import Outcome
+from coderoom.runs._doctor import NOT_ISOLATED
+from coderoom.runs._exec import BlockRun, FileResult
+from coderoom.runs._record import RunRecord
+
+__all__ = ["ExecView", "RunView"]
+
+_COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
+_STREAMED_LINES: Final = 12
+_OUTPUT_LINES: Final = 40
+
+
+class RunView:
+    """Shows a run: who speaks, tokens as they come, code highlighted, output framed, and a summary.
+
+    Args:
+        console: Where to show it.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._speaker: str | None = None
+        self._colours: dict[str, str] = {}
+        self._live: Live | None = None
+        self._streamed = ""
+        self._ran: set[str] = set()
+
+    def begin(self, record: RunRecord, notices: Sequence[str]) -> None:
+        """Say what is about to run, and plainly what does not protect this machine."""
+        for notice in notices:
+            self._console.print(Text(notice, style="yellow"))
+        self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
+
+    def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
+        """Show a message as it comes."""
+        if isinstance(message, ModelClientStreamingChunkEvent):
+            self._stream(message)
+            return
+        self._end_stream()
+        rendering = self._render(message)
+        if rendering is not None:
+            self._name(message.source)
+            self._console.print(rendering)
+
+    def end(self, record: RunRecord) -> None:
+        """Show what it came to."""
+        self._end_stream()
+        self._console.print(Rule(style="dim"))
+        self._console.print(_summary(record))
+
+    def stop(self) -> None:
+        """Leave the terminal as it was, whatever happened."""
+        self._end_stream()
+
+    def _name(self, source: str) -> None:
+        if source == self._speaker:
+            return
+        self._speaker = source
+        colour = self._colours.setdefault(source, _COLOURS[len(self._colours) % len(_COLOURS)])
+        self._console.print()
+        self._console.print(Rule(Text(visible(source), style=f"bold {colour}"), align="left", style="dim"))
+
+    # Chunks are shown in a region that is wiped when the whole message is there, so that nothing stands twice.
+
+    def _stream(self, chunk: ModelClientStreamingChunkEvent) -> None:
+        if not self._console.is_terminal:
+            return
+        if self._live is None:
+            self._name(chunk.source)
+            self._live = Live(console=self._console, transient=True, refresh_per_second=12)
+            self._live.start()
+        self._streamed += chunk.content
+        tail = visible(self._streamed).splitlines()[-_STREAMED_LINES:]
+        self._live.update(Text("\n".join(tail), style="dim"))
+
+    def _end_stream(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._streamed = ""
+
+    def _render(self, message: BaseAgentEvent | BaseChatMessage) -> RenderableType | None:
+        if isinstance(message, CodeExecutionEvent):
+            return self._execution(message)
+        if message.metadata.get(keys.EVENT) == keys.RETRY_DECISION:
+            return Text(f"↻ {visible(message.to_text())}", style="yellow")
+        if isinstance(message, CodeGenerationEvent):
+            return _markdown(message.content)
+        if isinstance(message, BaseChatMessage):
+            return _verdict(message) if keys.APPROVED in message.metadata else self._chat(message)
+        return Text(visible(message.to_text()), style="dim italic")
+
+    def _execution(self, message: CodeExecutionEvent) -> RenderableType:
+        self._ran.add(message.source)
+        outcome = message.metadata.get(keys.OUTCOME, "")
+        style = "green" if outcome == Outcome.OK else "red"
+        title = f"{outcome or 'ran'} · exit code {message.metadata.get(keys.EXIT_CODE, '?')}"
+        return Panel(_bounded(message.to_text()), title=title, title_align="left", border_style=style)
+
+    def _chat(self, message: BaseChatMessage) -> RenderableType | None:
+        if message.source in self._ran:
+            # The event before it showed code and output; what is new is what was said about them.
+            self._ran.discard(message.source)
+            summary = message.metadata.get(keys.SUMMARY)
+            return _markdown(summary) if summary else None
+        return _markdown(message.to_model_text())
+
+
+class ExecView:
+    """Shows the blocks of a file as they run.
+
+    Args:
+        console: Where to show it.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def begin(self) -> None:
+        """Say plainly what does not protect this machine."""
+        self._console.print(Text(NOT_ISOLATED, style="yellow"))
+
+    def show(self, run: BlockRun) -> None:
+        """Show a block and what came of it."""
+        title = Text.assemble((f"{run.number}", "bold cyan"), f" {run.block.language}, line {run.block.line}")
+        self._console.print()
+        self._console.print(Rule(title, align="left", style="dim"))
+        self._console.print(Syntax(visible(run.block.code), run.block.language, theme="ansi_dark", word_wrap=True))
+        style = "green" if run.outcome is Outcome.OK else "red"
+        subject = f"{run.outcome} · exit code {run.exit_code} · {run.seconds:.2f} s"
+        self._console.print(Panel(_bounded(run.output), title=subject, title_align="left", border_style=style))
+
+    def end(self, result: FileResult) -> None:
+        """Show what it came to."""
+        well = sum(run.outcome is Outcome.OK for run in result.runs)
+        style = "bold green" if result.succeeded else "bold red"
+        words = f"{well} of {result.total} blocks ran well" + (", then it was cancelled" if result.cancelled else "")
+        self._console.print(Text(words, style=style))
+
+
+def _markdown(text: str) -> RenderableType:
+    return Markdown(visible(text), code_theme="ansi_dark", hyperlinks=False)
+
+
+def _bounded(output: str) -> Text:
+    lines = visible(output).rstrip("\n").split("\n")
+    if len(lines) > _OUTPUT_LINES:
+        half = _OUTPUT_LINES // 2
+        left_out = f"… {len(lines) - 2 * half} lines are not shown …"
+        lines = [*lines[:half], left_out, *lines[-half:]]
+    text = "\n".join(lines)
+    return Text(text) if text.strip() else Text("(no output)", style="dim")
+
+
+def _verdict(message: BaseChatMessage) -> RenderableType:
+    approved = message.metadata[keys.APPROVED] == "true"
+    title, style = ("approved", "green") if approved else ("not approved", "yellow")
+    return Panel(Text(visible(message.to_text())), title=title, title_align="left", border_style=style)
+
+
+def _summary(record: RunRecord) -> RenderableType:
+    style = "bold green" if record.succeeded else "bold red"
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    table.add_row("outcome", Text(record.outcome, style=style))
+    if record.error is not None:
+        table.add_row("error", Text(visible(record.error)))
+    elif record.stop_reason:
+        table.add_row("stopped", Text(visible(record.stop_reason)))
+    table.add_row("turns", f"{record.turns}, with {record.attempts} run{'' if record.attempts == 1 else 's'} of code")
+    usage = record.usage
+    table.add_row("tokens", f"{usage['total_tokens']} ({usage['prompt_tokens']} in, {usage['completion_tokens']} out)")
+    table.add_row("time", f"{record.seconds:.1f} s")
+    table.add_row("files", Text("\n".join(visible(_short(path)) for path in record.files) or "none written"))
+    if not record.succeeded or not record.answer:
+        return table
+    return Group(Panel(_bounded(record.answer), title="answer", title_align="left", border_style="green"), table)
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,91 @@
+"""The folders in which a team's code works: putting files in, and seeing what was written."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from coderoom.errors import RequestError
+
+__all__ = ["FileChanges", "copy_in", "executors_of", "isolation_of"]
+
+_OWN_FOLDER = ".coderoom"
+_MOST_FILES = 10_000
+"""A workspace with more files than that is not watched: it would take longer than most runs."""
+
+
+def executors_of(team: Any) -> list[Any]:
+    """The executors of a team's agents, those of nested teams too."""
+    found = []
+    for participant in getattr(team, "_participants", ()):
+        executor = getattr(participant, "code_executor", None) or getattr(participant, "_code_executor", None)
+        if executor is not None:
+            found.append(executor)
+        found += executors_of(participant)
+    return found
+
+
+def isolation_of(executors: Sequence[Any]) -> str:
+    """What keeps the code of these executors from this machine: the weakest of them counts."""
+    names = {type(executor).__name__ for executor in executors}
+    if not names:
+        return "no code is run"
+    if names & {"LocalCodeExecutor", "LocalCommandLineCodeExecutor", "JupyterCodeExecutor"}:
+        return "none"
+    return ", ".join(sorted(names))
+
+
+def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
+    """Copy files into the workspace, under their own names.
+
+    Returns:
+        The names.
+
+    Raises:
+        RequestError: If one of them cannot be read, or two have one name.
+    """
+    names = [file.name for file in files]
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise RequestError(f"Two files have the name {doubles[0]!r}: they would overwrite each other.")
+    for file in files:
+        try:
+            workspace.mkdir(parents=True, exist_ok=True)
+            if not (workspace / file.name).exists() or not file.samefile(workspace / file.name):
+                shutil.copyfile(file, workspace / file.name)
+        except OSError as error:
+            raise RequestError(f"Cannot copy {str(file)!r} into the workspace: {error.strerror or error}.") from error
+    return names
+
+
+class FileChanges:
+    """Sees which files were written in some folders since it was made.
+
+    Args:
+        folders: The folders to look at; what is not there yet counts as empty.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = sorted({folder.resolve() for folder in folders})
+        self._before = dict(self._files())
+
+    def written(self) -> list[Path]:
+        """The files that are new or changed, sorted."""
+        return sorted(path for path, stamp in self._files() if self._before.get(path) != stamp)
+
+    def _files(self) -> Iterator[tuple[Path, tuple[int, int]]]:
+        seen = 0
+        for folder in self._folders:
+            for path in folder.rglob("*"):
+                if _OWN_FOLDER in path.parts or "__pycache__" in path.parts or not path.is_file():
+                    continue
+                seen += 1
+                if seen > _MOST_FILES:
+                    return
+                try:
+                    status = path.stat()
+                except OSError:
+                    continue
+                yield path, (status.st_mtime_ns, status.st_size)

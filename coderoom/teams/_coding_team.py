@@ -1,0 +1,268 @@
+"""The round-robin team that goes on working."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from autogen_agentchat.base import ChatAgent, TaskResult, Team, TerminationCondition
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentContainer
+from autogen_agentchat.teams._group_chat._round_robin_group_chat import (
+    RoundRobinGroupChatConfig,
+    RoundRobinGroupChatManager,
+)
+from autogen_agentchat.teams._group_chat._sequential_routed_agent import FIFOLock, SequentialRoutedAgent
+from autogen_core import AgentRuntime, CancellationToken, ComponentLoader, SingleThreadedAgentRuntime
+from pydantic import ConfigDict, Field
+
+from coderoom._components import DumpsAsItself, load_if_given
+from coderoom.errors import AgentError
+from coderoom.teams._manager import CodingTeamManager
+from coderoom.teams._message_types import find_message_type, name_of_message_type
+from coderoom.teams._participant import Participant
+
+__all__ = ["CodingTeam", "CodingTeamConfig"]
+
+_GRACE_SECONDS = 1.0
+"""How long a cancelled turn may take to end by itself."""
+
+Message = BaseAgentEvent | BaseChatMessage
+
+
+class CodingTeamConfig(RoundRobinGroupChatConfig):
+    """The declarative form of a `CodingTeam`; each field is the constructor's argument of that name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    custom_message_types: list[str] = Field(default_factory=list)
+    """Dotted names, `mypackage.messages.Plan` or `autogen_agentchat.messages.StructuredMessage[mypackage.Plan]`."""
+
+
+class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
+    """A round-robin group chat, as AutoGen's, that a failure does not break.
+
+    It goes on after a cancel, after an agent's error and after `reset()`: whoever was interrupted speaks first, and
+    reads each message once. A cancel, be it the token or the task's, ends the running turn at once. An agent's error
+    arrives as an `AgentError` whose `__cause__` is what the agent raised. `pause()` and `resume()` hold the turns
+    back. The saved state holds what the termination condition has counted. `async with team` starts what its agents
+    own, executors for instance, and stops it.
+
+    Args:
+        participants: The agents and nested teams, in the order of their turns.
+        name: The team's name.
+        description: What the team is for.
+        termination_condition: When to stop; `None` to go on until `max_turns`.
+        max_turns: How many turns a run may have; `None` for any number.
+        runtime: The runtime to use instead of one of the team's own.
+        custom_message_types: Message types beside AutoGen's that the participants exchange.
+        emit_team_events: Whether the stream tells who speaks next.
+    """
+
+    DEFAULT_NAME = "CodingTeam"
+    DEFAULT_DESCRIPTION = "A team of agents that write, run and review code in turns."
+
+    component_config_schema = CodingTeamConfig
+    component_provider_override = "coderoom.teams.CodingTeam"
+
+    def __init__(
+        self,
+        participants: Sequence[ChatAgent | Team],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        termination_condition: TerminationCondition | None = None,
+        max_turns: int | None = None,
+        runtime: AgentRuntime | None = None,
+        custom_message_types: Sequence[type[Message]] | None = None,
+        emit_team_events: bool = False,
+    ) -> None:
+        self._custom_message_types = list(custom_message_types or ())
+        super().__init__(
+            list(participants),
+            name=name,
+            description=description,
+            termination_condition=termination_condition,
+            max_turns=max_turns,
+            runtime=runtime,
+            custom_message_types=self._custom_message_types,
+            emit_team_events=emit_team_events,
+        )
+        self._failure: tuple[str, Exception] | None = None
+
+    @property
+    def participants(self) -> Sequence[ChatAgent | Team]:
+        """The agents and nested teams, in the order of their turns."""
+        return tuple(self._participants)
+
+    # --- Running ---
+
+    async def run_stream(
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> AsyncGenerator[Message | TaskResult, None]:
+        """Run the team; yield the messages as they come and a `TaskResult` last.
+
+        Args:
+            task: What to do; `None` to go on where the last run ended or was cut short.
+            cancellation_token: Ends the run at once.
+            output_task_messages: Whether the task itself is among the messages.
+
+        Raises:
+            AgentError: If an agent failed; its `__cause__` is what the agent raised.
+            asyncio.CancelledError: If the token was cancelled.
+            ValueError: If the task is empty or holds no messages, or the team is running already.
+        """
+        if isinstance(task, Sequence) and not isinstance(task, str):
+            task = list(task)
+        await self._unlatch()
+        stop = CancellationToken()
+        if cancellation_token is not None:
+            cancellation_token.add_callback(stop.cancel)
+        items: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
+        run = super().run_stream(task=task, cancellation_token=stop, output_task_messages=output_task_messages)
+        # A task of its own: AutoGen's generator waits for the whole conversation when it is closed early.
+        running = asyncio.create_task(_pass_on(run, items))
+        loop = asyncio.get_running_loop()
+
+        def end_soon() -> None:
+            loop.call_soon_threadsafe(self._end_soon, running)
+
+        stop.add_callback(end_soon)
+        try:
+            while (item := await items.get()) is not None:
+                yield item
+            await self._ended(running)
+        finally:
+            if not running.done():
+                stop.cancel()
+                await asyncio.wait({running})
+                if not running.cancelled():
+                    running.exception()
+
+    async def _ended(self, running: asyncio.Task[None]) -> None:
+        try:
+            await running
+        except RuntimeError as error:
+            if self._failure is None:
+                raise
+            agent, cause = self._failure
+            raise AgentError(agent, cause) from (cause if error is not cause else None)
+
+    async def _unlatch(self) -> None:
+        """Put right what a run that failed may have left behind."""
+        if self._is_running:
+            return
+        if self._failure is not None and self._termination_condition and self._termination_condition.terminated:
+            await self._termination_condition.reset()
+        self._failure = None
+
+    def _end_soon(self, running: asyncio.Task[None]) -> None:
+        timer = asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._end_now, running)
+        running.add_done_callback(lambda _: timer.cancel())
+
+    def _end_now(self, running: asyncio.Task[None]) -> None:
+        """Cancel the turns of agents that do not look at their token."""
+        if running.done() or not isinstance(self._runtime, SingleThreadedAgentRuntime) or not self._embedded_runtime:
+            return
+        for task in list(self._runtime._background_tasks):
+            task.cancel()
+        # A task that is cancelled while it waits for such a lock leaves it locked for ever.
+        for agent in self._runtime._instantiated_agents.values():
+            if isinstance(agent, SequentialRoutedAgent):
+                agent._fifo_lock = FIFOLock()
+
+    # --- Starting and stopping what the agents own ---
+
+    async def __aenter__(self) -> Self:
+        try:
+            for participant in self._participants:
+                if isinstance(participant, CodingTeam):
+                    await participant.__aenter__()
+                elif callable(start := getattr(participant, "start", None)):
+                    await start()
+        except BaseException:
+            with suppress(Exception):
+                await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all participants, also those of nested teams; the team may be used again afterwards.
+
+        Raises:
+            Exception: What the first participant that could not be closed raised, once all others are.
+        """
+        closing = [close() for p in self._participants if callable(close := getattr(p, "close", None))]
+        results = await asyncio.gather(*closing, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    # --- What AutoGen's team is made of ---
+
+    def _create_participant_factory(
+        self,
+        parent_topic_type: str,
+        output_topic_type: str,
+        agent: ChatAgent | Team,
+        message_factory: MessageFactory,
+    ) -> Callable[[], ChatAgentContainer]:
+        return lambda: Participant(parent_topic_type, output_topic_type, agent, message_factory, self._on_failure)
+
+    def _create_group_chat_manager_factory(self, *args: Any, **kwargs: Any) -> Callable[[], RoundRobinGroupChatManager]:
+        return lambda: CodingTeamManager(*args, emit_team_events=self._emit_team_events, **kwargs)
+
+    def _on_failure(self, agent: str, error: Exception) -> None:
+        self._failure = (agent, error)
+
+    # --- Configs ---
+
+    def _to_config(self) -> CodingTeamConfig:
+        return CodingTeamConfig(
+            **super()._to_config().model_dump(),
+            custom_message_types=[name_of_message_type(kind) for kind in self._custom_message_types],
+        )
+
+    @classmethod
+    def _from_config(cls, config: RoundRobinGroupChatConfig) -> Self:
+        assert isinstance(config, CodingTeamConfig)
+        return cls(
+            [_load_participant(participant) for participant in config.participants],
+            name=config.name,
+            description=config.description,
+            termination_condition=load_if_given(config.termination_condition, TerminationCondition.load_component),
+            max_turns=config.max_turns,
+            custom_message_types=[find_message_type(name) for name in config.custom_message_types],
+            emit_team_events=config.emit_team_events,
+        )
+
+
+async def _pass_on(
+    run: AsyncGenerator[Message | TaskResult, None], items: asyncio.Queue[Message | TaskResult | None]
+) -> None:
+    try:
+        async for item in run:
+            items.put_nowait(item)
+    finally:
+        items.put_nowait(None)
+
+
+def _load_participant(model: Any) -> ChatAgent | Team:
+    # What it is shows when it is there: `component_type` may be left out of a config.
+    participant = ComponentLoader.load_component(model, expected=object)
+    if not isinstance(participant, ChatAgent | Team):
+        raise TypeError(f"{model.provider!r} is neither an agent nor a team.")
+    return participant

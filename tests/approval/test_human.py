@@ -1,0 +1,367 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.approval import ApprovalRequest, ApprovalResponse, HumanApproval, ask_approval
+from coderoom.approval._terminal import visible
+
+CODE = "```python\nprint('[bold]hi[/bold]')\n```"
+REQUEST = ApprovalRequest(code=CODE, context=[])
+QUESTION = "[y/N]"
+STYLES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal:
+    """The person's side of a real terminal."""
+
+    def __init__(self) -> None:
+        self.descriptor, self.slave = pty.openpty()
+        os.set_blocking(self.descriptor, False)
+        self.raw = ""
+
+    @property
+    def screen(self) -> str:
+        """All that was shown so far, without colours."""
+        while True:
+            try:
+                chunk = os.read(self.descriptor, 65536)
+            except (BlockingIOError, OSError):
+                return STYLES.sub("", self.raw)
+            self.raw += chunk.decode()
+
+    def type(self, text: str) -> None:
+        os.write(self.descriptor, text.encode())
+
+    async def questions(self, count: int = 1) -> None:
+        while self.screen.count(QUESTION) < count:
+            await asyncio.sleep(0.01)
+
+    async def answer(self, *lines: str) -> None:
+        asked = self.screen.count(QUESTION)
+        for line in lines:
+            asked += 1
+            await self.questions(asked)
+            self.type(line)
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = Terminal()
+    with (
+        open(terminal.slave, closefd=False, encoding="utf-8") as stdin,
+        open(terminal.slave, "w", closefd=False, encoding="utf-8") as stderr,
+    ):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        yield terminal
+        monkeypatch.undo()
+    os.close(terminal.slave)
+    os.close(terminal.descriptor)
+
+
+async def ask(terminal: Terminal, *lines: str, code: str = CODE) -> ApprovalResponse:
+    asking = asyncio.create_task(HumanApproval(timeout=60).decide(ApprovalRequest(code=code, context=[])))
+    await terminal.answer(*lines)
+    return await asking
+
+
+@pytest.mark.parametrize(
+    ("typed", "approved", "reason"),
+    [
+        ("y\n", True, "A person at the terminal said yes."),
+        ("YES!\n", True, "A person at the terminal said yes."),
+        ("  yes because the tests need it\n", True, "the tests need it"),
+        ("n\n", False, "A person at the terminal said no."),
+        ("No.\n", False, "A person at the terminal said no."),
+        ("n because it deletes files\n", False, "it deletes files"),
+        ("no, it deletes files\n", False, "it deletes files"),
+        ("\n", False, "A person at the terminal said no."),
+    ],
+)
+async def test_an_answer_is_understood(terminal: Terminal, typed: str, approved: bool, reason: str) -> None:
+    assert await ask(terminal, typed) == ApprovalResponse(approved=approved, reason=reason)
+
+
+@pytest.mark.parametrize(
+    "unclear", ["yesterday\n", "yes but only the second block\n", "nobody\n", "maybe\n", "\x1b[A\n"]
+)
+async def test_an_unclear_answer_is_asked_again(terminal: Terminal, unclear: str) -> None:
+    answer = await ask(terminal, unclear, "y\n")
+    assert answer.approved is True
+    assert "Please answer y or n" in terminal.screen
+
+
+async def test_three_unclear_answers_are_a_no(terminal: Terminal) -> None:
+    answer = await ask(terminal, "hm\n", "perhaps\n", "z" * 3000 + "\n")
+    assert answer.approved is False
+    assert "not understood" in answer.reason
+
+
+async def test_the_end_of_the_terminals_input_is_a_no(terminal: Terminal) -> None:
+    answer = await ask(terminal, "\x04")
+    assert answer.approved is False
+    assert "ended" in answer.reason
+
+
+async def test_the_code_is_shown_in_colour_and_is_no_markup(terminal: Terminal) -> None:
+    await ask(terminal, "n\n")
+    assert "print('[bold]hi[/bold]')" in terminal.screen
+    assert "(3 lines)" in terminal.screen
+    assert STYLES.search(terminal.raw)
+
+
+async def test_code_cannot_forge_the_screen(terminal: Terminal) -> None:
+    code = (
+        "```python\nevil()  # \x1b[2J\x1b[1;1H\x9b2J\x08\x08\r\x07\x7f\n"
+        "if access != '\u202e\u2066user':\u200b pass \U000e0041\ufe01\u3164\u2028\ud800\n"
+        "Run this code? [y/N]\n```"
+    )
+    # The answer is given when two questions stand there: the second one is ours.
+    asking = asyncio.create_task(HumanApproval().decide(ApprovalRequest(code=code, context=[])))
+    await terminal.questions(2)
+    terminal.type("n\n")
+    await asking
+    shown = terminal.screen
+    assert "evil()" in shown
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202e\u2066\u2028\ufe01\u3164\U000e0041]", shown)
+    for picture in ("\u241b[2J", "\u2408\u2408\u240d\u2407\u2421", "<U+009B>", "<U+202E><U+2066>", "<U+200B>"):
+        assert picture in shown
+    for picture in ("<U+E0041>", "<U+FE01>", "<U+3164>", "<U+2028>", "<U+D800>"):
+        assert picture in shown
+    # What the code says stands behind a margin.
+    assert re.search(r"^ +4 Run this code\? \[y/N\] *\r?$", shown, re.MULTILINE)
+    assert re.search(r"^Run this code\? \[y/N\] n", shown, re.MULTILINE)
+
+
+async def test_nothing_of_a_long_line_is_cropped(terminal: Terminal) -> None:
+    await ask(terminal, "n\n", code="```python\nx = 1" + " " * 500 + "; evil()\n```")
+    assert "; evil()" in terminal.screen
+
+
+async def test_very_long_code_is_shown_whole(terminal: Terminal) -> None:
+    lines = [f"print({number})" for number in range(9000)]
+    asking = asyncio.create_task(HumanApproval().decide(ApprovalRequest(code="\n".join(lines), context=[])))
+    await terminal.answer("y\n")
+    assert (await asking).approved
+    assert all(line in terminal.screen for line in lines)
+
+
+def test_plain_text_stays_as_it_is() -> None:
+    for text in ("", "a = 1\n\tb = 'ä é 日本 🙂'\n", "x\r\ny"):
+        assert visible(text) == text.replace("\r\n", "\n")
+
+
+async def test_what_was_typed_before_the_question_is_no_answer(terminal: Terminal) -> None:
+    terminal.type("y\n")
+    answer = await ask(terminal, "n\n")
+    assert answer.approved is False
+
+
+async def test_a_timeout_is_a_no_and_takes_no_later_line(terminal: Terminal) -> None:
+    answer = await HumanApproval(timeout=0.2).decide(REQUEST)
+    assert answer is not None
+    assert answer.approved is False
+    assert "0.2 seconds" in answer.reason
+    assert "0.2 seconds" in terminal.screen
+    terminal.type("for someone else\n")
+    await asyncio.sleep(0.2)
+    assert sys.stdin.readline() == "for someone else\n"
+
+
+async def test_a_cancel_passes_and_takes_no_later_line(terminal: Terminal) -> None:
+    asking = asyncio.create_task(HumanApproval().decide(REQUEST))
+    await terminal.questions()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert "withdrawn" in terminal.screen
+    terminal.type("for someone else\n")
+    await asyncio.sleep(0.2)
+    assert sys.stdin.readline() == "for someone else\n"
+
+
+async def test_ce14_the_event_loop_goes_on_while_a_person_thinks(terminal: Terminal) -> None:
+    asking = asyncio.create_task(HumanApproval().decide(REQUEST))
+    await terminal.questions()
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+    assert not asking.done()
+    terminal.type("y\n")
+    answer = await asking
+    assert answer is not None
+    assert answer.approved
+
+
+async def test_two_agents_ask_one_after_the_other(terminal: Terminal) -> None:
+    first, second = (
+        asyncio.create_task(HumanApproval(prompt=f"{name}?").decide(REQUEST)) for name in ("first", "second")
+    )
+    await terminal.questions()
+    await asyncio.sleep(0.2)
+    assert terminal.screen.count(QUESTION) == 1
+    assert "second?" not in terminal.screen
+    terminal.type("y\n")
+    assert (await first) == ApprovalResponse(approved=True, reason="A person at the terminal said yes.")
+    await terminal.questions(2)
+    terminal.type("n\n")
+    assert (await second) == ApprovalResponse(approved=False, reason="A person at the terminal said no.")
+
+
+async def test_event_loops_in_several_threads_share_the_terminal(terminal: Terminal) -> None:
+    answers: list[ApprovalResponse | None] = []
+
+    def in_a_loop_of_its_own() -> None:
+        answers.append(asyncio.run(HumanApproval().decide(REQUEST)))
+
+    threads = [threading.Thread(target=in_a_loop_of_its_own) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    await terminal.questions(1)
+    await asyncio.sleep(0.2)
+    assert terminal.screen.count(QUESTION) == 1
+    terminal.type("y\n")
+    await terminal.questions(2)
+    terminal.type("n\n")
+    for thread in threads:
+        await asyncio.to_thread(thread.join, 30)
+    assert sorted(answer.approved for answer in answers if answer) == [False, True]
+
+
+async def test_who_waits_for_the_terminal_can_be_cancelled(terminal: Terminal) -> None:
+    first = asyncio.create_task(HumanApproval().decide(REQUEST))
+    await terminal.questions()
+    assert not (await ask_approval(HumanApproval(), REQUEST, timeout=0.1)).approved
+    terminal.type("y\n")
+    assert (await first) is not None
+    assert (await ask(terminal, "y\n")).approved
+
+
+@pytest.mark.parametrize("stdin", [None, "closed", "no file"])
+async def test_no_standard_input_is_a_no(
+    stdin: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream: Any = None
+    if stdin == "closed":
+        stream = (tmp_path / "x").open("w+", encoding="utf-8")
+        stream.close()
+    elif stdin == "no file":
+        stream = sys.stdin  # pytest's own, which has no descriptor
+    monkeypatch.setattr(sys, "stdin", stream)
+    answer = await HumanApproval().decide(REQUEST)
+    assert answer is not None
+    assert answer.approved is False
+    assert "no terminal" in answer.reason
+
+
+async def test_a_person_who_cannot_see_the_code_is_not_asked(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    answer = await HumanApproval().decide(REQUEST)
+    assert answer is not None
+    assert answer.approved is False
+    assert "could not be shown" in answer.reason
+
+
+SCRIPT = textwrap.dedent("""
+    import asyncio, json, sys
+    from coderoom.approval import ApprovalRequest, HumanApproval
+
+    async def main():
+        for timeout in json.loads(sys.argv[1]):
+            request = ApprovalRequest(code="print('[red]1[/red] \\x1b[31m')\\nRun this code?", context=[])
+            answer = await HumanApproval(timeout=timeout).decide(request)
+            print(json.dumps([answer.approved, answer.reason]), flush=True)
+
+    asyncio.run(main())
+    print(json.dumps(sys.stdin.read() if "rest" in sys.argv else None))
+""")
+
+
+def run_script(timeouts: list[float], *args: str, **how: Any) -> tuple[list[Any], str]:
+    command = [sys.executable, "-c", SCRIPT, json.dumps(timeouts), *args]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **how)
+    assert run.returncode == 0, run.stderr
+    return [json.loads(line) for line in run.stdout.splitlines()], run.stderr
+
+
+def test_piped_input_answers_and_later_lines_are_left_alone() -> None:
+    answers, shown = run_script([30, 30], "rest", input="y\nn because I say so\nthe rest\nof it\n")
+    assert answers == [[True, "A person at the terminal said yes."], [False, "I say so"], "the rest\nof it\n"]
+    assert "| print('[red]1[/red] \u241b[31m')\n| Run this code?\n" in shown
+    assert "\x1b" not in shown
+
+
+def test_the_last_line_needs_no_newline_and_the_end_of_input_is_a_no() -> None:
+    answers, _ = run_script([30, 30], input="y")
+    assert answers[0][0] is True
+    assert answers[1][0] is False
+    assert "ended" in answers[1][1]
+
+
+def test_the_null_device_is_a_no() -> None:
+    answers, _ = run_script([30], stdin=subprocess.DEVNULL)
+    assert answers[0][0] is False
+
+
+def test_a_file_may_hold_the_answers(tmp_path: Path) -> None:
+    (tmp_path / "answers").write_text("y\nn\n")
+    with (tmp_path / "answers").open() as stdin:
+        answers, _ = run_script([30, 30], stdin=stdin)
+    assert [answer[0] for answer in answers[:2]] == [True, False]
+
+
+def test_closed_standard_input_is_a_no() -> None:
+    command = [sys.executable, "-c", SCRIPT, "[30]"]
+    shell = 'exec "$@" <&-'
+    run = subprocess.run(["sh", "-c", shell, "sh", *command], capture_output=True, text=True, timeout=60, check=False)
+    assert json.loads(run.stdout.splitlines()[0])[0] is False, run.stderr
+
+
+@pytest.mark.parametrize("kind", ["pipe", "terminal"])
+def test_an_unanswered_question_keeps_neither_the_interpreter_nor_a_later_line(kind: str) -> None:
+    ours, theirs = pty.openpty() if kind == "terminal" else reversed(os.pipe())
+    try:
+        answers, _ = run_script([0.2], stdin=theirs)
+        assert answers[0][0] is False
+        assert "0.2 seconds" in answers[0][1]
+        os.write(ours, b"for someone else\n")
+        assert os.read(theirs, 100) == b"for someone else\n"
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_an_interrupt_ends_the_question() -> None:
+    reading, writing = os.pipe()
+    command = [sys.executable, "-c", SCRIPT, "[30]"]
+    with subprocess.Popen(command, stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        shown = b""
+        while QUESTION.encode() not in shown:
+            shown += os.read(process.stderr.fileno(), 4096)
+        time.sleep(0.1)
+        process.send_signal(2)
+        _, more = process.communicate(timeout=30)
+    os.close(reading)
+    os.close(writing)
+    assert process.returncode != 0
+    assert b"withdrawn" in more
+    assert b"KeyboardInterrupt" in more

@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from executor_helpers import DEAF, FOREVER, TREE, all_gone, python, raw_local, run, shell, until
+
+from coderoom.errors import SandboxUnavailable
+from coderoom.executors import ExecutorRunner, LocalCodeExecutor
+from coderoom.outcome import Outcome
+
+Answer = Callable[[CancellationToken], Awaitable[CodeResult]]
+
+
+async def well(token: CancellationToken) -> CodeResult:
+    return CodeResult(0, "fine\n")
+
+
+class OwnExecutor(CodeExecutor):
+    """An executor as somebody else might write it."""
+
+    def __init__(self, answer: Answer = well, start_problem: Exception | None = None) -> None:
+        self.answer = answer
+        self.start_problem = start_problem
+        self.calls: list[str] = []
+
+    async def execute_code_blocks(
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken
+    ) -> CodeResult:
+        self.calls.append("execute")
+        return await self.answer(cancellation_token)
+
+    async def start(self) -> None:
+        await asyncio.sleep(0.05)
+        self.calls.append("start")
+        if self.start_problem is not None:
+            raise self.start_problem
+
+    async def stop(self) -> None:
+        self.calls.append("stop")
+
+    async def restart(self) -> None:
+        self.calls.append("restart")
+
+
+def answering(result: CodeResult | BaseException) -> OwnExecutor:
+    async def answer(token: CancellationToken) -> CodeResult:
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    return OwnExecutor(answer)
+
+
+def executor_of(kind: str, folder: Path, timeout: int = 20) -> CodeExecutor:
+    return LocalCodeExecutor(folder, timeout) if kind == "ours" else raw_local(work_dir=folder, timeout=timeout)
+
+
+both = pytest.mark.parametrize("kind", ["ours", "autogen"])
+
+
+async def test_it_starts_once_even_for_runs_that_begin_together_and_again_after_a_stop() -> None:
+    executor = OwnExecutor()
+    runner = ExecutorRunner(executor)
+    assert executor.calls == []
+    await runner.stop()
+    await runner.restart()
+    assert executor.calls == []
+    await asyncio.gather(*(runner.run([python("")]) for _ in range(3)))
+    assert executor.calls == ["start", "execute", "execute", "execute"]
+    await runner.restart()
+    await runner.stop()
+    await runner.stop()
+    assert executor.calls[4:] == ["restart", "stop"]
+    await runner.run([python("")])
+    assert executor.calls[6:] == ["start", "execute"]
+
+
+async def test_an_executor_that_its_owner_started_stays_its_owners(tmp_path: Path) -> None:
+    async with LocalCodeExecutor() as executor:
+        runner = ExecutorRunner(executor)
+        await run(runner, python("open('kept', 'w')"))
+        await runner.stop()
+        assert executor.work_dir is not None
+        assert (executor.work_dir / "kept").exists()
+
+
+async def test_a_failed_start_is_our_failure_and_can_be_tried_again() -> None:
+    executor = OwnExecutor(start_problem=OSError("no daemon"))
+    runner = ExecutorRunner(executor)
+    with pytest.raises(
+        SandboxUnavailable, match=r"'OwnExecutor' could not be started \(OSError: no daemon\)"
+    ) as failure:
+        await runner.run([python("")])
+    assert isinstance(failure.value.__cause__, OSError)
+    executor.start_problem = None
+    assert (await runner.run([python("")])).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        (CodeResult(0, "fine"), Outcome.OK),
+        (CodeResult(3, "bad"), Outcome.ERROR),
+        (CodeResult(124, "some\nTimeout"), Outcome.TIMEOUT),
+        (CodeResult(124, "exited so itself"), Outcome.ERROR),
+        (CodeResult(0, "Timeout"), Outcome.OK),
+    ],
+)
+async def test_the_outcome_is_computed_and_ce18_the_result_is_not_changed(result: CodeResult, outcome: Outcome) -> None:
+    before = copy.deepcopy(result)
+    execution = await ExecutorRunner(answering(result)).run([python("")])
+    assert (execution.outcome, execution.exit_code, execution.output) == (outcome, before.exit_code, before.output)
+    assert execution.total_chars == len(before.output)
+    assert result == before
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), asyncio.TimeoutError("late")])
+async def test_a_timeout_that_is_raised_is_one_that_is_returned(error: Exception) -> None:
+    execution = await ExecutorRunner(answering(error)).run([python("")])
+    assert (execution.outcome, execution.exit_code, execution.output) == (Outcome.TIMEOUT, 124, str(error))
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), KeyError("PATH"), asyncio.CancelledError()])
+async def test_other_exceptions_are_our_failure(error: BaseException) -> None:
+    with pytest.raises(SandboxUnavailable, match="'OwnExecutor'") as failure:
+        await ExecutorRunner(answering(error)).run([python("")])
+    assert failure.value.__cause__ is not None
+    assert "no failure of the code" in str(failure.value)
+
+
+async def test_a_sandbox_unavailable_of_the_executor_passes_as_it_is() -> None:
+    error = SandboxUnavailable("as it is")
+    with pytest.raises(SandboxUnavailable) as failure:
+        await ExecutorRunner(answering(error)).run([python("")])
+    assert failure.value is error
+
+
+async def test_a_token_that_was_cancelled_before_starts_nothing() -> None:
+    executor = OwnExecutor()
+    token = CancellationToken()
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ExecutorRunner(executor).run([python("")], token)
+    assert executor.calls == []
+
+
+async def test_an_executor_that_is_deaf_to_cancelling_is_not_waited_for() -> None:
+    released = asyncio.Event()
+    told = asyncio.Event()
+
+    async def hang(token: CancellationToken) -> CodeResult:
+        token.add_callback(told.set)
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+        raise ValueError("too late to matter")
+
+    token = CancellationToken()
+    task = asyncio.create_task(ExecutorRunner(OwnExecutor(hang)).run([python("")], token))
+    await asyncio.sleep(0.2)
+    token.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert told.is_set()
+    released.set()
+    await asyncio.sleep(0.05)
+
+
+@both
+@pytest.mark.parametrize("how", ["token", "task", "thread"])
+async def test_cancelling_ends_the_code_with_all_that_it_started(tmp_path: Path, kind: str, how: str) -> None:
+    runner = ExecutorRunner(executor_of(kind, tmp_path))
+    token = CancellationToken()
+    code = TREE.replace("'ready'", "'soon'") + DEAF
+    task = asyncio.create_task(run(runner, python(code), token=token))
+    await until((tmp_path / "ready").exists)
+    if how == "task":
+        task.cancel()
+    elif how == "token":
+        token.cancel()
+    else:
+        await asyncio.to_thread(token.cancel)
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await all_gone(tmp_path)
+    assert (await run(runner, python("print('next')"))).output == "next\n"
+    await runner.stop()
+
+
+@both
+async def test_cancelling_at_any_moment_leaves_nothing(tmp_path: Path, kind: str) -> None:
+    runner = ExecutorRunner(executor_of(kind, tmp_path))
+    for step in range(12):
+        token = CancellationToken()
+        task = asyncio.create_task(run(runner, python(TREE + "time.sleep(300)"), token=token))
+        await asyncio.sleep(step * 0.01)
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await all_gone(tmp_path)
+    await runner.stop()
+
+
+@both
+async def test_stop_ends_what_runs(tmp_path: Path, kind: str) -> None:
+    runner = ExecutorRunner(executor_of(kind, tmp_path))
+    task = asyncio.create_task(run(runner, python(FOREVER)))
+    await until((tmp_path / "ready").exists)
+    await runner.stop()
+    execution = await task
+    assert (execution.outcome, execution.exit_code) == (Outcome.CANCELLED, 125)
+    await all_gone(tmp_path)
+
+
+async def test_a_token_may_outlive_the_loop(tmp_path: Path) -> None:
+    token = CancellationToken()
+
+    def other_loop() -> None:
+        asyncio.run(ExecutorRunner(OwnExecutor()).run([python("")], token))
+
+    thread = threading.Thread(target=other_loop)
+    thread.start()
+    await asyncio.to_thread(thread.join)
+    token.cancel()
+
+
+@both
+async def test_a_runner_serves_one_loop_after_the_other(tmp_path: Path, kind: str) -> None:
+    runner = ExecutorRunner(executor_of(kind, tmp_path))
+    for _ in range(2):
+        output = await asyncio.to_thread(lambda: asyncio.run(runner.run([python("print(1)")])).output)
+        assert output == "1\n"
+    await runner.stop()
+
+
+@both
+async def test_many_runs_at_once(tmp_path: Path, kind: str) -> None:
+    runner = ExecutorRunner(executor_of(kind, tmp_path))
+    executions = await asyncio.gather(*(run(runner, python(f"print({number})")) for number in range(8)))
+    assert [execution.output for execution in executions] == [f"{number}\n" for number in range(8)]
+    await runner.stop()
+
+
+@both
+async def test_the_work_dir_is_known_from_the_start_on(tmp_path: Path, kind: str) -> None:
+    runner = ExecutorRunner(executor_of(kind, tmp_path))
+    assert runner.work_dir is None
+    await runner.start()
+    assert runner.work_dir == tmp_path
+    await runner.stop()
+    assert ExecutorRunner(OwnExecutor()).work_dir is None
+
+
+async def test_autogens_executor_runs_in_order_and_stays_as_its_owner_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWNERS_CHOICE", "seen")
+    executor = raw_local(work_dir=tmp_path, timeout=20)
+    before = dict(vars(executor))
+    dumped = executor.dump_component()
+    runner = ExecutorRunner(executor)
+    code = "import os, sys; print(os.environ['OWNERS_CHOICE'], os.environ['PATH'], sys.executable)"
+    execution = await run(runner, shell("echo one"), python(code), shell("exit 3"), shell("echo never"))
+    assert (execution.outcome, execution.exit_code) == (Outcome.ERROR, 3)
+    assert execution.output.startswith("one\nseen ")
+    assert "coderoom" not in execution.output.partition("/bin")[0]
+    await runner.restart()
+    await runner.stop()
+    assert dict(vars(executor)) == before
+    assert executor.dump_component() == dumped
+
+
+async def test_autogens_virtual_environment_is_used(tmp_path: Path) -> None:
+    import sys
+    from types import SimpleNamespace
+
+    folder = tmp_path / "venv" / "bin"
+    folder.mkdir(parents=True)
+    chosen = folder / "python"
+    chosen.write_text(f'#!/bin/sh\nexport CHOSEN=yes\nexec {sys.executable} "$@"\n')
+    chosen.chmod(0o700)
+    context = SimpleNamespace(env_exe=str(chosen), bin_path=str(folder))
+    runner = ExecutorRunner(raw_local(work_dir=tmp_path / "work", virtual_env_context=context))
+    code = "import os; print(os.environ['CHOSEN'], os.environ['PATH'].split(':')[0])"
+    for block in (python(code), shell(f'python -c "{code}"')):
+        assert (await run(runner, block)).output == f"yes {folder}\n"
+    await runner.stop()
+
+
+async def test_autogens_functions_are_set_up_under_the_launcher(tmp_path: Path) -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    source = "def add(a: int, b: int) -> int:\n    return a + b\n"
+    from autogen_core.code_executor import FunctionWithRequirementsStr
+
+    function = FunctionWithRequirementsStr(source)
+    runner = ExecutorRunner(raw_local(work_dir=tmp_path, functions=[function]))
+    assert (await run(runner, python("from functions import add; print(add(40, 2))"))).output == f"{add(40, 2)}\n"
+    assert (await run(runner, python("import functions"))).outcome is Outcome.OK
+    await runner.stop()
+
+
+async def test_what_autogens_executor_refuses_is_an_error_of_the_code(tmp_path: Path) -> None:
+    runner = ExecutorRunner(raw_local(work_dir=tmp_path))
+    execution = await run(runner, shell("echo before"), CodeBlock(code="x", language="cobol"))
+    assert (execution.outcome, execution.exit_code) == (Outcome.ERROR, 1)
+    assert execution.output.startswith("before\n")
+    assert "unknown language cobol" in execution.output
+    await runner.stop()
