@@ -7,12 +7,10 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn
 
-import click
 import typer
 
 from coderoom import __version__
@@ -27,8 +25,6 @@ from coderoom.errors import (
 
 __all__ = ["app", "main"]
 
-T = TypeVar("T")
-
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 HARD_EXIT_SECONDS = 1.8
 """After Ctrl-C, when what does not end by itself is ended with this process."""
@@ -36,7 +32,6 @@ HARD_EXIT_SECONDS = 1.8
 app = typer.Typer(
     name="coderoom",
     help="Teams of LLM agents that write, run, repair and review code.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -55,12 +50,10 @@ def main() -> NoReturn:
     """
     try:
         code = app(standalone_mode=False)
-    except click.exceptions.Abort:
-        code = EXIT_INTERRUPTED
-    except click.ClickException as error:
+    except _UsageProblem as error:
         error.show()
         code = error.exit_code
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone: there is nobody left to tell.
@@ -68,16 +61,35 @@ def main() -> NoReturn:
         code = EXIT_FAILED
     except CodeRoomError as error:
         code = _tell(error)
+    except Exception as error:
+        code = _tell_surprise(error)
     sys.exit(code or EXIT_OK)
 
 
+# Typer brings a Click of its own, or takes the one that is installed, and exports no base class of its errors.
+_UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
 def _tell(error: CodeRoomError) -> int:
+    if "--json" in sys.argv:
+        problems = error.problems if isinstance(error, ConfigError) else ()
+        listed = [asdict(problem) for problem in problems]
+        _print_json({"succeeded": False, "error": str(error), "problems": listed})
     if _debugging():
         traceback.print_exception(error)
     else:
         for line in str(error).splitlines() if isinstance(error, ConfigError) else [f"coderoom: {error}"]:
             print(line, file=sys.stderr)  # noqa: T201
     return _exit_code(error)
+
+
+def _tell_surprise(error: Exception) -> int:
+    if _debugging():
+        traceback.print_exception(error)
+    else:
+        advice = "This is a mistake of CodeRoom's; --debug shows where."
+        print(f"coderoom: {type(error).__name__}: {error}\n{advice}", file=sys.stderr)  # noqa: T201
+    return EXIT_FAILED
 
 
 def _exit_code(error: CodeRoomError) -> int:
@@ -99,8 +111,7 @@ def _options(
 ) -> None:
     if version:
         typer.echo(f"coderoom {__version__}")
-        raise typer.Exit
-    if context.invoked_subcommand is None:
+    elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
@@ -148,7 +159,7 @@ def run(
     view = RunView(Console(quiet=as_json))
     view.begin(prepared.record, prepared.notices)
     try:
-        record = _wait_for(run_team(prepared.team, prepared.record, view.show, hard_exit_after=HARD_EXIT_SECONDS))
+        record = asyncio.run(run_team(prepared.team, prepared.record, view.show, hard_exit_after=HARD_EXIT_SECONDS))
     finally:
         view.stop()
     view.end(record)
@@ -180,7 +191,7 @@ def execute(
     blocks = read_blocks(file, sys.stdin.buffer.read() if file == "-" else None)
     view = ExecView(Console(quiet=as_json))
     view.begin()
-    result = _wait_for(run_file(blocks, view.show, workspace=workspace, timeout=timeout))
+    result = asyncio.run(run_file(blocks, view.show, workspace=workspace, timeout=timeout))
     view.end(result)
     if as_json:
         _print_json(result.to_json() | {"file": file})
@@ -199,7 +210,12 @@ def validate(
     """Check team files without building anything, and print every mistake."""
     from coderoom.configs import check_team
 
-    found = {file: _problems(lambda file=file: check_team(file, trust=trust or ()), file) for file in files}
+    found: dict[str, list[Problem]] = {}
+    for file in files:
+        try:
+            found[file] = check_team(file, trust=trust or ())
+        except RequestError as error:
+            found[file] = [Problem(str(error), file)]
     if as_json:
         listed = [{"file": file, "problems": [asdict(p) for p in problems]} for file, problems in found.items()]
         _print_json({"valid": not any(found.values()), "files": listed})
@@ -208,13 +224,6 @@ def validate(
             for line in [str(problem) for problem in problems] or [f"{file}: ok"]:
                 typer.echo(line)
     return EXIT_WRONG_REQUEST if any(found.values()) else EXIT_OK
-
-
-def _problems(check: Callable[[], list[Problem]], file: str) -> list[Problem]:
-    try:
-        return check()
-    except RequestError as error:
-        return [Problem(str(error), file)]
 
 
 @app.command()
@@ -231,10 +240,6 @@ def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
         sign, colour = signs[finding.state]
         typer.echo(f"{typer.style(sign, fg=None if colour == 'dim' else colour)} {finding.name:18} {finding.detail}")
     return EXIT_OK
-
-
-def _wait_for(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
 
 
 def _print_json(data: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from types import CodeType
 from typing import Annotated, Any, Final, Self
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse

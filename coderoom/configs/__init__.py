@@ -1,1 +1,39 @@
-"""Filled in below."""
+"""Team files: AutoGen's component format in YAML or JSON, checked whole before anything is built.
+
+`load_team` makes a team of a file or of a shipped team's name, `dump_team` writes one, `check_team` lists every mistake
+of a file, `shipped_teams` names what comes with the package, and `make_model` makes a model client of a short text
+such as `openai:gpt-4o`. `ReplayModel` is the client behind `replay:FILE`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coderoom.configs._dump import dump_team
+    from coderoom.configs._load import check_team, load_team, shipped_teams
+    from coderoom.configs._models import make_model
+    from coderoom.configs._replay import ReplayModel
+
+__all__ = ["ReplayModel", "check_team", "dump_team", "load_team", "make_model", "shipped_teams"]
+
+_MODULES = {
+    "ReplayModel": "_replay",
+    "check_team": "_load",
+    "dump_team": "_dump",
+    "load_team": "_load",
+    "make_model": "_models",
+    "shipped_teams": "_load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, because AutoGen takes a third of a second to import and most of what a command line does needs none of it.
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"coderoom.configs.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -137,7 +137,7 @@ class _Walk:
             if not items:
                 return self._free(value, path)
             return [self._value(inner, items, (*path, index), name) for index, inner in enumerate(value)]
-        if value is not None and {choice for choice in choices if choice is not type(None)} == {ComponentModel}:
+        if value is not None and [choice for choice in choices if choice is not type(None)] == [ComponentModel]:
             return self.component(value, path, kind_for(name), name)
         return value
 
@@ -158,9 +158,9 @@ class _Walk:
         """Go through what no schema describes: no untrusted provider may hide in it."""
         if isinstance(value, dict):
             provider = value.get("provider")
-            if isinstance(provider, str) and "." in provider and "config" in value and value.keys() <= KEYS.keys():
-                if not self._components.trusts(provider):
-                    self._findings.problem((*path, "provider"), self._components.refusal(provider))
+            is_component = isinstance(provider, str) and "config" in value and value.keys() <= KEYS.keys()
+            if is_component and "." in provider and not self._components.trusts(provider):
+                self._findings.problem((*path, "provider"), self._components.refusal(provider))
             for key, inner in value.items():
                 self._free(inner, (*path, key))
         elif isinstance(value, list):
@@ -203,8 +203,7 @@ class _Walk:
         inside = {place for place in self._own | self._findings.unresolved if len(place) > depth}
         for mistake in explain(error.errors(include_url=False), cleaned, raw):
             place = (*path, *mistake.path)
-            misspelt = mistake.kind == "missing" and self._findings.has_misspelt(place, mistake.key)
-            if not misspelt and not is_under(place, inside):
+            if not self._findings.has_told(place, mistake) and not is_under(place, inside):
                 self._findings.problem(place, mistake.message)
 
     def _without_anchors(self, value: dict[str, Any], path: Path, keep: Collection[str] = ()) -> dict[str, Any]:

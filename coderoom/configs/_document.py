@@ -13,6 +13,7 @@ from coderoom.errors import ConfigError, Problem
 
 __all__ = ["Document", "read_component", "read_document"]
 
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A file's content as plain data.
@@ -34,6 +35,11 @@ class Document:
         while path and path not in self.marks:
             path = path[:-1]
         return self.marks.get(path, Mark(1, 1))
+
+    def under(self, key: str) -> Document:
+        """Give a document that holds this one's content under a key."""
+        marks = {(key, *path): mark for path, mark in self.marks.items()}
+        return Document(self.file, {key: self.data}, {(): self.mark(()), **marks}, self.problems)
 
     def problem(self, path: Path, message: str) -> Problem:
         """Make a problem of the value at a path."""
@@ -117,4 +123,5 @@ def _is_utf16(data: bytes) -> bool:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     even, odd = data[0:8:2], data[1:8:2]
-    return len(odd) > 1 and (not any(odd) and all(even) or not any(even) and all(odd))
+    little_endian, big_endian = all(even) and not any(odd), all(odd) and not any(even)
+    return len(odd) > 1 and (little_endian or big_endian)

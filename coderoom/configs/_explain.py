@@ -128,15 +128,12 @@ def _locate(error: Mapping[str, Any], data: Any) -> _Located:
     if error["type"] in {"missing", "extra_forbidden"} and location:
         key = str(location.pop())
     for step in location:
-        if isinstance(current, dict) and step in current:
+        in_list = isinstance(current, list) and isinstance(step, int) and step < len(current)
+        if in_list or (isinstance(current, dict) and step in current):
             current = current[step]
-        elif isinstance(current, list) and isinstance(step, int) and step < len(current):
-            current = current[step]
-        else:  # the name of a union's branch, or of a validator: no part of the file
-            if union is None:
-                union, branch = tuple(path), str(step)
-            continue
-        path.append(step)
+            path.append(step)
+        elif union is None:  # the name of a union's branch, or of a validator: no part of the file
+            union, branch = tuple(path), str(step)
     return _Located(tuple(path), error, union, branch, key)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coderoom.configs._document import Document
+from coderoom.configs._explain import Mistake
 from coderoom.configs._places import Path
 from coderoom.configs._variables import References
 from coderoom.errors import Problem
@@ -26,6 +27,7 @@ class Checked:
         references: The texts that refer to variables.
         components: The class of each component; what is inside a component comes before it.
         replaced: Where a placeholder stands for a model client.
+        dropped: Where keys that only carry anchors were left out.
     """
 
     document: Document
@@ -35,6 +37,7 @@ class Checked:
     references: References
     components: dict[Path, type]
     replaced: set[Path]
+    dropped: set[Path]
 
 
 @dataclass(slots=True)
@@ -71,9 +74,11 @@ class Findings:
         if not_installed:
             self.not_installed.add(message)
 
-    def has_misspelt(self, path: Path, key: str | None) -> bool:
-        """Say whether a mapping has an unknown key that was meant to be this one."""
-        return key is not None and key in self.unknown.get(path, {}).values()
+    def has_told(self, path: Path, mistake: Mistake) -> bool:
+        """Say whether an unknown key was told that explains what pydantic found at this path."""
+        if mistake.kind == "missing":
+            return mistake.key in self.unknown.get(path, {}).values()
+        return mistake.kind == "extra" and mistake.key in self.unknown.get(path[:-1], {})
 
     def finish(self, data: Any) -> Checked:
         """Sort the mistakes, without those in parts that are not used, each told once.
@@ -99,7 +104,16 @@ class Findings:
             if message in self.not_installed:
                 not_installed.append(problem)
         problems.sort(key=lambda problem: problem.line or 0)
-        return Checked(self.document, data, problems, not_installed, references, self.components, self.replaced)
+        return Checked(
+            self.document,
+            data,
+            problems,
+            not_installed,
+            references,
+            self.components,
+            self.replaced,
+            self.dropped,
+        )
 
 
 def is_under(path: Path, tops: Collection[Path]) -> bool:

@@ -30,7 +30,7 @@ class InjectedModelConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class InjectedModel(ChatCompletionClient, Component[InjectedModelConfig]):  # type: ignore[misc]
+class InjectedModel(ChatCompletionClient, Component[InjectedModelConfig]):
     """The placeholder; no object of this class ever exists."""
 
     component_type = "model"

@@ -174,7 +174,9 @@ class TreeBuilder:
                 merged += self._merged(value, path)
             elif key.text in entries:
                 first = entries[key.text][0].line
-                self.problem(key.mark, f"the key {show_key(key.text)} is here twice; the first is on line {first}", path)
+                self.problem(
+                    key.mark, f"the key {show_key(key.text)} is here twice; the first is on line {first}", path
+                )
             else:
                 entries[key.text] = (key.mark, value)
         for node in merged:

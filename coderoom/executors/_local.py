@@ -9,6 +9,7 @@ from typing import Self
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
+from coderoom._components import DumpsAsItself
 from coderoom.executors._calls import CallEnded
 from coderoom.executors._execution import Execution, LocalCodeResult
 from coderoom.executors._place import LocalCodeExecutorConfig, LocalPlace, absolute
@@ -17,7 +18,7 @@ from coderoom.outcome import Outcome
 __all__ = ["LocalCodeExecutor", "LocalCodeExecutorConfig"]
 
 
-class LocalCodeExecutor(CodeExecutor, Component[LocalCodeExecutorConfig]):
+class LocalCodeExecutor(DumpsAsItself, CodeExecutor, Component[LocalCodeExecutorConfig]):
     """Runs code as ordinary processes of the user, within limits but without isolation.
 
     The code can read and write whatever the user can, and can use the network. What it cannot do by accident: run on

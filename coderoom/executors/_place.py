@@ -13,8 +13,9 @@ from pathlib import Path
 
 from autogen_core.code_executor import CodeBlock
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from coderoom._components import StrictConfig
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors._calls import Calls
 from coderoom.executors._cells import Cell, CellRefused, Programs, write_cell
@@ -55,10 +56,8 @@ _SET = {
 _END_PATIENCE = 1.2
 
 
-class LocalCodeExecutorConfig(BaseModel):
+class LocalCodeExecutorConfig(StrictConfig):
     """The declarative form of `LocalCodeExecutor`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     work_dir: str | None = Field(default=None, min_length=1)
     timeout: float = Field(default=60, gt=0, allow_inf_nan=False)

@@ -160,6 +160,7 @@ async def test_close_does_nothing_by_default() -> None:
     assert (await approval(REQUEST)).approved
 
 
+@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor:UserWarning")
 @pytest.mark.parametrize("approved", [True, False])
 async def test_an_approval_serves_autogens_own_agent(approved: bool) -> None:
     approval = AlwaysApprove() if approved else NeverApprove("not here")

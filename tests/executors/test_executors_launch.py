@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from executor_helpers import DEAF, TREE, all_gone, processes, until
 
 from coderoom.executors import _launch
+from tests.executors.helpers import DEAF, TREE, all_gone, processes, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the launcher's promises are for Linux")
 

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from autogen_core import CancellationToken, ComponentLoader
+from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeExecutor
-from executor_helpers import FOREVER, TREE, all_gone, processes, python, shell, until
 from pydantic import ValidationError
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import ExecutorRunner, LocalCodeExecutor
 from coderoom.outcome import Outcome
+from tests.executors.helpers import FOREVER, TREE, all_gone, processes, python, shell, until
 
 
 async def test_blocks_run_in_order_until_one_fails(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def test_a_config_loads_and_dumps_without_loss(tmp_path: Path) -> None:
     assert dumped.provider == "coderoom.executors.LocalCodeExecutor"
     assert dumped.component_type == "code_executor"
     assert dumped.config == {"work_dir": str(tmp_path), "timeout": 2.5, "env": ["TOKEN"], "python": "python3"}
-    loaded = ComponentLoader.load_component(dumped.model_dump(), CodeExecutor)
+    loaded = CodeExecutor.load_component(dumped.model_dump())
     assert isinstance(loaded, LocalCodeExecutor)
     assert loaded.dump_component() == dumped
     assert LocalCodeExecutor.load_component(LocalCodeExecutor().dump_component()).timeout == 60
@@ -90,8 +90,29 @@ async def test_a_temporary_folder_lives_from_start_to_stop() -> None:
     assert list(second.iterdir()) == []
     await executor.stop()
     await executor.stop()
-    assert executor.work_dir is None
     assert not second.parent.exists()
+
+
+async def test_a_temporary_folder_is_unknown_after_the_stop() -> None:
+    executor = LocalCodeExecutor()
+    async with executor:
+        pass
+    assert executor.work_dir is None
+
+
+class OwnLocalCodeExecutor(LocalCodeExecutor):
+    """A user's subclass."""
+
+    component_provider_override = f"{__name__}.OwnLocalCodeExecutor"
+
+
+class UnnamedLocalCodeExecutor(LocalCodeExecutor):
+    """A user's subclass that says nothing about its provider."""
+
+
+@pytest.mark.parametrize("kind", [OwnLocalCodeExecutor, UnnamedLocalCodeExecutor])
+def test_a_subclass_comes_back_as_itself(kind: type[LocalCodeExecutor]) -> None:
+    assert type(CodeExecutor.load_component(kind(timeout=3).dump_component())) is kind
 
 
 async def test_a_given_folder_is_kept_and_code_can_import_what_earlier_code_wrote(tmp_path: Path) -> None:
@@ -218,7 +239,7 @@ async def test_code_that_freezes_its_keeper_is_ended_all_the_same(tmp_path: Path
 
 async def test_code_that_freezes_its_keeper_does_not_outlive_its_time(tmp_path: Path) -> None:
     async with LocalCodeExecutor(tmp_path, timeout=0.5) as executor, asyncio.timeout(30):
-        code = "import os; os.kill(os.getppid(), 19)\n" + FOREVER
+        code = "import os, time; print('begun'); time.sleep(0.2); os.kill(os.getppid(), 19)\nwhile True: pass"
         result = await executor.execute_code_blocks([python(code)], CancellationToken())
     assert result.execution.outcome is Outcome.TIMEOUT
     assert result.execution.output == "begun\n"
@@ -228,7 +249,7 @@ async def test_code_that_freezes_its_keeper_does_not_outlive_its_time(tmp_path: 
 @pytest.mark.parametrize("number", [9, 15])
 async def test_code_that_ends_its_keeper_has_failed(tmp_path: Path, number: int) -> None:
     async with LocalCodeExecutor(tmp_path) as executor, asyncio.timeout(30):
-        code = f"import os; print('begun'); os.kill(os.getppid(), {number})\n" + FOREVER
+        code = f"import os, time; print('begun'); time.sleep(0.2); os.kill(os.getppid(), {number})\nwhile True: pass"
         result = await executor.execute_code_blocks([python(code)], CancellationToken())
     assert result.execution.outcome is Outcome.ERROR
     assert result.exit_code == 128 + number

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
-from executor_helpers import DEAF, FOREVER, TREE, all_gone, python, raw_local, run, shell, until
 
 from coderoom.executors import Execution, ExecutorRunner, LocalCodeExecutor
 from coderoom.outcome import Outcome
+from tests.executors.helpers import DEAF, FOREVER, TREE, all_gone, python, raw_local, run, shell, until
 
 both = pytest.mark.parametrize("kind", ["ours", "autogen"])
 
@@ -138,11 +138,11 @@ async def test_l7_folders_of_a_named_file_are_made(tmp_path: Path, kind: str) ->
 
 
 async def test_l8_the_same_code_in_parallel_on_one_folder(tmp_path: Path) -> None:
-    executors = [LocalCodeExecutor(tmp_path, timeout=30) for _ in range(2)]
-    code = "import os, time; print(os.getcwd()); time.sleep(0.3); print(open(__file__).read().count('time.sleep'))"
-    runs = [run_once(executor, python(code)) for executor in executors for _ in range(4)]
-    executions = await asyncio.gather(*runs)
-    assert {execution.output for execution in executions} == {f"{tmp_path}\n1\n"}
+    code = "import os, time; print(os.getcwd()); time.sleep(0.3); print(len(open(__file__).read()))"
+    async with LocalCodeExecutor(tmp_path, timeout=30) as one, LocalCodeExecutor(tmp_path, timeout=30) as other:
+        runners = [ExecutorRunner(executor) for executor in (one, other) for _ in range(4)]
+        executions = await asyncio.gather(*(run(runner, python(code)) for runner in runners))
+    assert {execution.output for execution in executions} == {f"{tmp_path}\n{len(code)}\n"}
     assert list(tmp_path.iterdir()) == []
 
 

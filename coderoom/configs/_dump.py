@@ -1,0 +1,76 @@
+"""Writing teams as files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coderoom.errors import RequestError
+
+if TYPE_CHECKING:
+    from autogen_agentchat.base import Team
+
+__all__ = ["dump_team"]
+
+
+def dump_team(team: Team, path: str | Path | None = None) -> str:
+    """Write a team in AutoGen's component format.
+
+    A team that came from a file with `load_team` keeps what the file said: references such as `${NAME}`, and the
+    descriptions and labels. A secret without a reference is left out. Where `load_team` was given a model, the dump has
+    that model; only if it cannot be dumped, the dump has the file's own.
+
+    Args:
+        team: The team.
+        path: A file to write, as JSON if its name ends in `.json`. It is replaced in one step, or not at all.
+
+    Returns:
+        The text, which is YAML unless the file is JSON.
+
+    Raises:
+        RequestError: The team has a part that cannot be dumped, or the file cannot be written.
+    """
+    from coderoom.configs._render import to_json, to_yaml
+
+    as_json = path is not None and str(path).lower().endswith(".json")
+    data = _content(team)
+    try:
+        text = to_json(data) if as_json else to_yaml(data)
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"the team cannot be written: {error}") from error
+    if path is not None:
+        _write(Path(path), text)
+    return text
+
+
+def _content(team: Team) -> Any:
+    from coderoom.configs._restore import origin_of, plain, restored, written
+
+    origin = origin_of(team)
+    try:
+        data = plain(team.dump_component().model_dump(exclude_none=True))
+    except Exception as error:  # a component of somebody else's may raise anything
+        if origin is not None and origin.has_replaced:
+            return written(origin)
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise RequestError(f"the {type(team).__name__} has a part that cannot be dumped: {reason}") from error
+    return restored(data, origin)
+
+
+def _write(path: Path, text: str) -> None:
+    target = path.resolve()
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        if target.exists() and not target.is_file():
+            raise RequestError(f"{str(path)!r} is not a file that can be replaced")
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o777)
+        temporary.replace(target)
+    except OSError as error:
+        raise RequestError(f"the file {str(path)!r} cannot be written: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()

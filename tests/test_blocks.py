@@ -1,0 +1,624 @@
+"""Text of a reply → blocks of code."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import subprocess
+import sys
+from textwrap import dedent, indent
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
+from coderoom.errors import RequestError
+
+
+def only(text: str) -> Block:
+    (block,) = extract_code_blocks(text)
+    return block
+
+
+def codes(text: str) -> list[tuple[str, str]]:
+    return [(block.language, block.code) for block in extract_code_blocks(text)]
+
+
+# --- CE10: the replies that AutoGen's pattern misreads ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", ["py", "python3", "Python", "PY", "python3.11", "ipython3"])
+def test_ce10_every_name_of_python_is_python(label: str) -> None:
+    assert codes(f"```{label}\nprint(1)\n```") == [("python", "print(1)")]
+
+
+def test_ce10_bash_is_found() -> None:
+    assert codes("```bash\nls -l\n```") == [("sh", "ls -l")]
+
+
+def test_ce10_block_without_language_is_found() -> None:
+    assert codes("```\nprint(1)\n```") == [("", "print(1)")]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_ce10_every_line_end_is_read(line_end: str) -> None:
+    text = line_end.join(["Run it:", "", "```python", "x = 1", "", "print(x)", "```", "Done."])
+    block = only(text)
+    assert (block.code, block.closed, block.line) == ("x = 1\n\nprint(x)", True, 3)
+
+
+@pytest.mark.parametrize(
+    "info", ["python ", "python  \t", ' python title="x.py"', "python {.numberLines}", "python3 x=1"]
+)
+def test_ce10_trailing_space_and_attributes_do_not_hide_a_block(info: str) -> None:
+    assert codes(f"```{info}\nprint(1)\n```   ") == [("python", "print(1)")]
+
+
+def test_ce10_tildes_are_a_fence() -> None:
+    assert codes("~~~python\nprint('```')\n~~~") == [("python", "print('```')")]
+
+
+def test_ce10_fence_inside_a_string_does_not_cut_the_code() -> None:
+    code = 's = """\n```\ntext\n```\n"""\nprint(s)'
+    assert codes(f"Look:\n\n```python\n{code}\n```\n\nThat was it.") == [("python", code)]
+
+
+def test_ce10_indented_block_loses_its_indentation() -> None:
+    text = "1. Run this:\n\n   ```python\n   for i in range(2):\n       print(i)\n   ```\n"
+    assert codes(text) == [("python", "for i in range(2):\n    print(i)")]
+
+
+def test_ce10_example_inside_a_longer_fence_is_no_block() -> None:
+    text = "````markdown\n# Title\n\n```python\nprint('not to run')\n```\n````\n\n```python\nprint('to run')\n```\n"
+    assert codes(text) == [
+        ("markdown", "# Title\n\n```python\nprint('not to run')\n```"),
+        ("python", "print('to run')"),
+    ]
+
+
+def test_ce10_no_run_flag_is_reported() -> None:
+    assert only("```python no-run\nprint(1)\n```").no_run
+
+
+# --- Fences as CommonMark has them -----------------------------------------------------------------------------------
+
+
+def test_code_is_exactly_the_lines_between_the_fences() -> None:
+    assert only("```\n\n  a \n\n\n```").code == "\n  a \n\n"
+    assert only("```\n```").code == ""
+    assert only("```\n\n```").code == ""
+
+
+def test_closing_fence_may_be_longer_and_shorter_ones_are_content() -> None:
+    assert codes("````\n```\n~~~~\n`````\nx") == [("", "```\n~~~~")]
+
+
+def test_blocks_come_in_the_order_of_the_text_with_their_lines() -> None:
+    text = "a\n\n```json\n{}\n```\nb\n~~~\nc\n~~~\n<execute>d</execute>\n> ```js\n> e\n> ```\n"
+    assert [(b.tag, b.code, b.line) for b in extract_code_blocks(text)] == [
+        ("json", "{}", 3),
+        ("", "c", 7),
+        ("execute", "d", 10),
+        ("js", "e", 11),
+    ]
+
+
+def test_block_in_a_quote() -> None:
+    assert codes("> Try:\n> ```py\n> if x:\n>     y\n>\n> z\n> ```\nend") == [("python", "if x:\n    y\n\nz")]
+
+
+def test_block_in_a_quote_in_a_list_in_a_list() -> None:
+    text = "- a\n  1. b\n     > ```sh\n     > ls\n     > ```\n\n```\nx\n```\n"
+    assert codes(text) == [("sh", "ls"), ("", "x")]
+
+
+def test_content_left_of_its_fence_keeps_its_levels() -> None:
+    # CommonMark would take two blanks from the second line only.
+    assert only("  ```python\nif x:\n  y\n  ```").code == "if x:\n  y"
+    assert only("  ```yaml\n  a:\n    b: 1\n c: 2\n  ```").code == "a:\n  b: 1\nc: 2"
+
+
+def test_indented_code_and_inline_code_are_no_blocks() -> None:
+    assert codes("Text\n\n    ```python\n    x\n    ```\n\nand `x = 1` and ```y = 2``` too") == []
+
+
+def test_text_without_code_has_no_blocks() -> None:
+    assert codes("") == codes("\n") == codes("No code here.\n\n- a\n- b\n\n# T\n\nU\n---\n") == []
+
+
+def test_setext_title_ends_where_a_list_with_a_fence_begins() -> None:
+    assert codes("Title\n=====\n2. a\n   ```sh\n   ls\n   ```") == [("sh", "ls")]
+    assert codes("Title\n-\n2. a\n   ```sh\n   ls\n   ```") == [("sh", "ls")]
+
+
+def test_byte_order_mark_is_no_text() -> None:
+    assert codes("\ufeff```python\nx\n```") == [("python", "x")]
+
+
+def test_nul_and_lone_surrogates_stay_in_the_code() -> None:
+    assert only("```python\na\0b\ud800\n```").code == "a\0b\ud800"
+
+
+@pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_only_real_line_ends_end_a_line(separator: str) -> None:
+    assert only(f"```python\na{separator}```{separator}b\n```").code == f"a{separator}```{separator}b"
+
+
+# --- Fences that models write ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "s = '''\n```\n'''",
+        's = """\n```\n"""\nt = """\n```python\nx\n```\n"""',
+        'README = """# Usage\n\n```python\nimport x\n```\n\n```bash\nls\n```\n"""',
+        'PROMPT = r"""```python\nx\n```\n\n```python\ny\n```\n"""',
+        's = f"""{a}\n```\n"""  # it\'s """ here',
+        's = "\\"\\"\\""\nt = """\\"""\n```\n"""',
+        "s = 'it'  # don't\nt = '''\n```\n'''",
+        's = "a\\\n\'\'\'b"\nt = """\n```\n"""',
+    ],
+)
+def test_fences_in_triple_quoted_strings_belong_to_the_code(code: str) -> None:
+    assert codes(f"```python\n{code}\n```\nEnd.\n```sh\nls\n```") == [("python", code), ("sh", "ls")]
+
+
+def test_fences_in_a_string_in_a_list_item() -> None:
+    code = 's = """\n```\n"""\nprint(s)'
+    assert codes(f"- a\n{indent(fence_of_three(code), '  ')}\n- b") == [("python", code)]
+
+
+def fence_of_three(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+def test_string_that_is_never_closed_does_not_take_in_the_next_block() -> None:
+    text = '```python\ns = """ oops\n```\n\nNow "this":\n\n```python\ndef f():\n    """Do # it."""\n```\n'
+    assert codes(text) == [("python", 's = """ oops'), ("python", 'def f():\n    """Do # it."""')]
+
+
+def test_string_that_is_closed_in_the_next_block_does_not_take_it_in() -> None:
+    text = '```python\ns = """\n```\nsay """\n```python\nx\n```\n'
+    assert codes(text) == [("python", 's = """'), ("python", "x")]
+
+
+def test_string_that_is_never_closed_ends_at_the_first_fence() -> None:
+    assert codes('```python\ns = """\n```\n\nEnd.') == [("python", 's = """')]
+
+
+def test_only_python_has_such_strings() -> None:
+    assert codes('```text\n"""\n```\n"""\n') == [("text", '"""')]
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("~~~", "~~~"), ("````", "````")])
+def test_longer_fences_and_tildes_are_plain_commonmark(opening: str, closing: str) -> None:
+    assert codes(f'{opening}python\ns = """\n{closing}\n"""') == [("python", 's = """')]
+
+
+@pytest.mark.parametrize("label", ["markdown", "md"])
+def test_labelled_fences_in_a_markdown_block_are_nested(label: str) -> None:
+    inner = "# T\n\n```python\nprint(1)\n```\n\ntext\n\n```sh\nls\n```"
+    assert codes(f"```{label}\n{inner}\n```\n\n```python\nx\n```") == [("markdown", inner), ("python", "x")]
+
+
+def test_longer_fence_inside_a_markdown_block_is_closed_by_its_like() -> None:
+    inner = "````md\n```\n```\n````"
+    assert codes(f"```markdown\n{inner}\n```\nend") == [("markdown", inner)]
+
+
+def test_markdown_block_that_does_not_balance_is_plain_commonmark() -> None:
+    text = "```markdown\n# T\n```python\nx\n```\n\nDone.\n\n```python\ny\n```\n"
+    assert codes(text) == [("markdown", "# T\n```python\nx"), ("python", "y")]
+
+
+def test_only_markdown_nests() -> None:
+    assert codes("```text\n```python\nx\n```\ny\n```z\n```") == [("text", "```python\nx"), ("z", "")]
+
+
+@pytest.mark.parametrize("text", ["```python\nprint(1)", "```python\nprint(1)\n", "- ```python\n  print(1)\n\nend"])
+def test_block_that_is_never_closed_says_so(text: str) -> None:
+    block = extract_code_blocks(text)[0]
+    assert (block.code.strip(), block.closed) == ("print(1)", False)
+
+
+def test_block_ends_with_its_quote() -> None:
+    assert [(b.code, b.closed) for b in extract_code_blocks("> ```\n> x\n\n```\ny\n```")] == [("x", False), ("y", True)]
+
+
+def test_closing_fence_left_of_the_list_item_closes_the_block() -> None:
+    text = "1. Run:\n   ```python\n   x = 1\n```\n2. And:\n   ```sh\n   ls\n```\n\nEnd.\n\n```js\ny\n```\n"
+    blocks = extract_code_blocks(text)
+    assert [(b.language, b.code, b.closed) for b in blocks] == [
+        ("python", "x = 1", True),
+        ("sh", "ls", True),
+        ("javascript", "y", True),
+    ]
+
+
+def test_code_left_of_the_list_item_belongs_to_the_block() -> None:
+    text = "1. Run:\n   ```python\ndef f():\n    return 1\n\nprint(f())\n   ```\n2. Done\n\n```\nx\n```\n"
+    assert codes(text) == [("python", "def f():\n    return 1\n\nprint(f())"), ("", "x")]
+
+
+def test_code_that_leaves_the_list_item_later_belongs_to_the_block() -> None:
+    text = '- ```python\n  s = """\ntext\n"""\n  print(s)\n  ```\nend'
+    assert codes(text) == [("python", 's = """\ntext\n"""\nprint(s)')]
+
+
+def test_block_that_ends_with_its_list_item_leaves_the_others_alone() -> None:
+    labelled = "- ```python\n  x\n\nProse.\n\n```python\ny\n```\n"
+    assert [(b.code.strip(), b.closed) for b in extract_code_blocks(labelled)] == [("x", False), ("y", True)]
+    bare = "- ```python\n  x\n\nProse.\n\n```\ny\n```\n"
+    assert [(b.code.strip(), b.closed) for b in extract_code_blocks(bare)] == [("x", False), ("y", True)]
+    next_item = "1. ```\n   x\n2. ```\n   y\n   ```\n"
+    assert [(b.code, b.closed) for b in extract_code_blocks(next_item)] == [("x", False), ("y", True)]
+
+
+def test_python_that_is_indented_as_a_whole_is_dedented() -> None:
+    assert only("```python\n    for i in x:\n\n        print(i)\n```").code == "for i in x:\n\n    print(i)"
+    assert only("```python\n    %pip install x\n    import x\n```").code == "%pip install x\nimport x"
+
+
+def test_other_indentation_stays() -> None:
+    assert only("```yaml\n  a: 1\n```").code == "  a: 1"
+    assert only("```python\n  a\nb\n```").code == "  a\nb"
+
+
+# --- HTML ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tag", ["<think>", "</think>", "<details>", "<div>", "<p>"])
+@pytest.mark.parametrize("gap", ["\n", "\n\n"])
+def test_html_line_does_not_hide_the_fence_after_it(tag: str, gap: str) -> None:
+    assert codes(f"{tag}{gap}```python\nx\n```\n</think>\n") == [("python", "x")]
+
+
+def test_code_in_a_comment_is_hidden() -> None:
+    assert codes("<!--\n```python\nx\n```\n\n<execute>y</execute>\n-->\n```python\nz\n```") == [("python", "z")]
+    assert codes("<!-- a -->\n```python\nz\n```") == [("python", "z")]
+    assert codes("- <!-- a\n\n  ```\n  x\n  ```\n\n```python\nz\n```") == [("python", "z")]
+
+
+# --- Execute tags ----------------------------------------------------------------------------------------------------
+
+
+def test_execute_tag_with_blank_lines() -> None:
+    block = only("I compute:\n<execute>\nx = 1\n\n\nprint(x)\n</execute>\nDone.")
+    assert block == Block("python", "x = 1\n\n\nprint(x)", tag="execute", line=2)
+
+
+def test_execute_tag_on_one_line_and_inside_a_line() -> None:
+    assert codes("<execute>print(1)</execute>") == [("python", "print(1)")]
+    assert codes("So: <execute> print(1) </execute>, and <EXECUTE>print(2)</EXECUTE>.") == [
+        ("python", "print(1)"),
+        ("python", "print(2)"),
+    ]
+
+
+def test_execute_tag_loses_common_indentation() -> None:
+    assert only("<execute>\n    if x:\n        y\n</execute>").code == "if x:\n    y"
+    assert only("Run <execute>if x:\n    y\nz</execute>").code == "if x:\n    y\nz"
+    assert only("Run <execute> x = 1\ny = 2</execute>").code == "x = 1\ny = 2"
+
+
+@pytest.mark.parametrize("prefix", ["- ", "1. ", "> ", "## "])
+def test_execute_tag_in_containers_and_titles(prefix: str) -> None:
+    assert codes(f"{prefix}a <execute>b</execute>\n{prefix}<execute>c</execute>") == [("python", "b"), ("python", "c")]
+
+
+def test_execute_tag_in_a_list_item_and_a_quote_over_lines() -> None:
+    assert codes("- <execute>\n  if x:\n      y\n  </execute>\n- b") == [("python", "if x:\n    y")]
+    assert codes("> <execute>\n> if x:\n>\n>     y\n> </execute>") == [("python", "if x:\n\n    y")]
+    assert codes("1. Run:\n   <execute>\nif x:\n    y\n</execute>\n2. b") == [("python", "if x:\n    y")]
+
+
+def test_execute_tags_mixed_with_fences() -> None:
+    text = "```sh\nls\n```\n<execute>\na\n</execute> and <execute>\n\nb\n\n</execute>\n```js\nc\n```\n"
+    assert codes(text) == [("sh", "ls"), ("python", "a"), ("python", "b"), ("javascript", "c")]
+
+
+def test_execute_tag_takes_everything_that_looks_like_markdown() -> None:
+    code = "x\n---\n- a\n\n# b\n> c\n\n    d\ns = '''\n```\n'''"
+    assert codes(f"<execute>\n{code}\n</execute>\nend") == [("python", code)]
+
+
+def test_execute_tag_in_a_fence_or_an_inline_code_is_none() -> None:
+    assert codes("```text\n<execute>x</execute>\n```") == [("text", "<execute>x</execute>")]
+    assert codes("Use `<execute>x</execute>` or ``a ` <execute>\ny</execute>``.") == []
+    assert codes("`<execute>` and <execute>x</execute> and `</execute>`") == [("python", "x")]
+
+
+def test_backtick_that_opens_nothing_does_not_hide_a_tag() -> None:
+    assert codes("A ` and <execute>x</execute>") == [("python", "x")]
+    assert codes("A ` and\n\n<execute>x</execute> `b") == [("python", "x")]
+
+
+def test_execute_tag_with_one_fence_is_that_block() -> None:
+    block = only('<execute>\n  ```bash title="a.sh"\n  ls\n    x\n  ```\n</execute>')
+    assert block == Block("sh", "ls\n  x", True, "a.sh", "execute", {"title": "a.sh"}, 1)
+    assert only("<execute>```\nx\n```</execute>").language == "python"
+    assert only("<execute>\n```py\nx\n</execute>").code == "x"
+
+
+def test_execute_tag_with_more_than_one_fence_stays_as_it_is() -> None:
+    assert codes("<execute>\n```\na\n```\n```\nb\n```\n</execute>") == [("python", "```\na\n```\n```\nb\n```")]
+
+
+def test_execute_tag_that_is_never_closed() -> None:
+    blocks = extract_code_blocks("Run:\n<execute>\nx = 1\n\nprint(x)\n")
+    assert blocks == [Block("python", "x = 1\n\nprint(x)", closed=False, tag="execute", line=2)]
+    assert extract_code_blocks("Run: <execute>x")[0].closed is False
+
+
+def test_execute_tag_that_is_never_closed_with_a_fence_in_it() -> None:
+    blocks = extract_code_blocks("<execute>\n```python\nx\n```\n")
+    assert blocks == [Block("python", "x", closed=False, tag="execute")]
+
+
+def test_execute_tag_that_is_never_closed_ends_at_the_next_one() -> None:
+    blocks = extract_code_blocks("<execute>\na\n<execute>\nb\n</execute>")
+    assert [(b.code, b.closed) for b in blocks] == [("a", False), ("b", True)]
+
+
+def test_execute_tag_that_is_never_closed_ends_with_its_container() -> None:
+    blocks = extract_code_blocks("- <execute>\n  a\n\nb\n\n> <execute>\n> c\n\nd\n")
+    assert [(b.code, b.closed) for b in blocks] == [("a", False), ("c", False)]
+
+
+def test_execute_tag_that_is_a_word_hides_nothing() -> None:
+    assert codes("I put it into <execute> tags.\n\n```python\nx\n```\n\nand\n\n```sh\nls\n```") == [
+        ("python", "x"),
+        ("sh", "ls"),
+    ]
+    assert codes("I use <execute> here:\n\n<execute>\nx\n</execute>") == [("python", "x")]
+    assert codes("Some <execute> tag: <execute>x</execute>") == [("python", "x")]
+    assert codes("The tags <execute></execute> hold code.") == []
+
+
+def test_execute_tag_in_a_string_of_the_code() -> None:
+    assert codes("<execute>print('<execute>')</execute>") == [("python", "print('<execute>')")]
+
+
+# --- Info strings ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("info", "tag", "attributes", "filename"),
+    [
+        ('python title="x.py"', "python", {"title": "x.py"}, "x.py"),
+        ('python title="a b"', "python", {"title": "a b"}, None),
+        ('python title="Version 1.0"', "python", {"title": "Version 1.0"}, None),
+        ("py title='a \"b\".py'", "py", {"title": 'a "b".py'}, None),
+        (r'py title="a \"b\""', "py", {"title": 'a "b"'}, None),
+        (r'py file="C:\new\x.py"', "py", {"file": r"C:\new\x.py"}, r"C:\new\x.py"),
+        ("{.python .numberLines file=x.py}", "python", {"numberLines": "", "file": "x.py"}, "x.py"),
+        ("{#id .python}", "python", {"id": "id"}, None),
+        ("python {.numberLines path=src/x.py}", "python", {"numberLines": "", "path": "src/x.py"}, "src/x.py"),
+        ("{r, echo=FALSE}", "r", {"echo": "FALSE"}, None),
+        ("python:src/app.py", "python", {}, "src/app.py"),
+        ("python: flag", "python", {"flag": ""}, None),
+        ("c++ Filename=a.cc", "c++", {"Filename": "a.cc"}, "a.cc"),
+        ('python linenums="1" hl_lines="2 3"', "python", {"linenums": "1", "hl_lines": "2 3"}, None),
+        ("rust,no_run", "rust", {"no_run": ""}, None),
+        ("no-run", "", {"no-run": ""}, None),
+        ("file=x.py", "", {"file": "x.py"}, "x.py"),
+        ("python file=", "python", {"file": ""}, None),
+        ('python file="" title="x y.py" path=z', "python", {"file": "", "title": "x y.py", "path": "z"}, "z"),
+        ('python title="x', "python", {"title": "x"}, None),
+    ],
+)
+def test_info_string(info: str, tag: str, attributes: dict[str, str], filename: str | None) -> None:
+    block = only(f"```{info}\nx\n```")
+    assert (block.tag, block.attributes, block.filename) == (tag, attributes, filename)
+
+
+@pytest.mark.parametrize("flag", ["no-run", "norun", "no_run", "NO-RUN", "{.no-run}", "no-run=true"])
+def test_no_run_flag(flag: str) -> None:
+    assert only(f"```python {flag}\nx\n```").no_run
+
+
+@pytest.mark.parametrize("flag", ["", "run", "no-run=false", "title=no-run"])
+def test_no_run_flag_is_off(flag: str) -> None:
+    assert not only(f"```python {flag}\nx\n```").no_run
+
+
+@pytest.mark.parametrize(
+    ("code", "filename"),
+    [
+        ("# filename: x.py\nprint(1)", "x.py"),
+        ("# file: src/x.py", "src/x.py"),
+        ("#Filename : ../x.py", "../x.py"),
+        ("// filename: x.js", "x.js"),
+        ("<!-- filename: x.html -->", "x.html"),
+        ("/* filename: a.css */", "a.css"),
+        ("#!/usr/bin/env python\n# filename: x.py", "x.py"),
+        ("# filename: my file.py", "my file.py"),
+        ('# filename: "x.py"', "x.py"),
+        ("# filename:   ", None),
+        ("<!-- filename: -->", None),
+        ("# file: reads all of it", None),
+        ("x = 1\n# filename: x.py", None),
+        ("# filename: " + "x" * 10_000, None),
+    ],
+)
+def test_file_name_in_a_comment(code: str, filename: str | None) -> None:
+    block = only(f"```\n{code}\n```")
+    assert (block.filename, block.code) == (filename, code)
+
+
+def test_file_name_of_the_info_string_comes_first() -> None:
+    assert only("```python:a.py\n# filename: b.py\n```").filename == "a.py"
+
+
+@pytest.mark.parametrize(
+    ("names", "language"),
+    [
+        ("py PY python python3 python3.11 py3 ipython ipython3", "python"),
+        ("sh bash Shell zsh", "sh"),
+        ("js node nodejs mjs cjs JavaScript", "javascript"),
+        ("ts typescript", "typescript"),
+        ("pwsh powershell ps1", "pwsh"),
+        ("rb ruby", "ruby"),
+        ("rs rust", "rust"),
+        ("golang go", "go"),
+        ("yml yaml", "yaml"),
+        ("md markdown", "markdown"),
+        ("c++ cpp", "cpp"),
+        ("pycon", "pycon"),
+        ("console", "console"),
+        ("python2", "python2"),
+        ("Brainfuck", "brainfuck"),
+    ],
+)
+def test_normalize_language(names: str, language: str) -> None:
+    assert {normalize_language(name) for name in names.split()} == {language}
+
+
+def test_normalize_language_of_nothing() -> None:
+    assert normalize_language("") == normalize_language("  ") == ""
+
+
+# --- The way back ----------------------------------------------------------------------------------------------------
+
+
+def test_fence_writes_the_info_string() -> None:
+    assert fence("x", "python", "no-run") == "```python no-run\nx\n```"
+    assert fence("x") == "```\nx\n```"
+    assert only(fence("x", "", "no-run")).no_run
+    assert only(fence("x", "python", "title=x.py")).filename == "x.py"
+
+
+def test_fence_is_longer_than_those_in_the_code() -> None:
+    assert fence("a\n```\nb", "text").startswith("````text\n")
+
+
+@pytest.mark.parametrize("code", ['s = """', "    x = 1", "'''\n\"\"\"", "\tx\n\t\ty\n"])
+def test_fence_keeps_python_that_would_be_read_with_tolerance(code: str) -> None:
+    assert only(fence(code, "python")).code == code
+
+
+def test_fence_with_backticks_in_its_info_string() -> None:
+    assert only(fence("~~~", "a`b")) == Block("a`b", "~~~", tag="a`b")
+    assert only(fence("x", "~`")).tag == "~`"
+
+
+@pytest.mark.parametrize("language", ["a\nb", "a\rb"])
+def test_fence_refuses_an_info_string_of_two_lines(language: str) -> None:
+    with pytest.raises(RequestError, match="one line"):
+        fence("x", language)
+
+
+PIECES = st.sampled_from(
+    ["`", "```", "````", "~~~", '"""', "'''", '"', "'", "\\", "\n", "\n\n", " ", "    ", "\t", "#", "- ", "> ", "1. "]
+    + ["```python", "```md", "<execute>", "</execute>", "<!--", "-->", "a", "é", "\u2028", "\0", "x = 1", "---"]
+)
+PIECED = st.lists(PIECES, max_size=12).map("".join)
+CODE = (st.text(max_size=40) | PIECED).map(lambda code: re.sub(r"\r\n?", "\n", code))
+LANGUAGES = st.sampled_from(["", "python", "py", "bash", "json", "markdown", "md", "c++", "x", "no`such"])
+PROSE = st.text("ab .,*#->1)\t\n`", max_size=20).filter(lambda prose: "```" not in prose)
+CONTAINERS = st.sampled_from([("", ""), ("- ", "  "), ("1. ", "   "), ("> ", "> "), ("- > ", "  > "), ("> * ", ">   ")])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(CODE, LANGUAGES, PROSE, CONTAINERS), max_size=4))
+def test_extraction_finds_what_fence_put_in(parts: list[tuple[str, str, str, tuple[str, str]]]) -> None:
+    text = ""
+    for code, language, prose, (first, rest) in parts:
+        text += f"{prose}\n\n{first}{indent(fence(code, language), rest, lambda _: True).removeprefix(rest)}\n\n"
+    # `indent` takes other characters for line ends too.
+    if any(len(code.splitlines()) > code.count("\n") + 1 for code, *_ in parts):
+        return
+    expected = [(normalize_language(language), code, True) for code, language, *_ in parts]
+    assert [(b.language, b.code, b.closed) for b in extract_code_blocks(text)] == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECES | st.text(st.characters(), max_size=3), max_size=40).map("".join))
+def test_no_text_is_an_error(text: str) -> None:
+    last = 0
+    for block in extract_code_blocks(text):
+        assert 1 <= last <= block.line or last == 0
+        assert block.code.replace("\n", "") == "" or block.language is not None
+        last = block.line
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(st.characters(), max_size=20))
+def test_normalizing_twice_changes_nothing(name: str) -> None:
+    assert normalize_language(normalize_language(name)) == normalize_language(name)
+
+
+# --- Texts that would hurt a careless parser -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "```python\n",
+        '```python\n"""\n```\n',
+        "```md\n```a\n```\n",
+        "- ```\n  x\ny\n",
+        "> ",
+        "- ",
+        "+ ",
+        "[",
+        "*a",
+        "\"'",
+    ]
+    + [
+        "<execute>\n",
+        "a <execute> b\n\n",
+        "x <execute> ```\n\n",
+        "<!--",
+        "`",
+        "<a a=",
+        '~~~a="\\"\n',
+        "\t",
+        "- a <execute>\n",
+    ],
+)
+def test_long_hostile_texts_are_read(unit: str) -> None:
+    text = unit * (20_000 // len(unit))
+    assert extract_code_blocks(f"```js\n1\n```\n\n{text}")[0].code == "1"
+
+
+def test_backtick_runs_of_every_length() -> None:
+    assert codes("".join("a" + "`" * length for length in range(300)) + "\n\n```js\nx\n```") == [("javascript", "x")]
+
+
+def test_deep_nesting_does_not_lose_what_follows() -> None:
+    text = f"{'> ' * 5000}a\n\n{'+ ' * 5000}b\n\n```python\nx\n```\n"
+    assert codes(text) == [("python", "x")]
+
+
+def test_look_ahead_without_end_falls_back_to_plain_commonmark() -> None:
+    # Each block would look ahead through all the others; after some of them the budget for that is used up.
+    blocks = extract_code_blocks("```md\n```a\n```\n" * 3000)
+    assert len(blocks) == 3000
+    assert {block.code for block in blocks} == {"```a"}
+
+
+def test_very_long_line() -> None:
+    assert only("x" * 5_000_000 + "\n```\n" + "y" * 1_000_000 + "\n```").code == "y" * 1_000_000
+
+
+# --- The module ------------------------------------------------------------------------------------------------------
+
+
+def test_block_is_a_value() -> None:
+    block = only("```python a=1\nx\n```")
+    assert pickle.loads(pickle.dumps(block)) == block
+    assert len({block, block}) == 1
+    with pytest.raises(AttributeError):
+        block.code = "y"  # type: ignore[misc]
+
+
+def test_importing_it_needs_no_autogen() -> None:
+    program = dedent("""
+        import sys
+        import coderoom.blocks
+        sys.exit(any(name.startswith("autogen") for name in sys.modules))
+    """)
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
