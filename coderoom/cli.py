@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 import traceback
@@ -156,6 +157,9 @@ def run(
         files=files or (),
         trust=trust or (),
     )
+    if not debug:
+        # AutoGen logs the traceback of every failure and every cancel, which are told here in words.
+        logging.getLogger("autogen_core").setLevel(logging.CRITICAL)
     view = RunView(Console(quiet=as_json))
     view.begin(prepared.record, prepared.notices)
     try:

@@ -26,14 +26,14 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateRe
 from pydantic import Field
 
 from coderoom._components import DumpsAsItself, StrictConfig, load_if_given
-from coderoom.agents import metadata as keys
+from coderoom._structured import ask_structured
 from coderoom.agents import _prompts as prompts
+from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import Attempt, Selection, select_blocks
 from coderoom.agents._code_runner import CodeRunner
 from coderoom.agents._decisions import RetryDecision, StopReason, why_stop
 from coderoom.agents._model_calls import Conversation, call_model
 from coderoom.agents._report import facts, report
-from coderoom.agents._structured import ask_structured
 from coderoom.approval import Approval, ApprovalFuncType
 
 __all__ = ["CodeExecutorAgent", "CodeExecutorAgentConfig"]

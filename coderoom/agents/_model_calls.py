@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ModelClientStreamingChunkEvent
 from autogen_agentchat.utils import remove_images
@@ -15,6 +17,9 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 __all__ = ["Conversation", "call_model"]
 
 T = TypeVar("T")
+
+_SOON: Final = 0.01
+"""Seconds within which a chunk that is there already is read."""
 
 
 class Conversation:
@@ -96,26 +101,59 @@ async def call_model(
     """
     result: CreateResult | None = None
     if stream:
-        chunks = model_client.create_stream(messages, cancellation_token=cancellation_token)
-        try:
-            while result is None:
-                chunk = await _linked(anext(chunks), cancellation_token)
-                if isinstance(chunk, CreateResult):
-                    result = chunk
-                else:
-                    yield ModelClientStreamingChunkEvent(content=chunk, source=source, full_message_id=message_id)
-            # Clients do their book-keeping after the last item.
-            async for _ in chunks:
-                pass
-        except StopAsyncIteration:
-            raise TypeError(f"{type(model_client).__name__} ended its stream without a result.") from None
-        finally:
-            await chunks.aclose()
+        async for item in _stream(model_client, messages, cancellation_token):
+            if isinstance(item, CreateResult):
+                result = item
+            else:
+                yield ModelClientStreamingChunkEvent(content=item, source=source, full_message_id=message_id)
+        if result is None:
+            raise TypeError(f"{type(model_client).__name__} ended its stream without a result.")
     else:
         result = await _linked(model_client.create(messages, cancellation_token=cancellation_token), cancellation_token)
     if not isinstance(result.content, str):
         raise TypeError(f"The model answered with {type(result.content).__name__} where text was expected.")
     yield result
+
+
+async def _stream(
+    model_client: ChatCompletionClient, messages: Sequence[LLMMessage], cancellation_token: CancellationToken
+) -> AsyncGenerator[str | CreateResult, None]:
+    # OpenAI's client tells a stream's tokens only if it is asked to, by an argument that others do not have.
+    asks = "include_usage" in inspect.signature(model_client.create_stream).parameters
+    more: dict[str, Any] = {"include_usage": True} if asks else {}
+    # A token of its own: see `_hang_up`.
+    own_token = CancellationToken()
+    chunks = model_client.create_stream(messages, cancellation_token=own_token, **more)
+    finished = False
+    try:
+        while not finished:
+            if cancellation_token.is_cancelled():
+                raise asyncio.CancelledError
+            try:
+                item = await _linked(anext(chunks), cancellation_token)
+            except StopAsyncIteration:
+                finished = True
+            else:
+                yield item
+    finally:
+        if not finished:
+            await _hang_up(chunks, own_token)
+        await chunks.aclose()
+
+
+async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: CancellationToken) -> None:
+    """Make a client end its connection.
+
+    AutoGen's clients keep it open, and the service goes on writing, if their stream is closed between two chunks.
+    They end it when they are cancelled while they wait for the next one.
+    """
+    with suppress(Exception, asyncio.CancelledError):
+        while True:
+            read = asyncio.ensure_future(anext(chunks))
+            await asyncio.wait([read], timeout=_SOON)
+            if not read.done():
+                token.cancel()
+            await read
 
 
 async def _linked(call: Awaitable[T], cancellation_token: CancellationToken) -> T:

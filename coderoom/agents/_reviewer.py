@@ -15,10 +15,10 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, UserMess
 from pydantic import Field
 
 from coderoom._components import DumpsAsItself, StrictConfig, load_if_given
+from coderoom._structured import Answer, ask_structured
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import select_blocks
 from coderoom.agents._model_calls import Conversation
-from coderoom.agents._structured import Answer, ask_structured
 from coderoom.agents._verdict import ReviewVerdict
 from coderoom.outcome import Outcome
 

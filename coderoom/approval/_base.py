@@ -79,7 +79,7 @@ class Approval(DumpsAsItself, ABC, ComponentBase[BaseModel]):
 
     @property
     def __name__(self) -> str:
-        return type(self).__name__
+        return type(self).__qualname__
 
     @property
     def __code__(self) -> CodeType:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field, field_validator
-from typing_extensions import Self
 
 from coderoom._components import StrictConfig
 from coderoom.approval._base import Approval, no
-from coderoom.blocks import extract_code_blocks, normalize_language
+from coderoom.blocks import Block, extract_code_blocks, normalize_language
 
 __all__ = ["Rule", "RuleApproval"]
 
@@ -24,11 +23,11 @@ _STRICTNESS: Final[dict[Action, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class Rule(BaseModel):
-    """What to do with a block of code that matches a pattern.
+    r"""What to do with a block of code that matches a pattern.
 
     Attributes:
         pattern: A regular expression that is searched in the block's code, where `^` and `$` match at every line.
-            Begin it with `\\A` and end it with `\\Z` where it is to describe the whole block, as a rule that allows
+            Begin it with `\A` and end it with `\Z` where it is to describe the whole block, as a rule that allows
             should.
         action: `"allow"` and `"deny"` decide; `"ask"` leaves the decision to the next approval.
         language: The rule is only for blocks in this language. A block whose language is not known may be in any:
@@ -122,4 +121,21 @@ def _is_for(rule: Rule, language: str) -> bool:
 
 
 def _parts(text: str) -> list[_Part]:
-    return [_Part(text, "")]
+    blocks = extract_code_blocks(text)
+    parts = [_Part(block.code, block.language) for block in blocks]
+    outside = _outside(text, blocks)
+    return [*parts, _Part(outside, "")] if outside or not parts else parts
+
+
+def _outside(text: str, blocks: Sequence[Block]) -> str:
+    """What no block accounts for; a rule that allows a block must not let something pass that stands beside it."""
+    lines = re.split(r"\r\n?|\n", text)
+    accounted: set[int] = set()
+    for block in blocks:
+        code = block.code.split("\n") if block.code else []
+        there = lines[block.line : block.line + len(code)]
+        has_fence = lines[block.line - 1].lstrip().startswith(("```", "~~~"))
+        if has_fence and [line.strip() for line in there] == [line.strip() for line in code]:
+            accounted.update(range(block.line - 1, block.line + len(code)))
+    rest = (line for number, line in enumerate(lines) if number not in accounted)
+    return "\n".join(line for line in rest if line.strip(" \t`~"))

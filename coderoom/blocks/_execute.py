@@ -9,7 +9,7 @@ from dataclasses import replace
 from markdown_it.rules_block import StateBlock, heading
 
 from coderoom.blocks._fences import fence_rule
-from coderoom.blocks._scan import Find, Scan, TagIndex, dedent, is_outdented, line_start, scan_of
+from coderoom.blocks._scan import Find, Scan, TagIndex, content_lines, dedent, is_outdented, line_start, scan_of
 
 __all__ = ["heading_rule", "paragraph_rule"]
 
@@ -157,7 +157,7 @@ def _content(state: StateBlock, begin: int, finish: int) -> str:
     text = state.src[begin : min(finish, state.eMarks[first])]
     starts_on_tag_line = bool(text.strip(" \t"))
     if last > first:
-        lines = state.getLines(first + 1, last + 1, state.blkIndent, False)
+        lines = content_lines(state, first + 1, last + 1, state.blkIndent).removesuffix("\n")
         text += "\n" + lines[: len(lines) - (state.eMarks[last] - finish)]
     text = text.rstrip(" \t\n")
     blank = len(text) - len(text.lstrip(" \t\n"))

@@ -10,11 +10,12 @@ from markdown_it.rules_block import StateBlock
 
 from coderoom.blocks._info import normalize_language, parse_info
 from coderoom.blocks._python_strings import PythonStrings
-from coderoom.blocks._scan import Find, Scan, is_outdented, line_start, scan_of
+from coderoom.blocks._scan import Find, Scan, content_lines, is_outdented, line_start, scan_of
 
 __all__ = ["fence_rule"]
 
 _FENCE = re.compile(r"(`{3,})([^`]*)\Z|(~{3,})(.*)\Z")
+_FENCE_IN_CONTAINER = re.compile(r"(?:(?:[-*+>]|\d{1,9}[.)])[ \t]*)+(?:```|~~~)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def fence_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         return True
     stop, closed = _find_end(state, start, end, opening)
     state.line = stop + 1 if closed else stop
-    code = state.getLines(start + 1, stop, _indent_of_content(state, start, stop), True).removesuffix("\n")
+    code = content_lines(state, start + 1, stop, state.sCount[start]).removesuffix("\n")
     exact = opening.marker == "`" and opening.length > 3
     scan_of(state).finds.append(Find(start, opening.info, code, closed, exact))
     return True
@@ -59,17 +60,6 @@ def _read_fence(state: StateBlock, line: int) -> _Fence | None:
         return None
     run = match[1] or match[3]
     return _Fence(run[0], len(run), (match[2] or match[4] or "").strip(" \t"))
-
-
-def _indent_of_content(state: StateBlock, start: int, stop: int) -> int:
-    """Return how much indentation the content has because of where its fence stands.
-
-    CommonMark takes the fence's indentation from each line as far as it is there. If the content starts further left
-    than the fence, that would flatten its levels, so then only what all lines share is taken.
-    """
-    indents = [state.sCount[line] for line in range(start + 1, stop) if not state.isEmpty(line)]
-    fence_indent = state.sCount[start]
-    return fence_indent if not indents or indents[0] >= fence_indent else max(0, min(indents))
 
 
 def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> tuple[int, bool]:
@@ -91,7 +81,8 @@ def _find_outdented_end(state: StateBlock, outdented: int, end: int, opening: _F
 
     Strictly the item ends here and the block with it, and its closing fence would open a new block that swallows the
     rest. If the closing fence is the first line on the left, it closes. If code comes first, bare fences are counted
-    up to the next labelled one: an odd number leaves one over, which is ours; an even number pairs up without us.
+    up to the next one that can only open: an odd number leaves one over, which is ours; an even number pairs up
+    without us.
     """
     first, count = None, 0
     for line in range(outdented, end):
@@ -99,6 +90,8 @@ def _find_outdented_end(state: StateBlock, outdented: int, end: int, opening: _F
         if state.sCount[line] < 0 or not scan.pay(state.eMarks[line] - state.bMarks[line] + 1):
             return None
         fence = _read_fence(state, line)
+        if _FENCE_IN_CONTAINER.match(state.src, line_start(state, line), state.eMarks[line]):
+            break
         if fence is None or fence.marker != opening.marker:
             continue
         if fence.info:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from markdown_it.rules_block import StateBlock
 
-__all__ = ["Find", "Scan", "TagIndex", "dedent", "is_outdented", "line_start", "scan_of"]
+__all__ = ["Find", "Scan", "TagIndex", "content_lines", "dedent", "is_outdented", "line_start", "scan_of"]
 
 _PREFIX = r"^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
 _TAG = re.compile(rf"({_PREFIX})?<(/?)execute[ \t]*>", re.MULTILINE | re.IGNORECASE)
@@ -103,6 +103,18 @@ def line_start(state: StateBlock, line: int) -> int:
 def is_outdented(state: StateBlock, line: int) -> bool:
     """Return whether the line is too far left to belong to the container that is being read."""
     return state.sCount[line] < state.blkIndent and not state.isEmpty(line)
+
+
+def content_lines(state: StateBlock, start: int, stop: int, indent: int) -> str:
+    """Return the lines without the indentation that they have because of where their fence or tag stands.
+
+    CommonMark takes it from each line as far as it is there. If the content starts further left than that, this would
+    flatten its levels, so then only what all lines share is taken.
+    """
+    indents = [state.sCount[line] for line in range(start, stop) if not state.isEmpty(line)]
+    if indents and indents[0] < indent:
+        indent = max(0, min(indents))
+    return state.getLines(start, stop, indent, True)
 
 
 def dedent(text: str) -> str:

@@ -17,9 +17,16 @@ from coderoom.configs._envelope import KEYS, check_class, check_version, find_cl
 from coderoom.configs._explain import describe, explain
 from coderoom.configs._findings import Checked, Findings, is_under
 from coderoom.configs._kinds import Kind, kind_for
-from coderoom.configs._places import Path, show_key
+from coderoom.configs._places import Path, in_a_line, show_key
 from coderoom.configs._providers import Components
-from coderoom.configs._shapes import alternatives, fields_by_key, item_alternatives, model_for, value_alternatives
+from coderoom.configs._shapes import (
+    alternatives,
+    by_field,
+    fields_by_key,
+    item_alternatives,
+    model_for,
+    value_alternatives,
+)
 from coderoom.configs._variables import References, resolve_all
 
 __all__ = ["PLACEHOLDER", "check", "check_config"]
@@ -105,8 +112,7 @@ class _Walk:
         except ValidationError as error:
             self._explain(error, cleaned, path)
         except Exception as error:  # a validator of somebody else's class may raise anything
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            self._findings.problem(path, f"the class refused the config: {reason}")
+            self._explain_each(error, schema, cleaned, path)
         return cleaned
 
     def _model(self, value: Any, schema: type[BaseModel], path: Path) -> Any:
@@ -158,15 +164,18 @@ class _Walk:
         """Go through what no schema describes: no untrusted provider may hide in it."""
         if isinstance(value, dict):
             provider = value.get("provider")
-            is_component = isinstance(provider, str) and "config" in value and value.keys() <= KEYS.keys()
-            if is_component and "." in provider and not self._components.trusts(provider):
-                self._findings.problem((*path, "provider"), self._components.refusal(provider))
+            if isinstance(provider, str) and "." in provider and "config" in value and value.keys() <= KEYS.keys():
+                self._refuse_untrusted(provider, (*path, "provider"))
             for key, inner in value.items():
                 self._free(inner, (*path, key))
         elif isinstance(value, list):
             for index, inner in enumerate(value):
                 self._free(inner, (*path, index))
         return value
+
+    def _refuse_untrusted(self, provider: str, path: Path) -> None:
+        if not self._components.trusts(provider):
+            self._findings.problem(path, self._components.refusal(provider))
 
     def _guess(self, value: Any, path: Path, name: str | None = None) -> Any:
         """Go through the config of a class that is not known: what looks like a component is one."""
@@ -205,6 +214,21 @@ class _Walk:
             place = (*path, *mistake.path)
             if not self._findings.has_told(place, mistake) and not is_under(place, inside):
                 self._findings.problem(place, mistake.message)
+
+    def _explain_each(self, error: Exception, schema: type[BaseModel], cleaned: Any, path: Path) -> None:
+        """Tell what is wrong with each field, where one of them hides the mistakes of the others."""
+        wrong = by_field(schema, cleaned if isinstance(cleaned, dict) else {})
+        for key, problem in wrong.items():
+            if (*path, key) in self._own | self._findings.unresolved:
+                continue
+            if isinstance(problem, ValidationError):
+                self._explain(problem, cleaned[key], (*path, key))
+            elif isinstance(problem, Exception):
+                self._findings.problem((*path, key), f"the value was refused: {in_a_line(problem)}")
+            elif key not in self._findings.unknown.get(path, {}).values():
+                self._findings.problem(path, f"the key {key!r} is missing")
+        if not wrong:
+            self._findings.problem(path, f"the config was refused: {in_a_line(error)}")
 
     def _without_anchors(self, value: dict[str, Any], path: Path, keep: Collection[str] = ()) -> dict[str, Any]:
         kept = {}

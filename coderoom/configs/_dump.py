@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coderoom.configs._places import in_a_line
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def _content(team: Team) -> Any:
     except Exception as error:  # a component of somebody else's may raise anything
         if origin is not None and origin.has_replaced:
             return written(origin)
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise RequestError(f"the {type(team).__name__} has a part that cannot be dumped: {reason}") from error
+        message = f"the {type(team).__name__} has a part that cannot be dumped: {in_a_line(error)}"
+        raise RequestError(message) from error
     return restored(data, origin)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from coderoom.configs._document import Document
 from coderoom.configs._explain import Mistake
-from coderoom.configs._places import Path
+from coderoom.configs._places import Mark, Path
 from coderoom.configs._variables import References
 from coderoom.errors import Problem
 
@@ -96,7 +96,9 @@ class Findings:
         told = [(path, message) for path, reference in references.items() for message in reference.problems]
         told += [(path, references.hide(message)) for path, message in self._found]
         # What an alias repeats has the place of its anchor, and is told for its first use only.
-        unique = {(self.document.mark(path), message): path for path, message in reversed(told)}
+        unique: dict[tuple[Mark, str], Path] = {}
+        for path, message in told:
+            unique.setdefault((self.document.mark(path), message), path)
         not_installed, problems = [], list(self.document.problems)
         for (_, message), path in sorted(unique.items(), key=lambda item: item[0][0]):
             problem = self.document.problem(path, message)

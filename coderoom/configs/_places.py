@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Mark", "Path", "did_you_mean", "nearest", "show", "show_key"]
+__all__ = ["Mark", "Path", "did_you_mean", "in_a_line", "nearest", "show", "show_key"]
 
 Path = tuple[str | int, ...]
 """The keys and indices that lead from the top of a document to a value."""
@@ -40,6 +40,11 @@ def show(path: Path) -> str:
 def show_key(text: str) -> str:
     """Quote a text on one line, cut where it is longer than a person would read."""
     return repr(text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 3] + "...")
+
+
+def in_a_line(error: BaseException) -> str:
+    """Give an exception's type and message without line breaks."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def nearest(name: str, names: Iterable[str], count: int = 1) -> list[str]:

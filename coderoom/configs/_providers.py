@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from coderoom.configs._places import nearest
+from coderoom.configs._places import in_a_line, nearest
 
 __all__ = ["Components", "ProviderError", "how_to_install", "provider_of"]
 
@@ -104,7 +104,8 @@ class Components:
         module = _import(module_name, full)
         found = getattr(module, class_name, None)
         if found is None:
-            raise ProviderError(_no_such(full, [f"{module_name}.{name}" for name in _public_names(module)]))
+            close = nearest(class_name, _public_names(module), 3)
+            raise ProviderError(_no_such(full, [f"{module_name}.{name}" for name in close]))
         if not isinstance(found, type) or not is_component_class(found):
             raise ProviderError(f"the provider {full!r} is not a component class{_components_near(module, class_name)}")
         if not hasattr(found, "component_config_schema") or not hasattr(found, "component_type"):
@@ -124,8 +125,7 @@ def _import(name: str, provider: str) -> ModuleType:
     except ImportError as error:
         raise ProviderError(f"{provider} cannot be imported: {how_to_install(error)}", not_installed=True) from None
     except (Exception, SystemExit) as error:  # a module may raise anything
-        reason = " ".join(str(error).split())
-        raise ProviderError(f"{provider} cannot be imported: {type(error).__name__}: {reason}") from None
+        raise ProviderError(f"{provider} cannot be imported: {in_a_line(error)}") from None
 
 
 def _neighbours(module_name: str, provider: str) -> list[str]:
@@ -143,10 +143,7 @@ def _neighbours(module_name: str, provider: str) -> list[str]:
     return []
 
 
-def _no_such(provider: str, names: list[str]) -> str:
-    close = nearest(provider, names, 3)
-    if provider.rpartition(".")[0] == provider:
-        close = names[:3]
+def _no_such(provider: str, close: list[str]) -> str:
     hint = "; did you mean " + " or ".join(repr(name) for name in close) + "?" if close else ""
     return f"there is no such provider: {provider!r}{hint}"
 
@@ -164,6 +161,6 @@ def _components_near(module: ModuleType, name: str) -> str:
     for public in _public_names(module):
         found = getattr(module, public, None)
         if isinstance(found, type) and is_component_class(found):
-            names.append(f"{module.__name__}.{public}")
-    close = nearest(f"{module.__name__}.{name}", names)
-    return f"; did you mean {close[0]!r}?" if close else ""
+            names.append(public)
+    close = nearest(name, names)
+    return f"; did you mean '{module.__name__}.{close[0]}'?" if close else ""

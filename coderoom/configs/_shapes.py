@@ -7,9 +7,9 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import AliasChoices, BaseModel, RootModel
+from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter
 
-__all__ = ["alternatives", "fields_by_key", "item_alternatives", "model_for", "required_key", "value_alternatives"]
+__all__ = ["alternatives", "by_field", "fields_by_key", "item_alternatives", "model_for", "value_alternatives"]
 
 _LISTS = (list, tuple, set, frozenset)
 
@@ -79,10 +79,30 @@ def fields_by_key(model: type[BaseModel]) -> dict[str, str]:
     return keys
 
 
-def required_key(model: type[BaseModel], key: str) -> bool:
-    """Say whether a model does without no value for a key."""
-    name = fields_by_key(model).get(key)
-    return name is not None and model.model_fields[name].is_required()
+def by_field(model: type[BaseModel], data: Mapping[str, Any]) -> dict[str, Exception | None]:
+    """Validate each field of a model on its own.
+
+    Args:
+        model: The model.
+        data: What it is given.
+
+    Returns:
+        What each key that is wrong raised, or `None` for one that is missing.
+    """
+    keys = fields_by_key(model)
+    given = {keys[key] for key in data if key in keys}
+    wrong: dict[str, Exception | None] = {}
+    for key, name in keys.items():
+        field = model.model_fields[name]
+        if key in data:
+            try:
+                annotation: Any = Annotated[field.annotation, field]
+                TypeAdapter(annotation).validate_python(data[key])
+            except Exception as error:  # a field's validator may raise anything
+                wrong[key] = error
+        elif field.is_required() and name not in given:
+            wrong[key] = None
+    return wrong
 
 
 def _contradicts(value: Mapping[str, Any], model: type[BaseModel]) -> bool:

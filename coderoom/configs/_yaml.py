@@ -45,8 +45,8 @@ _SENTENCES = {
     "mapping keys are not allowed here": "a key cannot begin here",
     "while parsing a flow sequence": "a '[' that is opened here is not closed where it should be",
     "while parsing a flow mapping": "a '{' that is opened here is not closed where it should be",
-    "while parsing a block mapping": "the indentation, or what stands here, does not fit the mapping above it",
-    "while parsing a block collection": "the indentation, or what stands here, does not fit the list above it",
+    "while parsing a block mapping": "the indentation, or what is here, does not fit the mapping above it",
+    "while parsing a block collection": "the indentation, or what is here, does not fit the list above it",
 }
 
 
@@ -165,8 +165,10 @@ def _anchor(event: Any) -> str | None:
 
 def _fail_marked(error: MarkedYAMLError, builder: TreeBuilder) -> None:
     problem, context = str(error.problem or ""), str(error.context or "")
-    opened = error.context_mark is not None and "opened here" in _SENTENCES.get(problem, _SENTENCES.get(context, ""))
-    mark = _mark(error.context_mark if opened else error.problem_mark or error.context_mark)
+    # Ruamel sees some mistakes only far behind the place where a person has to look.
+    sentence = _SENTENCES.get(problem, _SENTENCES.get(context, ""))
+    behind = "opened here" in sentence or "stands here" in sentence
+    mark = _mark(error.context_mark if behind and error.context_mark else error.problem_mark or error.context_mark)
     if problem in _SENTENCES:
         sentence = _SENTENCES[problem]
     elif problem.startswith("found character '\\t'"):

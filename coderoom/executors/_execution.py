@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,18 +86,18 @@ class Transcript:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = folder.absolute()
         self._runs: list[CellRun] = []
         self._whole: Path | None = None
 
-    def add(self, run: CellRun) -> bool:
+    async def add(self, run: CellRun) -> bool:
         """Take the next run; the file of its whole output may be removed afterwards.
 
         Returns:
             Whether it was well, so that the next block may run.
         """
         if run.whole is not None or self._whole is not None:
-            self._append(run)
+            await asyncio.to_thread(self._append, run)
         self._runs.append(run)
         return run.outcome is Outcome.OK
 

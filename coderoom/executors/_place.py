@@ -84,7 +84,6 @@ class LocalPlace:
         self.private = PrivateFolder()
         own = self.private.path / "work"
         self.work_dir = own if config.work_dir is None else absolute(config.work_dir)
-        self._litter = [self.private.path] if config.work_dir is None else []
         try:
             self.work_dir.mkdir(parents=True, exist_ok=True)
             self.work_dir = self.work_dir.resolve()
@@ -106,7 +105,7 @@ class LocalPlace:
             try:
                 cell = self._write(block, number)
             except CellRefused as refused:
-                transcript.add(CellRun.refused(str(refused)))
+                await transcript.add(CellRun.refused(str(refused)))
                 break
             first = first or cell.path
             try:
@@ -138,14 +137,13 @@ class LocalPlace:
             },
             command=cell.command,
             cwd=self.work_dir,
-            litter=[*self._litter, *([cell.path] if cell.temporary else [])],
+            litter=[cell.path] if cell.temporary else [],
         )
         control = Control(self.private.path, settings)
         try:
             # The command is among the launcher's settings, so this block only says which run it is.
             request = CodeBlock(code=f"# {control.path.name}", language="python")
-            run = await run_block(self._executor, request, control)
-            return await asyncio.to_thread(transcript.add, run)
+            return await transcript.add(await run_block(self._executor, request, control))
         finally:
             control.remove()
 

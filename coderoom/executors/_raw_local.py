@@ -35,20 +35,21 @@ class RawLocal:
     def __init__(self, executor: LocalCommandLineCodeExecutor) -> None:
         self._executor = executor
         self._private = PrivateFolder()
+        self._setting_up = asyncio.Lock()
 
     async def run(self, blocks: Sequence[CodeBlock]) -> Execution:
         """Run the blocks in order, up to the first that fails."""
         executor = self._executor
         transcript = Transcript(executor.work_dir)
-        if not executor._setup_functions_complete:
-            await self._set_up_functions()
+        async with self._setting_up:
+            if not executor._setup_functions_complete:
+                await self._set_up_functions()
         # One by one, so that each has its own report and a block that is refused does not cost the others' output.
         for block in blocks:
             _make_parents(block, executor.work_dir)
             control = self._control()
             try:
-                run = await run_block(executor, block, control)
-                well = await asyncio.to_thread(transcript.add, run)
+                well = await transcript.add(await run_block(executor, block, control))
             finally:
                 control.remove()
             if not well:

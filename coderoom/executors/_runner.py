@@ -57,7 +57,7 @@ class ExecutorRunner:
             folder = getattr(self._executor, "work_dir", None)
         except Exception:  # Executors of all sorts; one without an answer has no folder.
             return None
-        return Path(folder) if isinstance(folder, str | Path) else None
+        return Path(folder).absolute() if isinstance(folder, str | Path) else None
 
     async def start(self) -> None:
         """Start the executor if it is not started.

@@ -64,7 +64,7 @@ class Settings:
         variables: Environment variables to set.
         command: The command to run in place of the one that AutoGen's executor asks for.
         cwd: The directory to run it in, if not that of AutoGen's executor.
-        litter: What to remove if this process ends before the code does.
+        litter: What else to remove if this process ends before the code does.
     """
 
     deadline: float
@@ -81,7 +81,7 @@ class Control:
     """The private folder of one program's run: the scripts, the launcher's orders, and its report.
 
     Args:
-        root: The folder to make it in.
+        root: The folder to make it in. It goes as well if this process ends before the code does.
         settings: What the launcher is told.
     """
 
@@ -100,7 +100,7 @@ class Control:
             "set": dict(settings.variables),
             "command": None if settings.command is None else list(settings.command),
             "cwd": None if settings.cwd is None else str(settings.cwd),
-            "litter": [str(self.path), *map(str, settings.litter)],
+            "litter": [str(root), *map(str, settings.litter)],
         }
         (self.path / "settings.json").write_text(json.dumps(orders), encoding="utf-8")
 
@@ -126,6 +126,10 @@ class Control:
             return int((self.path / "pid").read_text())
         except (OSError, ValueError):
             return None
+
+    def was_refused(self) -> bool:
+        """Tell whether AutoGen's executor started nothing, as it does for an unknown language or a bad file name."""
+        return self.settings.command is None and self.launcher() is None and self.programs.is_dir()
 
     def report(self) -> dict[str, Any] | None:
         """Return what the launcher reports, or `None` if it did not come to that."""
@@ -232,7 +236,7 @@ def _conclude(result: CodeResult, control: Control) -> CellRun:
 
 
 def _conclude_without_report(result: CodeResult, control: Control) -> CellRun:
-    if control.launcher() is None:  # AutoGen's executor refused the block: an unknown language, a file name.
+    if control.was_refused():
         outcome = Outcome.ERROR if result.exit_code else Outcome.OK
         return CellRun(outcome, result.exit_code, result.output, total_chars=len(result.output))
     output = control.output_so_far()

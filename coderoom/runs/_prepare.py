@@ -13,7 +13,7 @@ from coderoom.configs import load_team
 from coderoom.errors import RequestError
 from coderoom.runs._doctor import NOT_ISOLATED
 from coderoom.runs._record import RunRecord
-from coderoom.runs._workspace import copy_in, executors_of, isolation_of
+from coderoom.runs._workspace import copy_in, executors_of, folder_of, isolation_of
 
 __all__ = ["DEFAULT_WORKSPACE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"]
 
@@ -68,7 +68,7 @@ def prepare_run(
         raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
     loaded = load_team(team, model=model, trust=trust, env={**os.environ, WORKSPACE_VARIABLE: str(folder)})
     executors = executors_of(loaded)
-    used = any(getattr(executor, "work_dir", None) == folder for executor in executors)
+    used = any(folder_of(executor) == folder for executor in executors)
     if (workspace is not None or files) and not used:
         raise RequestError(
             f"The team {team!r} does not work in a folder of our choice: --workspace and --file need an executor with "

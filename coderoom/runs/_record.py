@@ -92,7 +92,12 @@ class RunRecord:
 
     @property
     def answer(self) -> str:
-        """The answer: what the agent said about its last run, or what the code printed where nobody said anything."""
+        """The answer: what the agent said about its last run, or what the code printed where nobody said anything.
+
+        Empty where the run failed: the words of a failed run answer nothing.
+        """
+        if self.outcome not in {Outcome.OK, NO_CODE, NOT_APPROVED}:
+            return ""
         last = self._last_with(keys.OUTCOME)
         if last is None:
             said = [message for message in self._said if message.source != "user"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import TaskResult, Team
@@ -16,7 +15,7 @@ from autogen_core import CancellationToken
 from coderoom.errors import AgentError, CodeRoomError, SandboxUnavailable
 from coderoom.runs._record import RunRecord
 from coderoom.runs._signals import cancel_on_signal
-from coderoom.runs._workspace import FileChanges, executors_of
+from coderoom.runs._workspace import FileChanges, executors_of, folder_of
 
 __all__ = ["run_team"]
 
@@ -43,7 +42,7 @@ async def run_team(team: Team, record: RunRecord, watch: Watcher, *, hard_exit_a
     started = time.monotonic()
     executors = executors_of(team)
     record.runs_code = bool(executors)
-    changes = FileChanges(_folders(executors))
+    changes = FileChanges([folder for executor in executors if (folder := folder_of(executor))])
     token = CancellationToken()
     try:
         with cancel_on_signal(token, hard_exit_after):
@@ -94,12 +93,6 @@ async def _close(team: Any) -> None:
         client = getattr(participant, "_model_client", None)
         if client is not None:
             await client.close()
-
-
-def _folders(executors: Sequence[Any]) -> list[Path]:
-    # An executor of AutoGen's makes a temporary folder when it is asked for its own; such a one is of no interest.
-    folders = [getattr(e, "_work_dir", None) or getattr(e, "workspace", None) for e in executors]
-    return [Path(folder) for folder in folders if folder is not None]
 
 
 def _root(error: BaseException) -> BaseException:

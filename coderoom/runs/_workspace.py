@@ -9,7 +9,7 @@ from typing import Any
 
 from coderoom.errors import RequestError
 
-__all__ = ["FileChanges", "copy_in", "executors_of", "isolation_of"]
+__all__ = ["FileChanges", "copy_in", "executors_of", "folder_of", "isolation_of"]
 
 _OWN_FOLDER = ".coderoom"
 _MOST_FILES = 10_000
@@ -25,6 +25,14 @@ def executors_of(team: Any) -> list[Any]:
             found.append(executor)
         found += executors_of(participant)
     return found
+
+
+def folder_of(executor: Any) -> Path | None:
+    """The folder on this machine that an executor was told to work in, or `None`."""
+    # AutoGen's executors make a temporary folder when they are asked for the public `work_dir`.
+    name = "_work_dir" if hasattr(executor, "_work_dir") else "work_dir"
+    folder = getattr(executor, name, None)
+    return Path(folder).absolute() if isinstance(folder, str | Path) else None
 
 
 def isolation_of(executors: Sequence[Any]) -> str:

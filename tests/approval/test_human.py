@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from coderoom.approval import ApprovalRequest, ApprovalResponse, HumanApproval, ask_approval
+from coderoom.approval import ApprovalRequest, ApprovalResponse, HumanApproval, _terminal, ask_approval
 from coderoom.approval._terminal import visible
 
 CODE = "```python\nprint('[bold]hi[/bold]')\n```"
@@ -32,6 +33,7 @@ class Terminal:
         self.descriptor, self.slave = pty.openpty()
         os.set_blocking(self.descriptor, False)
         self.raw = ""
+        self.streams: Any = None
 
     @property
     def screen(self) -> str:
@@ -68,10 +70,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
         open(terminal.slave, closefd=False, encoding="utf-8") as stdin,
         open(terminal.slave, "w", closefd=False, encoding="utf-8") as stderr,
     ):
-        monkeypatch.setattr(sys, "stdin", stdin)
-        monkeypatch.setattr(sys, "stderr", stderr)
+        # In `sys` itself it would not last, since pytest puts its own streams there before each test.
+        terminal.streams = SimpleNamespace(stdin=stdin, stderr=stderr, platform=sys.platform)
+        monkeypatch.setattr(_terminal, "sys", terminal.streams)
         yield terminal
-        monkeypatch.undo()
     os.close(terminal.slave)
     os.close(terminal.descriptor)
 
@@ -156,11 +158,12 @@ async def test_nothing_of_a_long_line_is_cropped(terminal: Terminal) -> None:
 
 
 async def test_very_long_code_is_shown_whole(terminal: Terminal) -> None:
-    lines = [f"print({number})" for number in range(9000)]
+    lines = [f"print({number})" for number in range(2000)]
     asking = asyncio.create_task(HumanApproval().decide(ApprovalRequest(code="\n".join(lines), context=[])))
     await terminal.answer("y\n")
     assert (await asking).approved
-    assert all(line in terminal.screen for line in lines)
+    shown = terminal.screen
+    assert all(line in shown for line in lines)
 
 
 def test_plain_text_stays_as_it_is() -> None:
@@ -182,7 +185,7 @@ async def test_a_timeout_is_a_no_and_takes_no_later_line(terminal: Terminal) -> 
     assert "0.2 seconds" in terminal.screen
     terminal.type("for someone else\n")
     await asyncio.sleep(0.2)
-    assert sys.stdin.readline() == "for someone else\n"
+    assert terminal.streams.stdin.readline() == "for someone else\n"
 
 
 async def test_a_cancel_passes_and_takes_no_later_line(terminal: Terminal) -> None:
@@ -194,7 +197,7 @@ async def test_a_cancel_passes_and_takes_no_later_line(terminal: Terminal) -> No
     assert "withdrawn" in terminal.screen
     terminal.type("for someone else\n")
     await asyncio.sleep(0.2)
-    assert sys.stdin.readline() == "for someone else\n"
+    assert terminal.streams.stdin.readline() == "for someone else\n"
 
 
 async def test_ce14_the_event_loop_goes_on_while_a_person_thinks(terminal: Terminal) -> None:
@@ -273,7 +276,7 @@ async def test_no_standard_input_is_a_no(
 async def test_a_person_who_cannot_see_the_code_is_not_asked(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
+    terminal.streams.stderr = None
     answer = await HumanApproval().decide(REQUEST)
     assert answer is not None
     assert answer.approved is False
@@ -356,7 +359,9 @@ def test_an_interrupt_ends_the_question() -> None:
         assert process.stderr is not None
         shown = b""
         while QUESTION.encode() not in shown:
-            shown += os.read(process.stderr.fileno(), 4096)
+            chunk = os.read(process.stderr.fileno(), 4096)
+            assert chunk, shown
+            shown += chunk
         time.sleep(0.1)
         process.send_signal(2)
         _, more = process.communicate(timeout=30)

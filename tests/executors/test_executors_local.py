@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,16 @@ async def test_an_interpreter_that_is_not_there_is_our_failure(tmp_path: Path) -
         await LocalCodeExecutor(tmp_path, python="no-such-python").start()
 
 
+async def test_an_interpreter_that_went_away_is_our_failure(tmp_path: Path) -> None:
+    chosen = tmp_path / "bin" / "python"
+    chosen.parent.mkdir()
+    chosen.symlink_to(sys.executable)
+    async with LocalCodeExecutor(tmp_path / "work", python=str(chosen)) as executor:
+        chosen.unlink()
+        with pytest.raises(SandboxUnavailable, match="cannot be started"):
+            await executor.execute_code_blocks([python("print(1)")], CancellationToken())
+
+
 async def test_the_interpreter_can_be_chosen_and_shells_find_the_same(tmp_path: Path) -> None:
     chosen = tmp_path / "bin" / "python"
     chosen.parent.mkdir()
@@ -179,6 +190,15 @@ async def test_a_file_of_the_author_is_not_taken_for_one_of_ours(tmp_path: Path)
         result = await executor.execute_code_blocks([python("import cell_1; print(cell_1.mine)")], CancellationToken())
     assert result.output == "1\n"
     assert (tmp_path / "cell_1.py").read_text() == "mine = 1\n"
+
+
+async def test_a_named_file_that_cannot_be_written_is_an_error_result(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    async with LocalCodeExecutor(tmp_path) as executor:
+        blocks = [shell("echo before"), python("# filename: file/a.py\nprint(1)")]
+        result = await executor.execute_code_blocks(blocks, CancellationToken())
+    assert result.exit_code == 1
+    assert result.output.startswith(f"before\nThe file '{tmp_path}/file/a.py' cannot be written")
 
 
 async def test_processes_can_be_spawned_from_a_cell(tmp_path: Path) -> None:
@@ -271,19 +291,36 @@ asyncio.run(ExecutorRunner(executor).run([CodeBlock(code=code, language="python"
 """
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("kind", ["ours", "autogen"])
-async def test_a_host_that_is_killed_takes_the_code_with_it(tmp_path: Path, kind: str) -> None:
+async def test_a_host_that_ends_takes_the_code_with_it(tmp_path: Path, kind: str, number: signal.Signals) -> None:
     work, temporary, code = tmp_path / "work", tmp_path / "temporary", tmp_path / "code.py"
     temporary.mkdir()
     code.write_text(TREE + "time.sleep(300)")
-    environment = os.environ | {"TMPDIR": str(temporary)}
-    host = subprocess.Popen([sys.executable, "-c", HOST, kind, str(work), str(code)], env=environment)
+    command = [sys.executable, "-c", HOST, kind, str(work), str(code)]
+    host = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(temporary)}, stderr=subprocess.DEVNULL)
     try:
         await until((work / "ready").exists, 30)
         assert len(processes(work)) > 4
+        host.send_signal(number)
+        await asyncio.to_thread(host.wait, 30)
     finally:
         host.kill()
-        await asyncio.to_thread(host.wait)
+        host.wait()
     await all_gone(work)
+    await until(lambda: list(temporary.iterdir()) == [])
     if kind == "ours":
         await until(lambda: [path.name for path in work.iterdir()] == ["ready"])
+
+
+async def test_code_that_removes_the_launchers_folder_is_ended_and_breaks_only_its_own_run(tmp_path: Path) -> None:
+    code = """
+import os, shutil
+shutil.rmtree(open(f"/proc/{os.getppid()}/cmdline").read().split("\\0")[4])
+"""
+    async with LocalCodeExecutor(tmp_path) as executor:
+        with pytest.raises(SandboxUnavailable, match="launcher broke"):
+            await executor.execute_code_blocks([python(TREE + code)], CancellationToken())
+        await all_gone(tmp_path)
+        result = await executor.execute_code_blocks([python("print('next')")], CancellationToken())
+    assert result.output == "next\n"

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult, FunctionWithRequirementsStr
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import ExecutorRunner, LocalCodeExecutor
@@ -101,6 +103,21 @@ async def test_a_failed_start_is_our_failure_and_can_be_tried_again() -> None:
     assert isinstance(failure.value.__cause__, OSError)
     executor.start_problem = None
     assert (await runner.run([python("")])).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("what", ["stop", "restart"])
+async def test_a_failed_stop_or_restart_is_our_failure(what: str) -> None:
+    class Failing(OwnExecutor):
+        async def stop(self) -> None:
+            raise OSError("no daemon")
+
+        restart = stop
+
+    runner = ExecutorRunner(Failing())
+    assert isinstance(runner.executor, Failing)
+    await runner.start()
+    with pytest.raises(SandboxUnavailable, match=rf"'Failing' could not be {what}.*no daemon"):
+        await getattr(runner, what)()
 
 
 @pytest.mark.parametrize(
@@ -288,9 +305,6 @@ async def test_autogens_executor_runs_in_order_and_stays_as_its_owner_made_it(
 
 
 async def test_autogens_virtual_environment_is_used(tmp_path: Path) -> None:
-    import sys
-    from types import SimpleNamespace
-
     folder = tmp_path / "venv" / "bin"
     folder.mkdir(parents=True)
     chosen = folder / "python"
@@ -305,16 +319,19 @@ async def test_autogens_virtual_environment_is_used(tmp_path: Path) -> None:
 
 
 async def test_autogens_functions_are_set_up_under_the_launcher(tmp_path: Path) -> None:
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    source = "def add(a: int, b: int) -> int:\n    return a + b\n"
-    from autogen_core.code_executor import FunctionWithRequirementsStr
-
-    function = FunctionWithRequirementsStr(source)
+    function = FunctionWithRequirementsStr("def add(a: int, b: int) -> int:\n    return a + b\n")
     runner = ExecutorRunner(raw_local(work_dir=tmp_path, functions=[function]))
-    assert (await run(runner, python("from functions import add; print(add(40, 2))"))).output == f"{add(40, 2)}\n"
-    assert (await run(runner, python("import functions"))).outcome is Outcome.OK
+    executions = await asyncio.gather(*(run(runner, python(f"import functions\nprint({n})")) for n in range(3)))
+    assert {execution.outcome for execution in executions} == {Outcome.OK}
+    assert (await run(runner, python("from functions import add; print(add(40, 2))"))).output == "42\n"
+    await runner.stop()
+
+
+async def test_functions_that_cannot_be_set_up_are_our_failure(tmp_path: Path) -> None:
+    function = FunctionWithRequirementsStr("def broken() -> int:\n    return 1\n", global_imports=["no_such_module"])
+    runner = ExecutorRunner(raw_local(work_dir=tmp_path, functions=[function]))
+    with pytest.raises(SandboxUnavailable, match="no_such_module"):
+        await run(runner, python("print(1)"))
     await runner.stop()
 
 

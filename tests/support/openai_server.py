@@ -441,7 +441,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _stall(self, request: Request, stall: Stall) -> None:
         self.close_connection = True
         if request.streamed and stall.content:
-            self._send_events(self._events(request, Reply(stall.content))[: 1 + math.ceil(len(stall.content) / 8)])
+            self._send_events(
+                self._events(request, Reply(stall.content))[: 1 + math.ceil(len(stall.content) / Reply.chunk)]
+            )
         if stall.seconds > 0:
             self._client_stays(request, stall.seconds)
 

@@ -1,0 +1,142 @@
+"""Asking a model for a structured decision, whatever the model can do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient, LLMMessage, RequestUsage, UserMessage
+from pydantic import BaseModel, ValidationError
+
+__all__ = ["Answer", "ask_structured", "json_objects", "output_arguments", "parse_tolerantly"]
+
+DecisionT = TypeVar("DecisionT", bound=BaseModel)
+
+_UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonError"})
+"""What the OpenAI package raises, beside a `ValueError`, for an answer that it cannot parse."""
+_MOST_TRIES = 1000
+
+
+@dataclass(frozen=True)
+class Answer(Generic[DecisionT]):
+    """A model's answer to a structured question.
+
+    Attributes:
+        value: The decision, or `None` if the answer could not be read as one.
+        text: The answer as the model gave it.
+        usage: The tokens that the call took, where the client told.
+    """
+
+    value: DecisionT | None
+    text: str
+    usage: RequestUsage | None
+
+
+async def ask_structured(
+    model_client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    schema: type[DecisionT],
+    *,
+    source: str,
+    cancellation_token: CancellationToken,
+) -> Answer[DecisionT]:
+    """Ask for a decision: by structured output where the client has it, else by asking for JSON.
+
+    Args:
+        model_client: The model to ask.
+        messages: The whole conversation, ending with the question.
+        schema: The decision's type.
+        source: The name under which a request for JSON is added.
+        cancellation_token: Ends the call.
+
+    Returns:
+        The answer. A malformed one has `value=None`; it never raises.
+    """
+    question = list(messages)
+    if not model_client.model_info.get("structured_output"):
+        question.append(UserMessage(content=_request_for_json(schema), source=source))
+    arguments = output_arguments(model_client, schema)
+    call = asyncio.ensure_future(model_client.create(question, cancellation_token=cancellation_token, **arguments))
+    cancellation_token.link_future(call)
+    try:
+        result = await call
+    except Exception as error:
+        if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
+            return Answer(None, f"(unreadable: {type(error).__name__})", None)
+        raise
+    text = result.content if isinstance(result.content, str) else ""
+    return Answer(parse_tolerantly(text, schema), text, result.usage)
+
+
+def output_arguments(model_client: ChatCompletionClient, schema: type[BaseModel]) -> dict[str, Any]:
+    """The arguments of `create` that make the model answer in `schema`, as far as it can."""
+    if not model_client.model_info.get("structured_output"):
+        return {"json_output": True if model_client.model_info.get("json_output") else None}
+    if not _is_openai(model_client):
+        return {"json_output": schema}
+    # The same on the wire as `json_output=schema`. With that, the client parses the answer itself: a malformed one
+    # raises, its text and its tokens are lost, and a good one is logged with a warning of pydantic's.
+    described = {"name": schema.__name__, "strict": True, "schema": _strict(schema.model_json_schema())}
+    return {"extra_create_args": {"response_format": {"type": "json_schema", "json_schema": described}}}
+
+
+def _is_openai(model_client: ChatCompletionClient) -> bool:
+    # By name, since the import takes its time and is for nothing where another client is used.
+    return any(kind.__module__.startswith("autogen_ext.models.openai") for kind in type(model_client).__mro__)
+
+
+def _strict(schema: Any) -> Any:
+    """The schema without open ends, as OpenAI's strict mode wants it."""
+    if isinstance(schema, list):
+        return [_strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _strict(value) for key, value in schema.items()}
+    return closed | {"additionalProperties": False} if schema.get("type") == "object" else closed
+
+
+def parse_tolerantly(text: str, schema: type[DecisionT]) -> DecisionT | None:
+    """The decision in `text`: a JSON object alone, in a fence, or in the middle of prose.
+
+    Two that differ are none: one of them may be quoted from what the model was shown.
+    """
+    found: list[DecisionT] = []
+    for candidate in json_objects(text):
+        try:
+            decision = schema.model_validate(candidate)
+        except ValidationError:
+            continue
+        if decision not in found:
+            found.append(decision)
+    return found[0] if len(found) == 1 else None
+
+
+def json_objects(text: str) -> list[dict[str, Any]]:
+    """Every JSON object in the text, in fences and prose too, or none at all if there is too much to look at."""
+    decoder = json.JSONDecoder(strict=False)
+    found: list[dict[str, Any]] = []
+    position = text.find("{")
+    # A failed try may read to the end of the text, so that very many of them would cost its square.
+    for _ in range(_MOST_TRIES):
+        if position < 0:
+            return found
+        end = position + 1
+        try:
+            value, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            found.append(value)
+        position = text.find("{", end)
+    return []
+
+
+def _request_for_json(schema: type[BaseModel]) -> str:
+    return (
+        "Answer with one JSON object and nothing else. It must fit this JSON schema:\n"
+        f"{json.dumps(schema.model_json_schema(), ensure_ascii=False)}"
+    )

@@ -1,0 +1,43 @@
+"""Agents that are closed when a test ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core.models import ChatCompletionClient
+
+from coderoom.agents import CodeExecutorAgent
+from coderoom.executors import LocalCodeExecutor
+from tests.agents.helpers import MakeCoder, MakeTerminal
+
+
+@pytest.fixture
+async def agents() -> AsyncIterator[list[CodeExecutorAgent]]:
+    """The agents of a test; whoever is put in here is closed at its end."""
+    made: list[CodeExecutorAgent] = []
+    yield made
+    for agent in made:
+        await agent.close()
+
+
+@pytest.fixture
+def coder(agents: list[CodeExecutorAgent], tmp_path: Path) -> MakeCoder:
+    def make(client: ChatCompletionClient, **arguments: Any) -> CodeExecutorAgent:
+        executor = arguments.pop("code_executor", None) or LocalCodeExecutor(work_dir=tmp_path)
+        agents.append(CodeExecutorAgent("coder", executor, model_client=client, **arguments))
+        return agents[-1]
+
+    return make
+
+
+@pytest.fixture
+def terminal(agents: list[CodeExecutorAgent], tmp_path: Path) -> MakeTerminal:
+    def make(**arguments: Any) -> CodeExecutorAgent:
+        executor = arguments.pop("code_executor", None) or LocalCodeExecutor(work_dir=tmp_path)
+        agents.append(CodeExecutorAgent("terminal", executor, **arguments))
+        return agents[-1]
+
+    return make

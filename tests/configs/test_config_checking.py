@@ -1,0 +1,486 @@
+"""What a readable file says wrongly: every mistake at once, each with its line and its path."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from coderoom.configs import check_team, load_team
+from coderoom.errors import ConfigError, MissingDependencyError
+from tests.configs.config_files import ENV, TEAM, changed, found, line_of, write
+
+AGENT = "config.participants[0]"
+
+
+def one(tmp_path: Path, old: str, new: str, *, at: str | None = None, name: str = "team.yaml") -> tuple[str, str]:
+    """Change the good team in one place; give path and message of the only problem, whose line is checked."""
+    text = changed(TEAM, old, new)
+    problems = found(write(tmp_path, text, name))
+    assert len(problems) == 1, problems
+    line, path, message = problems[0]
+    assert line == line_of(text, at or new)
+    return path, message
+
+
+def test_good_team(tmp_path: Path) -> None:
+    assert found(write(tmp_path, TEAM)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "message"),
+    [
+        (
+            "  max_turns:",
+            "  max_turn:",
+            "config.max_turn",
+            "unknown key 'max_turn'; did you mean 'max_turns'?",
+        ),
+        (
+            "component_type: team",
+            "component_typ: team",
+            "component_typ",
+            "unknown key 'component_typ'; did you mean 'component_type'?",
+        ),
+        (
+            "        name: coder",
+            "        nam: coder",
+            f"{AGENT}.config.nam",
+            "unknown key 'nam'; did you mean 'name'?",
+        ),
+        (
+            "            model: ${MODEL:-gpt-4o}",
+            "            model: x\n            frobnicate: 1",
+            f"{AGENT}.config.model_client.config.frobnicate",
+            "unknown key 'frobnicate'",
+        ),
+    ],
+)
+def test_f1_unknown_keys_are_told(tmp_path: Path, old: str, new: str, path: str, message: str) -> None:
+    assert one(tmp_path, old, new, at=path.rpartition(".")[2]) == (path, message)
+
+
+def test_f1_unknown_key_in_a_nested_model(tmp_path: Path) -> None:
+    new = "name: coder\n        handoffs: [{target: x, mesage: y}]"
+    path, message = one(tmp_path, "name: coder", new, at="mesage")
+    assert path == f"{AGENT}.config.handoffs[0].mesage"
+    assert message == "unknown key 'mesage'; did you mean 'message'?"
+
+
+def test_key_of_the_config_beside_it(tmp_path: Path) -> None:
+    new = "description: Two agents that talk.\nmax_turns: 3"
+    path, message = one(tmp_path, "description: Two agents that talk.", new, at="max_turns: 3")
+    assert (path, message) == ("max_turns", "unknown key 'max_turns'; it belongs into 'config'")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "message"),
+    [
+        (
+            "max_turns: 5",
+            "max_turns: many",
+            "config.max_turns",
+            "expected an integer, got 'many' (a string)",
+        ),
+        ("max_turns: 5", "max_turns: [1]", "config.max_turns", "expected an integer, got a list of 1"),
+        ("max_turns: 5", "max_turns: 1.5", "config.max_turns", "expected an integer, got 1.5 (a number)"),
+        (
+            "reflect_on_tool_use: false",
+            "reflect_on_tool_use: perhaps",
+            f"{AGENT}.config.reflect_on_tool_use",
+            "expected true or false, got 'perhaps' (a string)",
+        ),
+        (
+            "reflect_on_tool_use: false",
+            "reflect_on_tool_use: false\n        max_tool_iterations: 0",
+            f"{AGENT}.config.max_tool_iterations",
+            "expected at least 1, got 0 (an integer)",
+        ),
+        ("text: DONE", "text: {a: 1}", "config.termination_condition.config.conditions[1].config.text", "a text"),
+        ("description: Writes code.", "description: true", f"{AGENT}.config.description", "got true (a boolean)"),
+        ("description: Writes code.", "description: ~", f"{AGENT}.config.description", "got nothing (null)"),
+        (
+            "model: ${MODEL:-gpt-4o}",
+            "model: x\n            reasoning_effort: lo",
+            f"{AGENT}.config.model_client.config.reasoning_effort",
+            "expected 'minimal', 'low', 'medium' or 'high', got 'lo' (a string); did you mean 'low'?",
+        ),
+        (
+            "model: ${MODEL:-gpt-4o}",
+            "model: x\n            stop: 5",
+            f"{AGENT}.config.model_client.config.stop",
+            "expected a text or a list, got 5 (an integer)",
+        ),
+        ("description: Two agents that talk.", "description: 5", "description", "expected a text, got 5 (an integer)"),
+        ("component_type: team", "version: one", "version", "expected an integer, got 'one' (a string)"),
+    ],
+)
+def test_wrong_types(tmp_path: Path, old: str, new: str, path: str, message: str) -> None:
+    at = new.rpartition("\n")[2].strip()
+    where, what = one(tmp_path, old, new, at=at)
+    assert where == path
+    assert message in what
+
+
+def test_config_that_is_no_mapping(tmp_path: Path) -> None:
+    text = "provider: autogen_agentchat.teams.Swarm\nconfig: 5\n"
+    assert (2, "config", "expected a mapping, got 5 (an integer)") in found(write(tmp_path, text))
+
+
+def test_left_out_config_is_empty(tmp_path: Path) -> None:
+    text = "provider: autogen_agentchat.teams.Swarm\n"
+    assert found(write(tmp_path, text)) == [(1, "config", "the key 'participants' is missing")]
+    assert found(write(tmp_path, text + "config:\n")) == [(2, "config", "the key 'participants' is missing")]
+
+
+def test_missing_key_has_the_line_of_its_mapping(tmp_path: Path) -> None:
+    text = changed(TEAM, '        tool_call_summary_format: "{result}"\n', "")
+    problems = found(write(tmp_path, text))
+    assert problems == [(8, f"{AGENT}.config", "the key 'tool_call_summary_format' is missing")]
+
+
+def test_missing_provider(tmp_path: Path) -> None:
+    text = changed(TEAM, "provider: autogen_agentchat.teams.RoundRobinGroupChat\n", "")
+    ((line, path, message),) = found(write(tmp_path, text))
+    assert (line, path) == (1, "")
+    assert "a team file is a mapping with the keys 'provider' and 'config'" in message
+    text = changed(TEAM, "    - provider: autogen_agentchat.agents.AssistantAgent\n      comp", "    - comp")
+    ((line, path, message),) = found(write(tmp_path, text))
+    assert (line, path) == (6, AGENT)
+    assert message == "the key 'provider' is missing, which names the class of this component"
+    text = changed(TEAM, "provider: autogen_agentchat.base.OrTerm", "provder: autogen_agentchat.base.OrTerm")
+    assert [message for _, _, message in found(write(tmp_path, text))] == [
+        "unknown key 'provder'; did you mean 'provider'?"
+    ]
+    text = changed(TEAM, "provider: autogen_agentchat.base.OrTerminationCondition", "provider:")
+    assert "the provider is empty" in found(write(tmp_path, text))[0][2]
+
+
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        (
+            "autogen_agentchat.agents.AsistantAgent",
+            "there is no such provider: 'autogen_agentchat.agents.AsistantAgent'; "
+            "did you mean 'autogen_agentchat.agents.AssistantAgent'?",
+        ),
+        (
+            "autogen_agentchat.agent.AssistantAgent",
+            "there is no such provider: 'autogen_agentchat.agent.AssistantAgent'; "
+            "did you mean 'autogen_agentchat.agents.AssistantAgent'?",
+        ),
+        ("autogen_nothing.Agent", "there is no such provider: 'autogen_nothing.Agent'"),
+        ("coderoom.nothing.Agent", "there is no such provider: 'coderoom.nothing.Agent'"),
+        ("AssistantAgent", "the provider 'AssistantAgent' is no dotted name of a class"),
+        ("autogen_agentchat..Agent", "is no dotted name of a class"),
+        ("autogen_agentchat.agents.", "is no dotted name of a class"),
+        ("autogen_agentchat.base.Response", "is not a component class"),
+        ("autogen_agentchat.agents._assistant_agent.json", "is not a component class"),
+        ("autogen_agentchat.base.ChatAgent", "is not a component class"),
+        ("coderoom.configs._inject.InjectedModel", "is abstract"),
+    ],
+)
+def test_unknown_provider(tmp_path: Path, provider: str, message: str) -> None:
+    path, what = one(tmp_path, "autogen_agentchat.agents.AssistantAgent", provider)
+    assert path == f"{AGENT}.provider"
+    assert message in what
+
+
+def test_short_names_of_autogen(tmp_path: Path) -> None:
+    _, message = one(tmp_path, "OpenAIChatCompletionClient", "OpenAIChatCompletionClint")
+    assert "did you mean 'OpenAIChatCompletionClient'?" in message
+
+
+def test_unknown_class_does_not_hide_what_is_inside(tmp_path: Path) -> None:
+    text = changed(TEAM, "teams.RoundRobinGroupChat", "teams.RoundRobin")
+    text = changed(text, "text: DONE", "txt: DONE")
+    text = changed(text, "autogen_agentchat.agents.AssistantAgent", "acme.Agent")
+    assert [path for _, path, _ in found(write(tmp_path, text))] == [
+        "provider",
+        f"{AGENT}.provider",
+        "config.termination_condition.config.conditions[1].config.txt",
+    ]
+
+
+def make_package(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: str) -> None:
+    package = folder / name
+    package.mkdir()
+    (package / "__init__.py").write_text(code)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+OWN_AGENT = """\
+from autogen_agentchat.agents import AssistantAgent
+class Mine(AssistantAgent):
+    component_provider_override = "{name}.Mine"
+"""
+
+
+def test_f9_untrusted_providers_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_package(tmp_path, monkeypatch, "acme_untrusted", "raise AssertionError('imported')")
+    path, message = one(tmp_path, "autogen_agentchat.agents.AssistantAgent", "acme_untrusted.Mine")
+    assert path == f"{AGENT}.provider"
+    assert "--trust acme_untrusted" in message
+    assert "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES=acme_untrusted" in message
+    assert "acme_untrusted" not in sys.modules
+    with pytest.raises(ConfigError, match="not trusted"):
+        load_team(tmp_path / "team.yaml", env=ENV)
+    assert "acme_untrusted" not in sys.modules
+
+
+def test_f9_untrusted_provider_where_no_schema_looks(tmp_path: Path) -> None:
+    new = "model: x\n            default_headers: {x: {provider: os.path.Evil, config: {}}}"
+    problems = found(write(tmp_path, changed(TEAM, "model: ${MODEL:-gpt-4o}", new)))
+    assert any("namespace that is not trusted" in message for _, _, message in problems)
+
+
+def test_f9_trusted_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_package(tmp_path, monkeypatch, "acme_trusted", OWN_AGENT.format(name="acme_trusted"))
+    file = write(tmp_path, changed(TEAM, "autogen_agentchat.agents.AssistantAgent", "acme_trusted.Mine"))
+    assert found(file, trust=("acme_trust", "acme_trusted.deeper")) != []
+    assert found(file, trust=("acme_trusted",)) == []
+    assert found(file, env={**ENV, "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES": "other, acme_trusted"}) == []
+    assert check_team(file, trust="acme_trusted", env=ENV) == []
+    assert load_team(file, trust=["acme_trusted.Mine"], env=ENV).name == "RoundRobinGroupChat"
+
+
+def test_package_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_package(tmp_path, monkeypatch, "acme_broken", "1 / 0")
+    file = write(tmp_path, changed(TEAM, "autogen_agentchat.agents.AssistantAgent", "acme_broken.Mine"))
+    ((_, _, message),) = found(file, trust=("acme_broken",))
+    assert message == "acme_broken.Mine cannot be imported: ZeroDivisionError: division by zero"
+
+
+def test_package_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ollama", None)
+    monkeypatch.delitem(sys.modules, "autogen_ext.models.ollama", raising=False)
+    file = write(tmp_path, changed(TEAM, "OpenAIChatCompletionClient", "OllamaChatCompletionClient"))
+    problems = found(file)
+    assert any("pip install 'coderoom[ollama]'" in message for _, _, message in problems)
+    with pytest.raises(MissingDependencyError, match=r"coderoom\[ollama\]"):
+        load_team(file, env=ENV)
+
+
+def test_wrong_kind(tmp_path: Path) -> None:
+    path, message = one(
+        tmp_path, "provider: OpenAIChatCompletionClient\n", "provider: autogen_core.models.UserMessage\n"
+    )
+    assert path == f"{AGENT}.config.model_client.provider"
+    assert "is not a component class" in message
+    text = """\
+provider: autogen_agentchat.agents.UserProxyAgent
+config:
+  name: user
+  description: a person
+"""
+    assert found(write(tmp_path, text)) == [
+        (1, "provider", "expected a team at the top of a team file, and UserProxyAgent is an agent")
+    ]
+    agent = "{provider: autogen_agentchat.agents.UserProxyAgent, config: {name: u, description: d}}"
+    stop = "{provider: autogen_agentchat.conditions.MaxMessageTermination, config: {max_messages: 1}}"
+    text = f"""\
+provider: autogen_agentchat.teams.SelectorGroupChat
+config:
+  participants:
+    - {stop}
+  model_client:
+    {agent}
+  termination_condition:
+    {agent[:-1]}}}
+  model_context: {stop}
+  selector_prompt: x
+  allow_repeated_speaker: false
+"""
+    assert [(line, path, message.partition(",")[0]) for line, path, message in found(write(tmp_path, text))] == [
+        (4, "config.participants[0].provider", "expected an agent or a team here"),
+        (6, "config.model_client.provider", "expected a model client here"),
+        (8, "config.termination_condition.provider", "expected a termination condition here"),
+        (9, "config.model_context.provider", "expected a model context here"),
+    ]
+
+
+def test_no_component_at_all(tmp_path: Path) -> None:
+    text = changed(TEAM, "  max_turns: 5", "  max_turns: 5\n  x-nothing: 1")
+    text = text[: text.index("  termination_condition")] + "  termination_condition: soon\n"
+    ((_, path, message),) = found(write(tmp_path, text))
+    assert path == "config.termination_condition"
+    assert message == "expected a termination condition (a mapping with 'provider' and 'config'), got 'soon' (a string)"
+
+
+def test_component_type(tmp_path: Path) -> None:
+    path, message = one(tmp_path, "component_type: agent", "component_type: tool")
+    assert path == f"{AGENT}.component_type"
+    assert message == "expected 'agent', which is what AssistantAgent is, got 'tool' (a string)"
+
+
+def test_f8_newer_component_version(tmp_path: Path) -> None:
+    path, message = one(tmp_path, "component_type: agent", "component_version: 9")
+    assert path == f"{AGENT}.component_version"
+    assert message == "AssistantAgent is installed in version 2, and this config is of version 9"
+
+
+def test_f8_older_component_version_that_nobody_reads(tmp_path: Path) -> None:
+    path, message = one(tmp_path, "component_type: agent", "component_version: 1")
+    assert path == f"{AGENT}.component_version"
+    assert message == "AssistantAgent is installed in version 2 and reads no config of version 1"
+
+
+def test_f8_file_is_not_changed_by_loading(tmp_path: Path) -> None:
+    from coderoom.configs._build import build
+    from coderoom.configs._kinds import TEAM as TEAM_KIND
+    from coderoom.configs._load import examine
+    from coderoom.configs._source import find_source
+
+    checked = examine(find_source(write(tmp_path, TEAM)), TEAM_KIND, (), ENV)
+    before = repr(checked.data)
+    build(checked, object)
+    assert repr(checked.data) == before
+    assert "'OpenAIChatCompletionClient'" in before
+
+
+def test_names_of_participants(tmp_path: Path) -> None:
+    person = "    - {provider: autogen_agentchat.agents.UserProxyAgent, config: {name: %s, description: d}}\n"
+    text = changed(TEAM, "  termination_condition", person % "coder" + person % "not-good" + "  termination_condition")
+    assert [(path, message) for _, path, message in found(write(tmp_path, text))] == [
+        ("config.participants[1].config.name", "two participants have the name 'coder'; each needs its own"),
+        (
+            "config.participants[2].config.name",
+            "the name 'not-good' is no identifier; use letters, digits and '_' only",
+        ),
+    ]
+    text = "provider: autogen_agentchat.teams.RoundRobinGroupChat\nconfig:\n  participants: []\n"
+    assert found(write(tmp_path, text)) == [(3, "config.participants", "a team needs at least one participant")]
+
+
+def test_missing_variables_all_at_once(tmp_path: Path) -> None:
+    text = changed(TEAM, "max_turns: 5", "max_turns: ${TURNS}")
+    text = changed(text, "text: DONE", "text: ${A}-${B}-${A}")
+    unset = "the environment variable {0!r} is not set; set it, or write ${{{0}:-default}}"
+    assert found(write(tmp_path, text), env={}) == [
+        (20, f"{AGENT}.config.model_client.config.api_key", unset.format("OPENAI_API_KEY")),
+        (29, "config.termination_condition.config.conditions[1].config.text", unset.format("A")),
+        (29, "config.termination_condition.config.conditions[1].config.text", unset.format("B")),
+        (30, "config.max_turns", unset.format("TURNS")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("${never", "is never closed with '}'"),
+        ("${not a name}", "does not name a variable"),
+        ("${}", "does not name a variable"),
+        ("${A:-{}}", "cannot hold a '{'"),
+        ("${A:-${B}}", "cannot hold a '{'"),
+    ],
+)
+def test_broken_references(tmp_path: Path, text: str, part: str) -> None:
+    path, message = one(tmp_path, "text: DONE", f"text: '{text}'")
+    assert path == "config.termination_condition.config.conditions[1].config.text"
+    assert part in message
+
+
+def test_secret_values_are_not_shown(tmp_path: Path) -> None:
+    text = changed(TEAM, "max_turns: 5", "max_turns: ${OPENAI_API_KEY}")
+    text = changed(text, "name: coder", "name: ${OPENAI_API_KEY}")
+    text = changed(text, "provider: autogen_agentchat.base.OrT", "provider: ${OPENAI_API_KEY}.base.OrT")
+    problems = found(write(tmp_path, text))
+    assert len(problems) == 3
+    assert (32 - 2, "config.max_turns", "expected an integer, got the value of '${OPENAI_API_KEY}'") in problems
+    assert "sk-from" not in repr(problems)
+
+
+def test_anchor_keys_are_dropped_where_keys_are_known(tmp_path: Path) -> None:
+    text = """\
+x-unused: {api_key: "${NOWHERE}", provider: acme.Thing, config: {}}
+provider: autogen_agentchat.teams.RoundRobinGroupChat
+config:
+  x-stop: &stop {provider: autogen_agentchat.conditions.MaxMessageTermination, config: {max_messages: "${NO}"}}
+  participants:
+    - provider: autogen_agentchat.agents.AssistantAgent
+      x-note: nothing
+      config:
+        name: a
+        description: b
+        reflect_on_tool_use: false
+        tool_call_summary_format: c
+        model_client:
+          provider: OpenAIChatCompletionClient
+          config: {model: gpt-4o, api_key: "${OPENAI_API_KEY}", default_headers: {x-kept: "${GONE}"}}
+"""
+    assert [path for _, path, _ in found(write(tmp_path, text))] == [
+        f"{AGENT}.config.model_client.config.default_headers.x-kept"
+    ]
+
+
+def test_mistake_in_an_anchor_is_told_once(tmp_path: Path) -> None:
+    text = """\
+provider: autogen_agentchat.base.OrTerminationCondition
+config:
+  conditions:
+    - &stop
+      provider: autogen_agentchat.conditions.MaxMessageTermination
+      config:
+        max_mesages: 5
+    - *stop
+"""
+    assert [(line, path) for line, path, _ in found(write(tmp_path, text))][1:] == [
+        (7, "config.conditions[0].config.max_mesages")
+    ]
+
+
+@pytest.mark.parametrize("name", ["team.yaml", "team.json"])
+def test_thirty_mistakes_at_once(tmp_path: Path, name: str) -> None:
+    participants = [
+        f'{{"provider": "autogen_agentchat.agents.UserProxyAgent", "config": '
+        f'{{"nme": "a{n}", "name": "a{n}", "description": {n}}}}}'
+        for n in range(14)
+    ]
+    text = (
+        '{"provider": "autogen_agentchat.teams.RoundRobinGroupChat", "labl": "x",\n"config": {"participants": [\n'
+        + ",\n".join(participants)
+        + '],\n"max_turns": "x"}}'
+    )
+    problems = found(write(tmp_path, text, name))
+    assert len(problems) == 30
+    assert problems[0][:2] == (1, "labl")
+    assert problems[1][:2] == (3, "config.participants[0].config.nme")
+    assert problems[2] == (3, "config.participants[0].config.description", "expected a text, got 0 (an integer)")
+    assert problems[-1][:2] == (17, "config.max_turns")
+    with pytest.raises(ConfigError) as caught:
+        load_team(tmp_path / name)
+    assert len(caught.value.problems) == 30
+    assert len(str(caught.value).splitlines()) == 30
+
+
+def test_thirty_mistakes_on_one_line(tmp_path: Path) -> None:
+    text = (
+        '{"provider": "autogen_agentchat.base.OrTerminationCondition", "config": {"conditions": ['
+        + ", ".join(['{"provider": "acme.X"}'] * 30)
+        + "]}}"
+    )
+    assert len(found(write(tmp_path, text, "team.json"))) == 31
+
+
+def test_validator_that_raises_something_else(tmp_path: Path) -> None:
+    new = "name: coder\n        handoffs: [5]\n        max_tool_iterations: 0"
+    text = changed(changed(TEAM, "name: coder", new), "description: Writes code.", "descripton: Writes code.")
+    text = changed(text, "        reflect_on_tool_use: false\n", "")
+    assert [(path, message.partition(":")[0]) for _, path, message in found(write(tmp_path, text))] == [
+        (f"{AGENT}.config", "the key 'reflect_on_tool_use' is missing"),
+        (f"{AGENT}.config.handoffs", "the value was refused"),
+        (f"{AGENT}.config.max_tool_iterations", "expected at least 1, got 0 (an integer)"),
+        (f"{AGENT}.config.descripton", "unknown key 'descripton'; did you mean 'description'?"),
+    ]
+
+
+def test_replaced_models_are_not_looked_at(tmp_path: Path) -> None:
+    text = changed(TEAM, "provider: OpenAIChatCompletionClient", "provider: acme.Model")
+    assert len(found(write(tmp_path, text), env={})) == 2
+    assert found(write(tmp_path, text), env={}, model_replaced=True) == []
+    text = changed(TEAM, "        model_client:\n", "        model_client: gpt\n        x-model_client:\n")
+    ((_, path, message),) = found(write(tmp_path, text), env={}, model_replaced=True)
+    assert path == f"{AGENT}.config.model_client"
+    assert "expected a model client" in message
