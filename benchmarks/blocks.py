@@ -72,7 +72,7 @@ TEXTS = {
     "one line": "x",
 }
 
-HEADS = {"quotes in one line": "```python\n"}
+FRAMES = {"quotes in one line": ("```python\n", "\n```\n")}
 
 
 def best_of(times: int, work: Callable[[str], object], text: str) -> float:
@@ -90,7 +90,8 @@ def main(kilobytes: int = 200) -> None:
     sizes = [kilobytes * 1000 // part for part in (8, 4, 2, 1)]
     print(f"{'':28}" + "".join(f"{size // 1000:>7} kB" for size in sizes) + "   per doubling  to pattern")
     for name, unit in TEXTS.items():
-        texts = [HEADS.get(name, "") + unit * (size // len(unit)) for size in sizes]
+        head, tail = FRAMES.get(name, ("", ""))
+        texts = [f"{head}{unit * (size // len(unit))}{tail}" for size in sizes]
         seconds = [best_of(3, extract_code_blocks, text) for text in texts]
         pattern = best_of(3, PATTERN.findall, texts[-1])
         row = "".join(f"{second * 1000:>7.1f} ms" for second in seconds)

@@ -247,6 +247,11 @@ def test_code_that_leaves_the_list_item_later_belongs_to_the_block() -> None:
     assert codes(text) == [("python", 's = """\ntext\n"""\nprint(s)')]
 
 
+def test_list_that_is_code_left_of_the_list_item_belongs_to_the_block() -> None:
+    assert codes("- Config:\n  ```yaml\n- a\n- b\n  ```\nend\n") == [("yaml", "- a\n- b")]
+    assert codes("- ````\na\n~~~\n```\n  ````\nend\n") == [("", "a\n~~~\n```")]
+
+
 def test_block_that_ends_with_its_list_item_leaves_the_others_alone() -> None:
     labelled = "- ```python\n  x\n\nProse.\n\n```python\ny\n```\n"
     assert [(b.code.strip(), b.closed) for b in extract_code_blocks(labelled)] == [("x", False), ("y", True)]
@@ -367,6 +372,11 @@ def test_execute_tag_that_is_never_closed_ends_with_its_container() -> None:
     assert [(b.code, b.closed) for b in blocks] == [("a", False), ("c", False)]
 
 
+def test_text_after_an_execute_tag_goes_on() -> None:
+    text = "<execute>\na\n\nb\n</execute>\n```sh\nls\n```\n<execute>\n\nc\n\n</execute> `<execute>` x\n```js\ny\n```"
+    assert codes(text) == [("python", "a\n\nb"), ("sh", "ls"), ("python", "c"), ("javascript", "y")]
+
+
 def test_execute_tag_that_is_a_word_hides_nothing() -> None:
     assert codes("I put it into <execute> tags.\n\n```python\nx\n```\n\nand\n\n```sh\nls\n```") == [
         ("python", "x"),
@@ -377,8 +387,17 @@ def test_execute_tag_that_is_a_word_hides_nothing() -> None:
     assert codes("The tags <execute></execute> hold code.") == []
 
 
-def test_execute_tag_in_a_string_of_the_code() -> None:
-    assert codes("<execute>print('<execute>')</execute>") == [("python", "print('<execute>')")]
+@pytest.mark.parametrize(
+    "code", ["print('<execute>')", 'print("</execute>")', "print('<execute> x')", 'a = "</execute>"']
+)
+def test_execute_tag_in_a_string_of_the_code(code: str) -> None:
+    assert codes(f"<execute>{code}</execute>") == [("python", code)]
+    assert codes(f"<execute>\n{code}\n</execute>\n```sh\nls\n```") == [("python", code), ("sh", "ls")]
+
+
+def test_execute_tag_in_quotes_is_a_word() -> None:
+    assert codes('Between "<execute>" and "</execute>" is code.') == []
+    assert codes("Between '<execute>' tags: <execute>x</execute>") == [("python", "x")]
 
 
 # --- Info strings ----------------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ async def ask_approval(
 
     Functions that are not async run in a thread of their own, with the caller's context variables, so that one that
     waits for a person holds up nobody. After a timeout or a cancel such a thread is left behind and what it returns
-    is dropped; it does not keep the interpreter from ending. An awaitable that a function returns is awaited on the
-    event loop.
+    is dropped; it does not keep the interpreter from ending, but one left in `input()` on a pipe makes it abort there,
+    so ask people through `HumanApproval`. An awaitable that a function returns is awaited on the event loop.
 
     Args:
         approval: An `Approval`, or any callable, async or not, that takes the request and returns an

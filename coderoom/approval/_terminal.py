@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import select
 import sys
 from typing import Final
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
+from coderoom._text import visible
 from coderoom.approval._ask import call_in_thread
 
 __all__ = ["discard_typed_ahead", "input_descriptor", "read_line", "say", "show_code", "visible"]
@@ -20,31 +20,6 @@ __all__ = ["discard_typed_ahead", "input_descriptor", "read_line", "say", "show_
 _POLL_SECONDS: Final = 0.05
 _LONGEST_LINE: Final = 4096
 _LONGEST_HIGHLIGHT: Final = 100_000
-
-# Letters and marks that a terminal shows as nothing, and that Python nevertheless counts as printable.
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-
-
-def visible(text: str) -> str:
-    """The text with every character that could move, hide or recolour something shown by its number or picture."""
-    text = text.replace("\r\n", "\n")
-    if text.isascii() and all(line.isprintable() for line in re.split("[\n\t]", text)):
-        return text
-    return "".join(char if _is_plain(char) else _picture(char) for char in text)
-
-
-def _is_plain(char: str) -> bool:
-    return char in "\n\t" or (char.isprintable() and not _INVISIBLE.match(char))
-
-
-def _picture(char: str) -> str:
-    code = ord(char)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else f"<U+{code:04X}>"
-
 
 def say(text: str) -> None:
     """Write to the person, beside the program's own output."""

@@ -82,7 +82,9 @@ def _read_segment(state: StateBlock, tags: TagIndex, offset: int, line: int, sto
         if span_end:
             offset = span_end
             continue
-        after = _read_tag(state, tags, tags.first_from(begin), end)
+        index = tags.first_from(begin)
+        is_tag = index < len(tags.starts) and tags.starts[index] == begin
+        after = _read_tag(state, tags, index, end) if is_tag else None
         if after is None:
             continue
         if after > limit:
@@ -127,7 +129,7 @@ def _read_tag(state: StateBlock, tags: TagIndex, index: int, end: int) -> int | 
 
 
 def _is_mention(state: StateBlock, tags: TagIndex, index: int) -> bool:
-    """Return whether another tag opens first on the same line; one in quotes is taken for a part of the code."""
+    """Return whether another tag opens first on the same line; after a quote it is taken for a part of a string."""
     following = index + 1
     if following == len(tags.starts) or tags.closing[following]:
         return False

@@ -84,6 +84,9 @@ def _find_outdented_end(state: StateBlock, outdented: int, end: int, opening: _F
     up to the next one that can only open: an odd number leaves one over, which is ours; an even number pairs up
     without us.
     """
+    fence = _read_fence(state, outdented) if state.sCount[outdented] >= 0 else None
+    if fence is not None and not fence.info and fence.is_like(opening):
+        return outdented
     first, count = None, 0
     for line in range(outdented, end):
         # A negative count marks the lazy lines of a block quote.
@@ -97,8 +100,6 @@ def _find_outdented_end(state: StateBlock, outdented: int, end: int, opening: _F
         if fence.info:
             break
         if fence.length >= opening.length:
-            if line == outdented:
-                return line
             first = line if first is None else first
             count += 1
     return first if count % 2 else None

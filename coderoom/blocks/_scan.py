@@ -60,6 +60,8 @@ def scan_of(state: StateBlock) -> Scan:
 class TagIndex:
     """Where the `<execute>` tags of a document are, so that none of them is searched for twice.
 
+    A tag in quotes is none: it is a string in the code, or a word of the prose.
+
     Attributes:
         starts: The offsets of all tags, opening and closing.
         ends: The offsets after them.
@@ -70,8 +72,8 @@ class TagIndex:
     __slots__ = ("_fences", "_next_end", "closing", "ends", "leading", "starts")
 
     def __init__(self, source: str) -> None:
-        matches = list(_TAG.finditer(source))
-        self.starts = [match.end(1) if match[1] is not None else match.start() for match in matches]
+        matches = [match for match in _TAG.finditer(source) if not _is_quoted(source, match)]
+        self.starts = [_start(match) for match in matches]
         self.ends = [match.end() for match in matches]
         self.closing = [bool(match[2]) for match in matches]
         self.leading = [match[1] is not None for match in matches]
@@ -93,6 +95,15 @@ class TagIndex:
         """Return whether a line that looks like a fence begins between the offsets."""
         index = bisect_left(self._fences, start)
         return index < len(self._fences) and self._fences[index] < stop
+
+
+def _start(match: re.Match[str]) -> int:
+    return match.start() if match[1] is None else match.end(1)
+
+
+def _is_quoted(source: str, match: re.Match[str]) -> bool:
+    start, end = _start(match), match.end()
+    return start > 0 and source[start - 1] in "\"'" and source[start - 1] == source[end : end + 1]
 
 
 def line_start(state: StateBlock, line: int) -> int:

@@ -59,6 +59,9 @@ class References(dict[Path, Reference]):
         """Put the references back in place of the secret values in a text."""
         for value, name in self.secrets().items():
             text = text.replace(value, name)
+            if "..." in text:  # it may have been cut
+                cut = next((n for n in range(len(value) - 1, 5, -1) if f"{value[:n]}..." in text), None)
+                text = text if cut is None else text.replace(value[:cut], name)
         return text
 
 

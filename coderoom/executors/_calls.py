@@ -31,7 +31,7 @@ class Calls:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._active: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
+        self._active: dict[asyncio.Task[Any], asyncio.Future[type[BaseException]]] = {}
 
     async def run(
         self, call: Callable[[CancellationToken], Coroutine[Any, Any, T]], token: CancellationToken | None
@@ -56,18 +56,11 @@ class Calls:
         inner = CancellationToken()
         task = loop.create_task(call(inner))
         stopped = self._active[task] = loop.create_future()
-        by_token = False
-
-        def stop_by_token() -> None:
-            nonlocal by_token
-            if not stopped.done():
-                by_token = True
-                stopped.set_result(None)
 
         def on_token() -> None:
             # Perhaps in another thread, and perhaps after the loop was closed: the token outlives the call.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(stop_by_token)
+                loop.call_soon_threadsafe(_tell, stopped, asyncio.CancelledError)
 
         if token is not None:
             token.add_callback(on_token)
@@ -75,7 +68,7 @@ class Calls:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return _result(task)
-            raise asyncio.CancelledError if by_token else CallEnded
+            raise stopped.result()
         finally:
             stopped.cancel()
             del self._active[task]
@@ -86,8 +79,7 @@ class Calls:
         """End all calls and wait, in bounds, until they have ended."""
         tasks = list(self._active)
         for stopped in self._active.values():
-            if not stopped.done():
-                stopped.set_result(None)
+            _tell(stopped, CallEnded)
         if tasks:
             await asyncio.wait(tasks, timeout=self._patience)
 
@@ -98,6 +90,11 @@ class Calls:
             inner.cancel()
         task.cancel()
         await asyncio.wait((task,), timeout=self._patience)
+
+
+def _tell(stopped: asyncio.Future[type[BaseException]], reason: type[BaseException]) -> None:
+    if not stopped.done():
+        stopped.set_result(reason)
 
 
 def _result(task: asyncio.Task[T]) -> T:

@@ -27,7 +27,9 @@ class LocalCodeExecutor(DumpsAsItself, CodeExecutor, Component[LocalCodeExecutor
 
     Each block runs in a process of its own, in order, up to the first that fails. Languages: `python`, `sh` (`shell`),
     `bash`, and `javascript` where `node` is installed. A first line `# filename: src/a.py` names the file that the
-    block is kept in; what the code writes is kept as well. It starts by itself with the first code.
+    block is kept in; what the code writes is kept as well. Of more than 1 MiB that a block prints the result has the
+    beginning and the end, and a file in the work directory's `.coderoom` has the first 64 MiB. It starts by itself with
+    the first code.
 
     Args:
         work_dir: The folder that the code runs in. It is made if it is not there, and stays. `None`: a temporary

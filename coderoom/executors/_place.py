@@ -118,8 +118,8 @@ class LocalPlace:
 
     def _write(self, block: CodeBlock, number: int) -> Cell:
         try:
-            # Earlier code may have removed it.
-            self.work_dir.mkdir(parents=True, exist_ok=True)
+            # Earlier code may have removed it. One of ours has a private folder around it, which is not made here.
+            self.work_dir.mkdir(parents=self.config.work_dir is not None, exist_ok=True)
             return write_cell(block, number, self.work_dir, self.programs)
         except OSError as error:
             raise SandboxUnavailable(f"The work directory {str(self.work_dir)!r} cannot be used: {error}") from error
@@ -144,6 +144,9 @@ class LocalPlace:
             # The command is among the launcher's settings, so this block only says which run it is.
             request = CodeBlock(code=f"# {control.path.name}", language="python")
             return await transcript.add(await run_block(self._executor, request, control))
+        except (OSError, LookupError, ValueError) as error:
+            cause = f"{type(error).__name__}: {error}"
+            raise SandboxUnavailable(f"AutoGen's local executor could not start the code ({cause}).") from error
         finally:
             control.remove()
 

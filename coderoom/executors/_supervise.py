@@ -83,12 +83,24 @@ class Control:
     Args:
         root: The folder to make it in. It goes as well if this process ends before the code does.
         settings: What the launcher is told.
+
+    Raises:
+        SandboxUnavailable: It cannot be made.
     """
 
     def __init__(self, root: Path, settings: Settings) -> None:
         self.settings = settings
-        self.path = Path(tempfile.mkdtemp(prefix="run-", dir=root))
-        self.programs = self.path / "bin"
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix="run-", dir=root))
+            self.programs = self.path / "bin"
+            self._fill(root)
+        except OSError as error:
+            raise SandboxUnavailable(
+                f"CodeRoom's own folder {str(root)!r} cannot be used: {error}; stop the executor to get a new one."
+            ) from error
+
+    def _fill(self, root: Path) -> None:
+        settings = self.settings
         self.programs.mkdir()
         for name, program in settings.programs.items():
             self._write_script(name, program)

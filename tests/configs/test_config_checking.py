@@ -58,7 +58,7 @@ def test_good_team(tmp_path: Path) -> None:
     ],
 )
 def test_f1_unknown_keys_are_told(tmp_path: Path, old: str, new: str, path: str, message: str) -> None:
-    assert one(tmp_path, old, new, at=path.rpartition(".")[2]) == (path, message)
+    assert one(tmp_path, old, new, at=path.rpartition(".")[2] + ":") == (path, message)
 
 
 def test_f1_unknown_key_in_a_nested_model(tmp_path: Path) -> None:
@@ -359,10 +359,10 @@ def test_missing_variables_all_at_once(tmp_path: Path) -> None:
     text = changed(text, "text: DONE", "text: ${A}-${B}-${A}")
     unset = "the environment variable {0!r} is not set; set it, or write ${{{0}:-default}}"
     assert found(write(tmp_path, text), env={}) == [
-        (20, f"{AGENT}.config.model_client.config.api_key", unset.format("OPENAI_API_KEY")),
-        (29, "config.termination_condition.config.conditions[1].config.text", unset.format("A")),
-        (29, "config.termination_condition.config.conditions[1].config.text", unset.format("B")),
-        (30, "config.max_turns", unset.format("TURNS")),
+        (22, f"{AGENT}.config.model_client.config.api_key", unset.format("OPENAI_API_KEY")),
+        (31, "config.termination_condition.config.conditions[1].config.text", unset.format("A")),
+        (31, "config.termination_condition.config.conditions[1].config.text", unset.format("B")),
+        (32, "config.max_turns", unset.format("TURNS")),
     ]
 
 
@@ -388,8 +388,11 @@ def test_secret_values_are_not_shown(tmp_path: Path) -> None:
     text = changed(text, "provider: autogen_agentchat.base.OrT", "provider: ${OPENAI_API_KEY}.base.OrT")
     problems = found(write(tmp_path, text))
     assert len(problems) == 3
-    assert (32 - 2, "config.max_turns", "expected an integer, got the value of '${OPENAI_API_KEY}'") in problems
+    assert (32, "config.max_turns", "expected an integer, got the value of '${OPENAI_API_KEY}'") in problems
     assert "sk-from" not in repr(problems)
+    long = "sk-" + "0123456789" * 20
+    problems = found(write(tmp_path, text), env={"OPENAI_API_KEY": long})
+    assert "0123" not in repr(problems)
 
 
 def test_anchor_keys_are_dropped_where_keys_are_known(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,22 @@ async def test_a_folder_that_cannot_be_made_is_our_failure(tmp_path: Path) -> No
     (tmp_path / "file").touch()
     with pytest.raises(SandboxUnavailable, match="file/below"):
         await LocalCodeExecutor(tmp_path / "file" / "below").start()
+
+
+@pytest.mark.parametrize("cleared", ["", "requests"])
+@pytest.mark.parametrize("given", [True, False])
+async def test_a_private_folder_that_was_cleared_away_is_our_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool, cleared: str
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    async with LocalCodeExecutor(tmp_path / "work" if given else None) as executor:
+        (private,) = (tmp_path / "temporary").iterdir()
+        shutil.rmtree(private / cleared)
+        with pytest.raises(SandboxUnavailable):
+            await executor.execute_code_blocks([python("x")], CancellationToken())
+        await executor.restart()
+        assert (await executor.execute_code_blocks([python("")], CancellationToken())).exit_code == 0
 
 
 async def test_an_interpreter_that_is_not_there_is_our_failure(tmp_path: Path) -> None:

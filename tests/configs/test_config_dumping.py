@@ -1,0 +1,220 @@
+"""Writing teams as files: nothing is lost that the file said, and no secret is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.conditions import MaxMessageTermination, TextMentionTermination
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_ext.models.openai import AzureOpenAIChatCompletionClient, OpenAIChatCompletionClient
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coderoom.configs import dump_team, load_team
+from coderoom.configs._document import read_document
+from coderoom.configs._render import to_json, to_yaml
+from coderoom.configs._restore import Origin, plain, restored
+from coderoom.configs._source import Source
+from coderoom.configs._variables import Reference, References
+from coderoom.errors import RequestError
+from tests.configs.config_files import ENV, TEAM, changed, line_of, write
+
+
+def made_in_python(**arguments: Any) -> RoundRobinGroupChat:
+    arguments.setdefault("model", "gpt-4o")
+    client = OpenAIChatCompletionClient(**arguments)
+    agent = AssistantAgent("coder", client, system_message="Say ${HOME} in one line.\n\nThen stop.")
+    stop = MaxMessageTermination(3) | TextMentionTermination("yes") & TextMentionTermination("1e3")
+    return RoundRobinGroupChat([agent], termination_condition=stop)
+
+
+def content(text: str) -> Any:
+    document = read_document(Source("x.yaml", text.encode()))
+    assert document.problems == ()
+    return document.data
+
+
+def test_references_are_written_back(tmp_path: Path) -> None:
+    text = dump_team(load_team(write(tmp_path, TEAM), env={**ENV, "MESSAGES": "9", "MODEL": "gpt-4o-mini"}))
+    assert "            model: ${MODEL:-gpt-4o}\n            api_key: ${OPENAI_API_KEY}\n" in text
+    assert "            max_messages: ${MESSAGES:-7}\n" in text
+    assert ENV["OPENAI_API_KEY"] not in text
+    assert "gpt-4o-mini" not in text
+
+
+@pytest.mark.parametrize("name", ["again.yaml", "again.json"])
+def test_dump_load_dump_is_stable(tmp_path: Path, name: str) -> None:
+    once = dump_team(load_team(write(tmp_path, TEAM), env=ENV), tmp_path / name)
+    twice = dump_team(load_team(tmp_path / name, env=ENV), tmp_path / name)
+    assert once == twice == (tmp_path / name).read_text()
+    if name.endswith("json"):
+        assert json.loads(once)["config"]["max_turns"] == 5
+
+
+def test_team_made_in_python(tmp_path: Path) -> None:
+    once = dump_team(made_in_python(api_key="sk-literal"), tmp_path / "team.yaml")
+    assert "        system_message: |-\n          Say $${HOME} in one line.\n\n          Then stop.\n" in once
+    assert "text: 'yes'" not in once  # in YAML 1.2 that is a text anyway
+    assert "sk-literal" not in once
+    assert "api_key" not in once
+    assert ": null" not in once
+    loaded = load_team(tmp_path / "team.yaml", OpenAIChatCompletionClient(model="gpt-4o", api_key="sk-x"))
+    assert dump_team(loaded) == once
+
+
+def test_f2_literal_key_is_left_out(tmp_path: Path) -> None:
+    file = write(tmp_path, changed(TEAM, "api_key: ${OPENAI_API_KEY}", "api_key: sk-literal"))
+    for name in ("out.yaml", "out.json"):
+        text = dump_team(load_team(file), tmp_path / name)
+        assert "sk-literal" not in text
+        assert "***" not in text
+        assert "api_key" not in text
+
+
+def test_f2_reference_to_a_key_is_written_back_and_loads_again(tmp_path: Path) -> None:
+    text = dump_team(load_team(write(tmp_path, TEAM), env=ENV), tmp_path / "out.yaml")
+    assert "***" not in text
+    again = load_team(tmp_path / "out.yaml", env={"OPENAI_API_KEY": "sk-second"})
+    config = again.dump_component().config["participants"][0]["config"]["model_client"]["config"]
+    assert config["api_key"].get_secret_value() == "sk-second"
+
+
+def test_plain_secrets_are_left_out() -> None:
+    """AutoGen does not mask these."""
+    azure = AzureOpenAIChatCompletionClient(
+        model="gpt-4o", azure_endpoint="https://x.openai.azure.com", api_version="1", azure_ad_token="eyJ-secret"
+    )
+    assert "eyJ" not in dump_team(RoundRobinGroupChat([AssistantAgent("a", azure)]))
+    text = dump_team(made_in_python(api_key="k", default_headers={"Authorization": "Bearer abc", "X-Mine": "kept"}))
+    assert "Bearer" not in text
+    assert "X-Mine: kept" in text
+
+
+def test_replies_that_look_like_masks_are_no_matter(tmp_path: Path) -> None:
+    team = RoundRobinGroupChat([AssistantAgent("a", ReplayChatCompletionClient(["one", "two ${x}", "********** "]))])
+    text = dump_team(team, tmp_path / "team.yaml")
+    assert dump_team(load_team(tmp_path / "team.yaml")) == text
+    assert "- two $${x}" in text
+
+
+TOOL = """\
+        tools:
+          - provider: autogen_core.tools.FunctionTool
+            config:
+              source_code: "def look() -> str:\\n    return 'x'\\n"
+              name: ${TOOL_NAME}
+              description: see ${SERVICE_TOKEN} ${TOOL_NAME}
+              global_imports: []
+              has_cancellation_support: false
+"""
+
+
+def test_references_in_parts_that_autogen_moves(tmp_path: Path) -> None:
+    """It puts an agent's tools into a workbench."""
+    text = changed(TEAM, "        reflect_on", TOOL + "        reflect_on")
+    env = {**ENV, "TOOL_NAME": "look", "SERVICE_TOKEN": "tok-123456"}
+    dumped = dump_team(load_team(write(tmp_path, text), env=env))
+    tool = content(dumped)["config"]["participants"][0]["config"]["workbench"][0]["config"]["tools"][0]["config"]
+    assert tool["name"] == "${TOOL_NAME}"
+    assert tool["description"] == "see ${SERVICE_TOKEN} ${TOOL_NAME}"
+    assert "tok-123456" not in dumped
+
+
+def test_secret_inside_another_text_is_hidden() -> None:
+    reference = Reference("${MY_TOKEN}", "tok-123456", {"MY_TOKEN": "tok-123456"})
+    origin = Origin(references=References({("a",): reference}))
+    assert restored({"b": "https://x/?t=tok-123456"}, origin) == {"b": "https://x/?t=${MY_TOKEN}"}
+
+
+def test_reference_is_not_put_back_where_the_value_changed() -> None:
+    reference = Reference("${N:-5}", "5")
+    origin = Origin(references=References({("a", "n"): reference, ("a", "b"): Reference("${B}", "on")}))
+    assert restored({"a": {"n": 5, "b": True}}, origin) == {"a": {"n": "${N:-5}", "b": "${B}"}}
+    assert restored({"a": {"n": 5.0, "b": False}}, origin) == {"a": {"n": "${N:-5}", "b": False}}
+    assert restored({"a": {"n": 6}}, origin) == {"a": {"n": 6}}
+    assert restored({"a": {"n": [5]}}, origin) == {"a": {"n": [5]}}
+
+
+def test_reference_is_not_put_into_another_component() -> None:
+    reference = Reference("${KEY}", "secret-1", {"KEY": "secret-1"})
+    path = ("model", "config", "api_key")
+    origin = Origin(references=References({path: reference}), providers={("model",): "a.Model"})
+    data: Any = {"model": {"provider": "a.Model", "config": {"api_key": "**********"}}}
+    assert restored(plain(data), origin)["model"]["config"] == {"api_key": "${KEY}"}
+    data["model"]["provider"] = "b.Model"
+    assert restored(plain(data), origin)["model"]["config"] == {}
+
+
+def test_labels_and_descriptions_of_the_file_stay(tmp_path: Path) -> None:
+    text = changed(TEAM, "description: Two agents that talk.", "description: About $${x}\nlabel: ${LABEL:-my team}")
+    dumped = dump_team(load_team(write(tmp_path, text), env=ENV))
+    assert "\ndescription: About $${x}\nlabel: ${LABEL:-my team}\n" in dumped
+    assert "\n            label: MaxMessageTermination\n" in dumped or "label: MaxMessageTermination" in dumped
+
+
+def test_writing_a_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "old", "out.yaml")
+    file.chmod(0o640)
+    link = tmp_path / "link.yaml"
+    link.symlink_to(file)
+    text = dump_team(made_in_python(api_key="k"), str(link))
+    assert link.is_symlink()
+    assert file.read_text() == text
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link.yaml", "out.yaml"]
+
+
+def test_files_that_cannot_be_written(tmp_path: Path) -> None:
+    team = made_in_python(api_key="k")
+    with pytest.raises(RequestError, match="cannot be written: No such file or directory"):
+        dump_team(team, tmp_path / "nowhere" / "out.yaml")
+    with pytest.raises(RequestError, match="is not a file that can be replaced"):
+        dump_team(team, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_that_json_does_not_have(tmp_path: Path) -> None:
+    team = made_in_python(api_key="k", temperature=float("nan"))
+    assert ".nan" in dump_team(team)
+    with pytest.raises(RequestError, match="the team cannot be written"):
+        dump_team(team, tmp_path / "out.json")
+
+
+def test_long_texts_are_blocks() -> None:
+    prompt = "First line: with a colon\n\n  - indented # not a comment\nlast\n"
+    text = to_yaml({"a": {"b": prompt, "c": "x " * 80 + "x", "d": "short"}, "e": [prompt.rstrip()]})
+    assert "  b: |\n    First line: with a colon\n\n      - indented # not a comment\n    last\n" in text
+    assert "  c: |-\n    x x" in text
+    assert "  d: short\n" in text
+    assert "  - |-\n    First line" in text
+    assert line_of(text, "d: short") == 9
+
+
+TEXTS = st.one_of(
+    st.text(max_size=40),
+    st.text(alphabet=" \n\t:-#'\"\\|>&*!%@`{}[],?x\r\x85\u2028\ufeff\x7f\u00e9~", max_size=12),
+    st.text(alphabet="ab \n", min_size=1, max_size=200),
+    st.sampled_from(
+        ["", "~", "null", "Null", "true", "FALSE", "yes", "on", "no", "1", "-1", "+1", "010", "0x1F", "0o17", "1_000"]
+        + ["1e3", ".5", "5.", "1.5", ".inf", "-.INF", ".nan", "2024-01-02", "12:30:45", "<<", "=", "---", "...", "- a"]
+        + ["a: b", "a #b", "#", "? a", "%a", "@a", "`a", "!a", "&a", "*a", "|", ">", "'", '"', "a'b", "\ufeffa", " a "]
+    ),
+).filter(lambda text: not any(0xD800 <= ord(character) <= 0xDFFF for character in text))
+
+
+@given(st.recursive(TEXTS | st.booleans() | st.integers() | st.floats(allow_nan=False), st.lists, max_leaves=5), TEXTS)
+def test_any_value_comes_back_from_yaml(value: Any, key: str) -> None:
+    if not key.startswith("x-"):
+        text = to_yaml({"top": value, "in": {key: value}, "list": [{key: value}]})
+        assert content(text) == {"top": value, "in": {key: value}, "list": [{key: value}]}
+
+
+@given(TEXTS)
+def test_any_text_comes_back_from_json(text: str) -> None:
+    document = read_document(Source("x.json", to_json({"a": [text]}).encode(), is_json=True))
+    assert document.data == {"a": [text]}

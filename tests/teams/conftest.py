@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left(caplog: pytest.LogCaptureFixture) -> AsyncGenerator[None, None]:
+    """No test may leave a task running, or a complaint of asyncio's about a task that nobody looked after."""
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before
+    if left:
+        # What was told to end may take a moment for it.
+        await asyncio.wait(left, timeout=3)
+    assert [task for task in left if not task.done()] == []
+    del left
+    gc.collect()
+    records = [*caplog.get_records("call"), *caplog.get_records("teardown")]
+    assert [record.getMessage() for record in records if record.name == "asyncio"] == []

@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import ROOT, coderoom, environment, recording
+
+NILE = ROOT / "examples" / "nile.csv"
+REPLAY = f"replay:{ROOT / 'examples' / 'nile.replay.yaml'}"
+TASK = "When did the flow of the Nile drop?"
+APPROVED = json.dumps({"approved": True, "issues": [], "summary": "Fine."})
+
+
+def python(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+# --- The main job ---
+
+
+def test_the_demo_is_real_but_for_the_models_words(tmp_path: Path) -> None:
+    done = coderoom("run", "analyst", TASK, "--file", str(NILE), "--model", REPLAY, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout)
+    executions = [message for message in run["messages"] if message["type"] == "CodeExecutionEvent"]
+    assert [event["result"]["exit_code"] for event in executions] == [1, 0]
+    assert "KeyError: 'volume'" in executions[0]["result"]["output"]
+    # The number in the answer is what the code computes from the file, worked out here in another way.
+    flow = [int(line.split(",")[1]) for line in NILE.read_text().splitlines()[1:]]
+    drop = sum(flow[:28]) / 28 - sum(flow[28:]) / 72
+    assert f"dropped by {drop:.1f}" in run["answer"]
+    assert run["answer"].strip() == executions[1]["result"]["output"].strip()
+    assert (run["outcome"], run["approved"], run["turns"], run["attempts"]) == ("ok", True, 6, 2)
+    assert run["usage"]["total_tokens"] > 0
+    assert run["files"] == [str(tmp_path / "coderoom-workspace" / "nile.png")]
+    assert Path(run["files"][0]).read_bytes().startswith(b"\x89PNG")
+    assert run["isolation"] == "none"
+
+
+def test_the_run_is_shown_to_a_person(tmp_path: Path) -> None:
+    done = coderoom("run", "analyst", TASK, "--file", str(NILE), "--model", REPLAY, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Code is not isolated")
+    text = " ".join(done.stdout.split())
+    assert "The model is a recording" in text
+    for shown in ("coder", "executor", "reviewer", "exit code 1", "not approved", "approved", "outcome ok"):
+        assert shown in text
+    assert "6, with 2 runs of code" in text
+    assert "coderoom-workspace/nile.png" in text
+    assert done.stderr == ""
+
+
+def test_every_shipped_team_runs(tmp_path: Path) -> None:
+    code = python("print(6 * 7)")
+    replies = {
+        "coder-executor": [code],
+        "coder-reviewer": [code, "It is 42.", APPROVED],
+        "analyst": [code, APPROVED],
+    }
+    for team, words in replies.items():
+        model = recording(tmp_path / f"{team}.json", words)
+        done = coderoom("run", team, "What is 6 times 7?", "--model", model, "--json", cwd=tmp_path)
+        run = json.loads(done.stdout)
+        assert (done.returncode, run["outcome"]) == (0, "ok"), (team, done.stderr, run["error"])
+        assert "42" in run["answer"]
+
+
+# --- Outcomes and exit codes ---
+
+
+def test_code_that_fails_is_a_failed_task(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", [python("raise SystemExit(7)")] * 2)
+    done = coderoom("run", "coder-executor", "Fail.", "--model", model, "--json", cwd=tmp_path)
+    run = json.loads(done.stdout)
+    assert (done.returncode, run["outcome"], run["answer"]) == (1, "error", "")
+    assert run["stop_reason"].startswith("No progress")
+
+
+def test_a_reviewer_cannot_make_a_failure_a_success(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", [python("1 / 0"), APPROVED] * 6)
+    done = coderoom("run", "analyst", "Fail.", "--model", model, "--json", cwd=tmp_path)
+    run = json.loads(done.stdout)
+    assert (done.returncode, run["outcome"], run["approved"]) == (1, "error", False)
+
+
+def test_words_without_code_are_no_success(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", ["All done, it works!"] * 6)
+    done = coderoom("run", "coder-executor", "Do it.", "--model", model, "--json", cwd=tmp_path)
+    run = json.loads(done.stdout)
+    assert (done.returncode, run["outcome"], run["attempts"]) == (1, "no_code", 0)
+
+
+def test_a_model_that_fails_is_told_in_words(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", [])
+    done = coderoom("run", "coder-executor", "Do it.", "--model", model, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "Agent 'coder' failed" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None:
+    done = coderoom("run", "analyst", "Do it.", *(["--json"] if as_json else []), cwd=tmp_path)
+    assert done.returncode == 3
+    assert "OPENAI_API_KEY" in done.stderr
+    assert "Traceback" not in done.stderr
+    if as_json:
+        assert "OPENAI_API_KEY" in json.loads(done.stdout)["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "analist", "x"], "analyst"),
+        (["run", "missing.yaml", "x"], "missing.yaml"),
+        (["run", "analyst", "  ", "--model", REPLAY], "task is empty"),
+        (["run", "analyst", "x", "--model", "gpt-4o"], "openai:"),
+        (["run", "analyst", "x", "--model", "replay:nothing.yaml"], "nothing.yaml"),
+        (["run", "analyst", "x", "--model", REPLAY, "--file", "nothing.csv"], "nothing.csv"),
+        (["run", "analyst", "x", "--model", REPLAY, "--workspace", str(NILE)], "not a folder"),
+        (["exec", "nothing.md"], "nothing.md"),
+        (["exec", str(NILE)], "no code block"),
+        (["validate", "nothing.yaml"], "nothing.yaml"),
+        (["fly"], "No such command"),
+    ],
+)
+def test_a_wrong_request_says_what_is_wrong(tmp_path: Path, arguments: list[str], words: str) -> None:
+    done = coderoom(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_task_can_come_from_standard_input(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", [python("print(1)")])
+    done = coderoom("run", "coder-executor", "-", "--model", model, "--json", cwd=tmp_path, stdin="Print one.")
+    assert json.loads(done.stdout)["task"] == "Print one."
+
+
+# --- Ctrl-C ---
+
+
+ENDLESS = python(
+    "import subprocess, sys\n"
+    "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', {mark!r}], start_new_session=True)\n"
+    "print('started', flush=True)\n"
+    "while True: pass"
+)
+
+
+def alive(mark: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                words = (folder / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if mark in words:
+                found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_run_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    mark = f"mark-{os.getpid()}-{number}"
+    model = recording(tmp_path / "r.json", [ENDLESS.format(mark=mark)])
+    command = [sys.executable, "-m", "coderoom", "run", "coder-executor", "Loop.", "--model", model, "--json"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        deadline = time.monotonic() + 30
+        while not alive(mark) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert alive(mark)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert json.loads(out)["outcome"] == "cancelled"
+    assert b"Traceback" not in err
+    assert alive(mark) == []
+
+
+# --- exec ---
+
+
+NOTEBOOK = """\
+# A notebook
+
+```python
+open("made.txt", "w").write("by the first block")
+print("one")
+```
+
+```json
+{"not": "run"}
+```
+
+~~~sh
+cat made.txt
+~~~
+
+```python no-run
+print("never")
+```
+"""
+
+
+def test_exec_runs_the_blocks_in_order(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text(NOTEBOOK)
+    done = coderoom("exec", "n.md", "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert [(run["line"], run["language"], run["output"].strip()) for run in result["runs"]] == [
+        (3, "python", "one"),
+        (12, "sh", "by the first block"),
+    ]
+    assert {path.name for path in tmp_path.iterdir()} == {"n.md", "made.txt"}
+
+
+def test_exec_stops_at_the_first_failure(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text("```python\nprint(1)\n```\n```sh\nexit 3\n```\n```python\nprint(2)\n```\n")
+    done = coderoom("exec", "n.md", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "1 of 3 blocks ran well" in done.stdout
+    assert "exit code 3" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "output"),
+    [
+        ("a.py", "print('py', 1 + 1)", "py 2"),
+        ("a.sh", "echo from sh", "from sh"),
+        ("a.py", "s = '''\n```\n'''\nprint(len(s))", "5"),
+    ],
+)
+def test_exec_runs_a_script_as_one_block(tmp_path: Path, name: str, text: str, output: str) -> None:
+    (tmp_path / name).write_text(text)
+    done = coderoom("exec", name, "--json", cwd=tmp_path)
+    [run] = json.loads(done.stdout)["runs"]
+    assert (done.returncode, run["output"].strip()) == (0, output)
+
+
+def test_exec_reads_markdown_from_standard_input(tmp_path: Path) -> None:
+    done = coderoom("exec", "-", "--json", cwd=tmp_path, stdin=python("print('in')"))
+    assert json.loads(done.stdout)["runs"][0]["output"].strip() == "in"
+
+
+def test_exec_never_runs_a_block_that_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text("```python\nopen('made.txt', 'w')\n")
+    done = coderoom("exec", "n.md", "--json", cwd=tmp_path)
+    [run] = json.loads(done.stdout)["runs"]
+    assert (done.returncode, run["outcome"]) == (1, "rejected")
+    assert not (tmp_path / "made.txt").exists()
+
+
+def test_exec_stops_a_block_whose_time_is_up(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("print('before', flush=True)\nwhile True: pass")
+    done = coderoom("exec", "a.py", "--timeout", "1", "--json", cwd=tmp_path)
+    [run] = json.loads(done.stdout)["runs"]
+    assert (done.returncode, run["outcome"], run["exit_code"]) == (1, "timeout", 124)
+    assert "before" in run["output"]
+
+
+def test_exec_shows_control_characters_and_does_not_obey_them(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("print('\\x1b[2J\\x1b[31mred')")
+    done = coderoom("exec", "a.py", cwd=tmp_path)
+    assert "\x1b[2J" not in done.stdout
+    assert "red" in done.stdout
+
+
+@pytest.mark.parametrize("data", [b"\x00\x01", b"\xff\xfe\xfa"])
+def test_exec_refuses_what_is_not_text(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.md").write_bytes(data)
+    done = coderoom("exec", "a.md", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "'a.md' is not" in done.stderr
+
+
+# --- validate ---
+
+
+BROKEN = {
+    "unknown key": ("provider: coderoom.teams.CodingTeam\nconfig:\n  participant: []\n", 3),
+    "wrong type": ("provider: coderoom.teams.CodingTeam\nconfig:\n  participants: []\n  max_turns: many\n", 4),
+    "missing variable": ("provider: coderoom.teams.CodingTeam\nconfig:\n  name: ${NOT_SET}\n  participants: []\n", 3),
+    "unknown provider": ("provider: coderoom.teams.CodeTeam\nconfig: {}\n", 1),
+    "untrusted provider": ("provider: evil.Team\nconfig: {}\n", 1),
+    "bad YAML": ("provider: [\nconfig: {}\n", 1),
+    "cycle of anchors": ("provider: coderoom.teams.CodingTeam\nconfig: &a\n  name: *a\n", 3),
+    "empty file": ("", None),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_validate_names_the_place(tmp_path: Path, name: str) -> None:
+    text, line = BROKEN[name]
+    (tmp_path / "team.yaml").write_text(text)
+    done = coderoom("validate", "team.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stdout + done.stderr
+    place = "team.yaml:" if line is None else f"team.yaml:{line}:"
+    assert any(shown.startswith(place) for shown in done.stdout.splitlines()), done.stdout
+
+
+def test_validate_refuses_a_binary_file(tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_bytes(bytes(range(256)))
+    done = coderoom("validate", "team.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_validate_prints_every_mistake_of_every_file(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("provider: coderoom.teams.CodingTeam\nconfig:\n  x1: 1\n  x2: 2\n  x3: 3\n")
+    done = coderoom("validate", "a.yaml", "analyst", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["valid"]) == (2, False)
+    assert {problem["line"] for problem in found["files"][0]["problems"]} >= {3, 4, 5}
+    assert found["files"][1]["problems"] == []
+
+
+def test_validate_passes_the_shipped_teams(tmp_path: Path) -> None:
+    done = coderoom("validate", "analyst", "coder-reviewer", "coder-executor", cwd=tmp_path)
+    assert (done.returncode, done.stdout.count(": ok")) == (0, 3)
+
+
+# --- doctor, help, start-up ---
+
+
+def test_doctor_says_that_nothing_is_isolated(tmp_path: Path) -> None:
+    done = coderoom("doctor", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "not isolated" in done.stdout
+    findings = json.loads(coderoom("doctor", "--json", cwd=tmp_path).stdout)["findings"]
+    assert {"name": "autogen-core", "state": "ok", "detail": "0.7.5"} in findings
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["validate", "--help"], ["--version"], []])
+def test_help_needs_no_autogen(tmp_path: Path, arguments: list[str]) -> None:
+    code = (
+        "import sys; sys.argv = ['coderoom', *sys.argv[1:]]\n"
+        "from coderoom.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "assert not [name for name in sys.modules if name.startswith(('autogen', 'openai'))]\n"
+    )
+    subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m coderoom doctor | true"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, check=False)
+    assert b"Traceback" not in done.stderr
