@@ -95,4 +95,4 @@ class CodeRunner:
         if whole is None:
             folder = self.executor.work_dir or Path(tempfile.mkdtemp(prefix="coderoom-"))
             whole = save_output(execution.output, folder)
-        return bound_output(execution.output, limit, whole=whole), whole
+        return bound_output(execution.output, limit, whole=whole, total=execution.total_chars), whole

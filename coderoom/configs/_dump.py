@@ -21,7 +21,8 @@ def dump_team(team: Team, path: str | Path | None = None) -> str:
 
     A team that came from a file with `load_team` keeps what the file said: references such as `${NAME}`, and the
     descriptions and labels. A secret without a reference is left out. Where `load_team` was given a model, the dump has
-    that model; only if it cannot be dumped, the dump has the file's own.
+    that model. If a part cannot be dumped (some clients; AutoGen's `FunctionTool` once it was loaded), the dump of a
+    team from a file is what the file says.
 
     Args:
         team: The team.
@@ -53,7 +54,7 @@ def _content(team: Team) -> Any:
     try:
         data = plain(team.dump_component().model_dump(exclude_none=True))
     except Exception as error:  # a component of somebody else's may raise anything
-        if origin is not None and origin.has_replaced:
+        if origin is not None:
             return written(origin)
         message = f"the {type(team).__name__} has a part that cannot be dumped: {in_a_line(error)}"
         raise RequestError(message) from error

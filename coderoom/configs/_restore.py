@@ -40,14 +40,12 @@ class Origin:
         references: The texts that refer to variables.
         providers: By the place of each component, the name that it has in a dump.
         notes: By the place of each component, the `description` and `label` that the file gives it.
-        has_replaced: Whether model clients were replaced.
     """
 
     data: Mapping[str, Any] = field(default_factory=dict)
     references: References = field(default_factory=References)
     providers: Mapping[Path, str] = field(default_factory=dict)
     notes: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)
-    has_replaced: bool = False
 
 
 _origins: WeakKeyDictionary[Team, Origin] = WeakKeyDictionary()
@@ -65,7 +63,6 @@ def remember(team: Team, checked: Checked) -> None:
         references=checked.references,
         providers={path: provider_of(found) for path, found in checked.components.items()},
         notes=notes,
-        has_replaced=bool(checked.replaced),
     )
 
 

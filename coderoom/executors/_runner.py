@@ -28,7 +28,8 @@ _END_PATIENCE = 1.5
 class ExecutorRunner:
     """Starts, uses and stops an AutoGen code executor, whichever it is.
 
-    An executor that its owner has started already is used as it is, and is not stopped either.
+    An executor that was started before is used as it is. `stop` stops it all the same: whoever gave it away, for
+    instance to an agent that is closed at the end, need not think of it any more.
 
     Args:
         executor: The executor. AutoGen's `LocalCommandLineCodeExecutor` is run under CodeRoom's launcher, so that
@@ -40,7 +41,6 @@ class ExecutorRunner:
         self._calls = Calls(_END_PATIENCE)
         self._lock = asyncio.Lock()
         self._starting: asyncio.Task[None] | None = None
-        self._ours = False
         self._raw: RawLocal | None = None
 
     @property
@@ -86,21 +86,19 @@ class ExecutorRunner:
         await self._calls.end_all()
         async with self._lock:
             starting, self._starting = self._starting, None
-            if starting is None:
+            if starting is None and not _is_started(self._executor):
                 return
-            if not starting.done():
+            if starting is not None and not starting.done():
                 await asyncio.wait((starting,))
             if self._raw is not None:
                 self._raw.close()
                 self._raw = None
-            if self._ours:
-                self._ours = False
-                try:
-                    await self._executor.stop()
-                except CodeRoomError:
-                    raise
-                except Exception as error:
-                    raise self._unavailable("could not be stopped", error) from error
+            try:
+                await self._executor.stop()
+            except CodeRoomError:
+                raise
+            except Exception as error:
+                raise self._unavailable("could not be stopped", error) from error
 
     async def restart(self) -> None:
         """End what runs and bring the executor back to its first state, if it was started at all.
@@ -149,8 +147,7 @@ class ExecutorRunner:
 
     async def _start(self) -> None:
         async with self._lock:
-            self._ours = not _is_started(self._executor)
-            if self._ours:
+            if not _is_started(self._executor):
                 try:
                     await self._executor.start()
                 except CodeRoomError:
@@ -199,7 +196,7 @@ def _from_result(result: CodeResult, duration: float) -> Execution:
 
 def _is_started(executor: CodeExecutor) -> bool:
     # AutoGen's executors keep this to themselves, under one of two names. A second start would cost, for instance,
-    # the container that runs already; a stop would take it from its owner.
+    # the container that runs already.
     return any(getattr(executor, name, False) is True for name in ("_running", "_started"))
 
 

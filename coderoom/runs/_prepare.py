@@ -63,7 +63,7 @@ def prepare_run(
     """
     if not task.strip():
         raise RequestError("The task is empty: say what to do.")
-    folder = (workspace or Path(DEFAULT_WORKSPACE)).absolute()
+    folder = (workspace or Path(DEFAULT_WORKSPACE)).resolve()
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
     loaded = load_team(team, model=model, trust=trust, env={**os.environ, WORKSPACE_VARIABLE: str(folder)})

@@ -32,7 +32,7 @@ def folder_of(executor: Any) -> Path | None:
     # AutoGen's executors make a temporary folder when they are asked for the public `work_dir`.
     name = "_work_dir" if hasattr(executor, "_work_dir") else "work_dir"
     folder = getattr(executor, name, None)
-    return Path(folder).absolute() if isinstance(folder, str | Path) else None
+    return Path(folder).resolve() if isinstance(folder, str | Path) else None
 
 
 def isolation_of(executors: Sequence[Any]) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import MaxMessageTermination, TextMentionTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_ext.models.openai import AzureOpenAIChatCompletionClient, OpenAIChatCompletionClient
+from autogen_core import CancellationToken, Component
+from autogen_core.tools import BaseTool
+from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, SecretStr
 
 from coderoom.configs import dump_team, load_team
 from coderoom.configs._document import read_document
@@ -86,10 +89,11 @@ def test_f2_reference_to_a_key_is_written_back_and_loads_again(tmp_path: Path) -
 
 def test_plain_secrets_are_left_out() -> None:
     """AutoGen does not mask these."""
-    azure = AzureOpenAIChatCompletionClient(
-        model="gpt-4o", azure_endpoint="https://x.openai.azure.com", api_version="1", azure_ad_token="eyJ-secret"
-    )
-    assert "eyJ" not in dump_team(RoundRobinGroupChat([AssistantAgent("a", azure)]))
+    assert restored({"azure_ad_token": "eyJ", "max_tokens": "x", "n": ["********"]}, None) == {
+        "max_tokens": "x",
+        "n": ["********"],
+    }
+    assert restored(plain({"some": SecretStr("x"), "more": ["**********", 1]}), None) == {"more": [1]}
     text = dump_team(made_in_python(api_key="k", default_headers={"Authorization": "Bearer abc", "X-Mine": "kept"}))
     assert "Bearer" not in text
     assert "X-Mine: kept" in text
@@ -102,27 +106,68 @@ def test_replies_that_look_like_masks_are_no_matter(tmp_path: Path) -> None:
     assert "- two $${x}" in text
 
 
-TOOL = """\
+class LookConfig(BaseModel):
+    name: str
+    url: str
+    key: SecretStr
+
+
+class Look(BaseTool[LookConfig, LookConfig], Component[LookConfig]):
+    """A tool that can be dumped."""
+
+    component_provider_override = f"{__name__}.Look"
+    component_config_schema = LookConfig
+
+    def __init__(self, config: LookConfig) -> None:
+        super().__init__(LookConfig, LookConfig, config.name, "Looks.")
+        self._config = config
+
+    async def run(self, args: LookConfig, cancellation_token: CancellationToken) -> LookConfig:
+        return args
+
+    def _to_config(self) -> LookConfig:
+        return self._config
+
+    @classmethod
+    def _from_config(cls, config: LookConfig) -> Self:
+        return cls(config)
+
+
+LOOK = f"""\
         tools:
-          - provider: autogen_core.tools.FunctionTool
-            config:
-              source_code: "def look() -> str:\\n    return 'x'\\n"
-              name: ${TOOL_NAME}
-              description: see ${SERVICE_TOKEN} ${TOOL_NAME}
-              global_imports: []
-              has_cancellation_support: false
+          - provider: {__name__}.Look
+            config: {{name: "${{TOOL_NAME}}", url: "http://x/?${{SERVICE_TOKEN}}", key: "${{SERVICE_TOKEN}}"}}
 """
+TOOL_ENV = {**ENV, "TOOL_NAME": "look", "SERVICE_TOKEN": "tok-123456"}
 
 
 def test_references_in_parts_that_autogen_moves(tmp_path: Path) -> None:
     """It puts an agent's tools into a workbench."""
-    text = changed(TEAM, "        reflect_on", TOOL + "        reflect_on")
-    env = {**ENV, "TOOL_NAME": "look", "SERVICE_TOKEN": "tok-123456"}
-    dumped = dump_team(load_team(write(tmp_path, text), env=env))
+    text = changed(TEAM, "        reflect_on", LOOK + "        reflect_on")
+    dumped = dump_team(load_team(write(tmp_path, text), env=TOOL_ENV, trust=["tests"]), tmp_path / "out.yaml")
     tool = content(dumped)["config"]["participants"][0]["config"]["workbench"][0]["config"]["tools"][0]["config"]
-    assert tool["name"] == "${TOOL_NAME}"
-    assert tool["description"] == "see ${SERVICE_TOKEN} ${TOOL_NAME}"
-    assert "tok-123456" not in dumped
+    assert tool == {"name": "${TOOL_NAME}", "url": "http://x/?${SERVICE_TOKEN}", "key": "${SERVICE_TOKEN}"}
+    assert dump_team(load_team(tmp_path / "out.yaml", env=TOOL_ENV, trust=["tests"])) == dumped
+
+
+def test_part_that_autogen_cannot_dump(tmp_path: Path) -> None:
+    """It reads a function's source from a file, and a function that was loaded has none."""
+    tool = """\
+        tools:
+          - provider: autogen_core.tools.FunctionTool
+            config:
+              source_code: |
+                def look() -> str:
+                    return "$${x}"
+              name: ${TOOL_NAME}
+              description: look
+              global_imports: []
+              has_cancellation_support: false
+"""
+    text = changed(TEAM, "        reflect_on", tool + "        reflect_on")
+    with pytest.warns(UserWarning, match="will execute code"):
+        team = load_team(write(tmp_path, text), env=TOOL_ENV)
+    assert content(dump_team(team)) == content(text)
 
 
 def test_secret_inside_another_text_is_hidden() -> None:

@@ -84,13 +84,17 @@ async def test_it_starts_once_even_for_runs_that_begin_together_and_again_after_
     assert executor.calls[6:] == ["start", "execute"]
 
 
-async def test_an_executor_that_its_owner_started_stays_its_owners(tmp_path: Path) -> None:
+@pytest.mark.parametrize("used", [True, False])
+async def test_an_executor_that_was_started_before_is_used_as_it_is_and_stopped(used: bool) -> None:
     async with LocalCodeExecutor() as executor:
+        folder = executor.work_dir
         runner = ExecutorRunner(executor)
-        await run(runner, python("open('kept', 'w')"))
+        if used:
+            await run(runner, python("open('kept', 'w')"))
+            assert executor.work_dir == folder
         await runner.stop()
-        assert executor.work_dir is not None
-        assert (executor.work_dir / "kept").exists()
+        assert folder is not None
+        assert not folder.exists()
 
 
 async def test_a_failed_start_is_our_failure_and_can_be_tried_again() -> None:

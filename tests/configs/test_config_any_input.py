@@ -1,0 +1,96 @@
+"""Whatever a file holds: problems, or a team, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coderoom.configs import check_team, load_team
+from coderoom.errors import ConfigError, MissingDependencyError
+from tests.configs.config_files import ENV, TEAM
+
+PIECES = st.sampled_from(
+    ["provider", "config", ": ", ":", "\n", "\n  ", "\n    - ", "- ", "[", "]", "{", "}", ", ", "&a ", "*a", "<<: *a"]
+    + ["!!str ", "!x ", "| \n", ">-\n", '"', "'", "#", "---\n", "...\n", "? ", "%YAML 1.1\n", "\t", "${A}", "${", "$${"]
+    + ["autogen_agentchat.teams.RoundRobinGroupChat", "participants", "1", "~", "\x00", "\u2028", "\ufeff", "@", "x-a"]
+)
+
+WORDS = st.sampled_from(
+    ["", "name", "coder", "5", "${OPENAI_API_KEY}", "${NOPE}", "x-thing", "component_type", "team", "version"]
+    + ["OpenAIChatCompletionClient", "autogen_agentchat.agents.AssistantAgent", "autogen_agentchat.base"]
+    + ["autogen_agentchat.conditions.MaxMessageTermination", "autogen_agentchat.base.OrTerminationCondition"]
+)
+KEYS = st.sampled_from(
+    ["provider", "config", "component_type", "component_version", "label", "participants", "model_client", "conditions"]
+    + [
+        "termination_condition",
+        "max_turns",
+        "name",
+        "model",
+        "api_key",
+        "model_info",
+        "handoffs",
+        "max_messages",
+        "x-a",
+    ]
+    + ["tools", "workbench", "memory", "stop", "response_format", "metadata"]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=20,
+)
+
+
+def check(data: bytes, name: str = "team.yaml") -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / name
+        file.write_bytes(data)
+        problems = check_team(file, env=ENV)
+        assert all(len(str(problem).splitlines()) == 1 and problem.message for problem in problems)
+        try:
+            load_team(file, env=ENV)
+        except MissingDependencyError:
+            pass
+        except ConfigError as error:
+            assert error.problems
+            assert not problems or list(error.problems) == problems
+        else:
+            assert problems == []
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(data: bytes) -> None:
+    check(data)
+    check(data, "team.json")
+
+
+@given(st.lists(PIECES, max_size=25).map("".join))
+def test_any_text_like_yaml(text: str) -> None:
+    check(text.encode())
+
+
+@given(st.text(max_size=60))
+def test_any_text(text: str) -> None:
+    check(text.encode("utf-8", "surrogatepass"))
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=6), st.sampled_from(["team.yaml", "team.json"]))
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_any_document_like_a_team(data: dict[str, Any], name: str) -> None:
+    data = {"provider": "autogen_agentchat.teams.RoundRobinGroupChat", **data}
+    check(json.dumps(data).encode(), name)
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_good_team_with_any_damage(data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(TEAM)))
+    end = data.draw(st.integers(start, min(len(TEAM), start + 30)))
+    text = TEAM[:start] + data.draw(st.lists(PIECES | WORDS, max_size=3).map("".join)) + TEAM[end:]
+    check(text.encode())

@@ -1,0 +1,182 @@
+"""From a short text to a model client."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from autogen_core.models import UserMessage
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+from coderoom.configs import ReplayModel, make_model
+from coderoom.errors import ConfigError, MissingDependencyError, RequestError
+from tests.configs.config_files import write
+
+
+def config_of(client: Any) -> dict[str, Any]:
+    config: dict[str, Any] = client.dump_component().config
+    if "api_key" in config:
+        config["api_key"] = config["api_key"].get_secret_value()
+    return config
+
+
+def test_openai() -> None:
+    client = make_model("openai:gpt-4o", env={"OPENAI_API_KEY": "sk-1"})
+    assert isinstance(client, OpenAIChatCompletionClient)
+    assert config_of(client) == {"model": "gpt-4o", "api_key": "sk-1"}
+    assert client.model_info["vision"] is True
+
+
+def test_openai_model_that_autogen_does_not_know() -> None:
+    client = make_model("openai:my-model:7b", env={"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://x/v1"})
+    config = config_of(client)
+    assert config["model"] == "my-model:7b"
+    assert config["base_url"] == "http://x/v1"
+    assert dict(client.model_info) == {
+        "vision": False,
+        "function_calling": True,
+        "json_output": True,
+        "structured_output": True,
+        "family": "unknown",
+        "multiple_system_messages": True,
+    }
+
+
+def test_openai_key() -> None:
+    with pytest.raises(MissingDependencyError, match=r"set OPENAI_API_KEY.* or use --model"):
+        make_model("openai:gpt-4o", env={})
+    client = make_model("openai:gpt-4o", env={"OPENAI_BASE_URL": "http://localhost:1/v1"})
+    assert config_of(client)["base_url"] == "http://localhost:1/v1"
+
+
+def test_openai_key_does_not_go_to_another_host() -> None:
+    with pytest.raises(MissingDependencyError, match="set GEMINI_API_KEY"):
+        make_model("openai:gemini-1.5-flash", env={"OPENAI_API_KEY": "sk-1"})
+    client = make_model("openai:gemini-1.5-flash", env={"OPENAI_API_KEY": "sk-1", "GEMINI_API_KEY": "g-1"})
+    assert config_of(client)["api_key"] == "g-1"
+
+
+def test_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert config_of(make_model("openai:gpt-4o"))["api_key"] == "sk-env"
+
+
+@pytest.mark.parametrize("name", ["ollama", "anthropic"])
+def test_missing_packages(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    for module in [one for one in sys.modules if one.startswith(f"autogen_ext.models.{name}")]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(MissingDependencyError, match=rf"pip install 'coderoom\[{name}\]'"):
+        make_model(f"{name}:some", env={"ANTHROPIC_API_KEY": "k"})
+
+
+def fake_client(monkeypatch: pytest.MonkeyPatch, package: str, name: str) -> list[dict[str, Any]]:
+    calls: list[dict[str, Any]] = []
+
+    def make(**arguments: Any) -> object:
+        calls.append(arguments)
+        if arguments["model"] == "refused":
+            raise ValueError("no such option")
+        if arguments["model"] == "strange" and "model_info" not in arguments:
+            raise ValueError("model_info is required when model name is not recognized")
+        return object()
+
+    module = ModuleType(package)
+    setattr(module, name, make)
+    monkeypatch.setitem(sys.modules, package, module)
+    return calls
+
+
+def test_ollama(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = fake_client(monkeypatch, "autogen_ext.models.ollama", "OllamaChatCompletionClient")
+    make_model("ollama:llama3.2:3b", env={"OLLAMA_HOST": "http://box:11434"})
+    make_model("ollama:strange", env={})
+    assert calls[0] == {"model": "llama3.2:3b", "host": "http://box:11434"}
+    assert [sorted(call) for call in calls[1:]] == [["model"], ["model", "model_info"]]
+    with pytest.raises(RequestError, match="'refused' was refused: no such option"):
+        make_model("ollama:refused", env={})
+
+
+def test_anthropic(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = fake_client(monkeypatch, "autogen_ext.models.anthropic", "AnthropicChatCompletionClient")
+    with pytest.raises(MissingDependencyError, match="set ANTHROPIC_API_KEY"):
+        make_model("anthropic:claude", env={})
+    make_model("anthropic:claude", env={"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://x"})
+    assert calls == [{"model": "claude", "api_key": "k", "base_url": "http://x"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "part"),
+    [
+        ("openai:", "names nothing after the colon"),
+        ("opnai:gpt-4o", "did you mean 'openai:'?"),
+        ("gpt-4o", "expected openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE, or a YAML"),
+        ("", "there is no model ''"),
+        ("nowhere.yaml", "there is no file 'nowhere.yaml'"),
+        ("replay:nowhere", "there is no file './nowhere'"),
+    ],
+)
+def test_unknown_forms(spec: str, part: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        make_model(spec, env={})
+    assert part in str(caught.value)
+
+
+def test_component_file(tmp_path: Path) -> None:
+    text = "provider: OpenAIChatCompletionClient\nconfig:\n  model: gpt-4o\n  api_key: ${KEY}\n"
+    file = write(tmp_path, text, "model.yaml")
+    assert config_of(make_model(str(file), env={"KEY": "sk-1"}))["api_key"] == "sk-1"
+    with pytest.raises(ConfigError, match="'KEY' is not set"):
+        make_model(str(file), env={})
+    team = write(tmp_path, "provider: autogen_agentchat.conditions.MaxMessageTermination\nconfig: {max_messages: 1}\n")
+    with pytest.raises(ConfigError, match="expected a model client"):
+        make_model(str(team), env={})
+    with pytest.raises(ConfigError, match="not trusted"):
+        make_model(str(write(tmp_path, "provider: acme.Model\n", "m.yml")), env={})
+    with pytest.raises(ConfigError, match="no such provider"):
+        make_model(str(tmp_path / "m.yml"), env={}, trust=["acme"])
+
+
+async def test_replay_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "- one ${NOT_RESOLVED}\n- content: two\n  thought: hm\n", "talk")
+    monkeypatch.chdir(tmp_path)
+    client = make_model("replay:talk", env={})
+    assert isinstance(client, ReplayModel)
+    ask = [UserMessage(content="hi", source="user")]
+    assert (await client.create(ask)).content == "one ${NOT_RESOLVED}"
+    second = await client.create(ask)
+    assert (second.content, second.thought) == ("two", "hm")
+    with pytest.raises(RequestError, match="the recording 'talk' has 2 replies"):
+        await client.create(ask)
+
+
+def test_replay_mapping(tmp_path: Path) -> None:
+    text = '{"model_info": {"function_calling": true}, "replies": ["a"], "name": "mine"}'
+    client = make_model(f"replay:{write(tmp_path, text, 'r.json')}", env={})
+    assert client.model_info["function_calling"] is True
+    assert client.dump_component().config["name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "path", "part"),
+    [
+        ("- one\n- 5\n", 2, "replies[1]", "expected a text or a mapping, got 5 (an integer)"),
+        ("- one\n- contnt: x\n", 2, "replies[1].contnt", "did you mean 'content'?"),
+        ("replies:\n  - content: x\n    finish_reason: done\n", 3, "replies[0].finish_reason", "expected 'stop', "),
+        ("replies: []\nmodel_inf: {}\n", 2, "model_inf", "did you mean 'model_info'?"),
+        ("model_info: {vision: maybe}\nreplies: []\n", 1, "model_info.vision", "expected true or false"),
+        ("model_info: {}\n", 1, "", "the key 'replies' is missing"),
+        ("just text\n", 1, "", "expected a mapping"),
+        ("replies: one\n", 1, "replies", "expected a list, got 'one' (a string)"),
+    ],
+)
+def test_wrong_replay_files(tmp_path: Path, text: str, line: int, path: str, part: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_model(f"replay:{write(tmp_path, text, 'r.yaml')}", env={})
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.path) == (line, path)
+    assert part in problem.message

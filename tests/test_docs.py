@@ -1,0 +1,52 @@
+"""Every example in the docs is run, or, if it is a team file, checked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coderoom.blocks import Block, extract_code_blocks
+from coderoom.configs import check_team
+from tests.support.commands import ROOT, environment
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def blocks(language: str) -> list[tuple[str, Block]]:
+    found = [(page, block) for page in PAGES for block in extract_code_blocks(page.read_text())]
+    return [
+        (f"{page.relative_to(ROOT)}:{block.line}", block)
+        for page, block in found
+        if block.language == language and not block.no_run
+    ]
+
+
+def test_there_are_examples() -> None:
+    assert len(blocks("python")) >= 4
+    assert all(block.closed for page in PAGES for block in extract_code_blocks(page.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("place", "block"), blocks("python"), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_python_example_runs(tmp_path: Path, place: str, block: Block) -> None:
+    # Examples name files of the checkout, but leave nothing in it.
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    done = subprocess.run(
+        [sys.executable, "-c", block.code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, f"{place}\n{done.stderr.decode()}"
+
+
+@pytest.mark.parametrize(("place", "block"), blocks("yaml"), ids=lambda value: value if isinstance(value, str) else "")
+def test_team_file_example_is_valid(tmp_path: Path, place: str, block: Block) -> None:
+    (tmp_path / "team.yaml").write_text(block.code)
+    assert check_team(tmp_path / "team.yaml") == [], place
