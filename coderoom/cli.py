@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from coderoom import __version__
+from coderoom._text import visible
 from coderoom.errors import (
     CodeRoomError,
     ConfigError,
@@ -80,7 +81,7 @@ def _tell(error: CodeRoomError) -> int:
         traceback.print_exception(error)
     else:
         for line in str(error).splitlines() if isinstance(error, ConfigError) else [f"coderoom: {error}"]:
-            print(line, file=sys.stderr)  # noqa: T201
+            print(visible(line), file=sys.stderr)  # noqa: T201
     return _exit_code(error)
 
 
@@ -226,7 +227,7 @@ def validate(
     else:
         for file, problems in found.items():
             for line in [str(problem) for problem in problems] or [f"{file}: ok"]:
-                typer.echo(line)
+                typer.echo(visible(line))
     return EXIT_WRONG_REQUEST if any(found.values()) else EXIT_OK
 
 

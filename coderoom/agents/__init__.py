@@ -1,6 +1,7 @@
 """Agents that write, run and review code, as AutoGen chat agents."""
 
-from coderoom.agents._code_executor import CodeExecutorAgent, CodeExecutorAgentConfig
+from coderoom.agents._code_executor import CodeExecutorAgent
+from coderoom.agents._code_executor_config import CodeExecutorAgentConfig
 from coderoom.agents._decisions import RetryDecision, StopReason
 from coderoom.agents._reviewer import ReviewerAgent, ReviewerAgentConfig
 from coderoom.agents._verdict import ReviewIssue, ReviewVerdict

@@ -18,55 +18,27 @@ from autogen_agentchat.messages import (
     TextMessage,
     ThoughtEvent,
 )
-from autogen_agentchat.state import BaseState
-from autogen_core import CancellationToken, Component, ComponentModel
+from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, RequestUsage, UserMessage
-from pydantic import Field
 
-from coderoom._components import DumpsAsItself, StrictConfig, load_if_given
+from coderoom._components import DumpsAsItself, load_if_given
 from coderoom._structured import ask_structured
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import Attempt, Selection, select_blocks
+from coderoom.agents._code_executor_config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from coderoom.agents._code_runner import CodeRunner
 from coderoom.agents._decisions import RetryDecision, StopReason, why_stop
 from coderoom.agents._model_calls import Conversation, call_model
 from coderoom.agents._report import facts, report
 from coderoom.approval import Approval, ApprovalFuncType
 
-__all__ = ["CodeExecutorAgent", "CodeExecutorAgentConfig"]
+__all__ = ["CodeExecutorAgent"]
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""
-
-
-class CodeExecutorAgentConfig(StrictConfig):
-    """The declarative form of a `CodeExecutorAgent`; each field is the constructor's argument of that name."""
-
-    name: str
-    code_executor: ComponentModel
-    model_client: ComponentModel | None = None
-    model_context: ComponentModel | None = None
-    model_client_stream: bool = False
-    max_retries_on_error: int = Field(default=0, ge=0)
-    description: str | None = None
-    system_message: str | None = None
-    """Left out: the default one. An empty string: none at all."""
-    sources: list[str] | None = None
-    supported_languages: list[str] | None = None
-    approval: ComponentModel | None = None
-    """The constructor's `approval_func`, which must be a component to stand in a config."""
-    reflect: bool = True
-    max_output_chars: int = Field(default=10_000, ge=200)
-
-
-class CodeExecutorAgentState(BaseState):
-    """What `CodeExecutorAgent.save_state` gives."""
-
-    type: str = "CodeExecutorAgentState"
-    llm_context: Mapping[str, Any] = Field(default_factory=dict)
 
 
 class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgentConfig]):

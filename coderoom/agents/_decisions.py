@@ -33,6 +33,8 @@ class StopReason(StrEnum):
     """The approval said no."""
     CANCELLED = "cancelled"
     """The executor was stopped while the code ran."""
+    FAILED = "failed"
+    """The code failed, and no further attempt was allowed in the first place."""
     RETRIES_EXHAUSTED = "retries_exhausted"
     """The last attempt that was allowed failed."""
     SAME_FAILURE = "same_failure"
@@ -53,5 +55,5 @@ def why_stop(attempts: Sequence[Attempt], max_retries: int) -> StopReason | None
     if any(last.failure == earlier.failure for earlier in attempts[:-1]):
         return StopReason.SAME_FAILURE
     if len(attempts) > max_retries:
-        return StopReason.RETRIES_EXHAUSTED
+        return StopReason.RETRIES_EXHAUSTED if max_retries else StopReason.FAILED
     return None

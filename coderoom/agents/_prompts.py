@@ -16,6 +16,7 @@ __all__ = [
 CANCELLED = "The run was cancelled before it ended; what it printed is not known."
 
 _WHY_STOPPED = {
+    StopReason.FAILED: "none was allowed",
     StopReason.RETRIES_EXHAUSTED: "no attempts are left",
     StopReason.SAME_FAILURE: "the same code failed in the same way as before",
     StopReason.NOT_RETRIED: "it was decided not to try again",

@@ -43,7 +43,7 @@ class Document:
 
     def problem(self, path: Path, message: str) -> Problem:
         """Make a problem of the value at a path."""
-        return Problem(message, self.file, self.mark(path).line, show(path))
+        return Problem(" ".join(message.splitlines()), self.file, self.mark(path).line, show(path))
 
 
 def read_document(source: Source) -> Document:

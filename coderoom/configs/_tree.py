@@ -90,10 +90,10 @@ class TreeBuilder:
     def alias(self, mark: Mark, anchor: str) -> None:
         """Add what an anchor stands for."""
         if any(frame.anchor == anchor for frame in self._stack):
-            self.fail(mark, f"the alias '*{anchor}' stands inside its own anchor '&{anchor}', so it would never end")
+            self.fail(mark, f"the alias {show_key('*' + anchor)} stands inside its own anchor, so it would never end")
         node = self._anchors.get(anchor)
         if node is None:
-            self.fail(mark, f"there is no anchor '&{anchor}' above this alias")
+            self.fail(mark, f"there is no anchor {show_key('&' + anchor)} above this alias")
         # A copy that knows the place where it is used; what is inside keeps the place where it was written.
         self._add(Node(node.kind, mark, node.value, node.text, False, node.items, node.entries, node.size, node.height))
 

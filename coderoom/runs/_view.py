@@ -54,7 +54,7 @@ class RunView:
     def begin(self, record: RunRecord, notices: Sequence[str]) -> None:
         """Say what is about to run, and plainly what does not protect this machine."""
         for notice in notices:
-            self._console.print(Text(notice, style="yellow"))
+            self._console.print(Text(visible(notice), style="yellow"))
         self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:

@@ -290,7 +290,7 @@ def total(messages: Iterable[BaseAgentEvent | BaseChatMessage]) -> RequestUsage:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait until something is so; fail if it never is."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -14,31 +14,23 @@ from coderoom.configs import check_team, load_team
 from coderoom.errors import ConfigError, MissingDependencyError
 from tests.configs.config_files import ENV, TEAM
 
-PIECES = st.sampled_from(
-    ["provider", "config", ": ", ":", "\n", "\n  ", "\n    - ", "- ", "[", "]", "{", "}", ", ", "&a ", "*a", "<<: *a"]
-    + ["!!str ", "!x ", "| \n", ">-\n", '"', "'", "#", "---\n", "...\n", "? ", "%YAML 1.1\n", "\t", "${A}", "${", "$${"]
-    + ["autogen_agentchat.teams.RoundRobinGroupChat", "participants", "1", "~", "\x00", "\u2028", "\ufeff", "@", "x-a"]
+PIECES = st.one_of(
+    st.sampled_from(["provider", "config", ": ", ":", "\n", "\n  ", "\n    - ", "- ", "[", "]", "{", "}", ", ", "x-a"]),
+    st.sampled_from(["&a ", "*a", "<<: *a", "!!str ", "!x ", "| \n", ">-\n", '"', "'", "#", "---\n", "...\n", "? "]),
+    st.sampled_from(["%YAML 1.1\n", "\t", "${A}", "${", "$${", "1", "~", "\x00", "\u2028", "\ufeff", "@"]),
+    st.sampled_from(["autogen_agentchat.teams.RoundRobinGroupChat", "participants"]),
 )
-
-WORDS = st.sampled_from(
-    ["", "name", "coder", "5", "${OPENAI_API_KEY}", "${NOPE}", "x-thing", "component_type", "team", "version"]
-    + ["OpenAIChatCompletionClient", "autogen_agentchat.agents.AssistantAgent", "autogen_agentchat.base"]
-    + ["autogen_agentchat.conditions.MaxMessageTermination", "autogen_agentchat.base.OrTerminationCondition"]
+WORDS = st.one_of(
+    st.sampled_from(["", "name", "coder", "5", "${OPENAI_API_KEY}", "${NOPE}", "x-thing", "component_type", "team"]),
+    st.sampled_from(
+        ["OpenAIChatCompletionClient", "autogen_agentchat.agents.AssistantAgent", "autogen_agentchat.base"]
+    ),
+    st.sampled_from(["autogen_agentchat.conditions.MaxMessageTermination", "autogen_agentchat.base.OrTermination"]),
 )
-KEYS = st.sampled_from(
-    ["provider", "config", "component_type", "component_version", "label", "participants", "model_client", "conditions"]
-    + [
-        "termination_condition",
-        "max_turns",
-        "name",
-        "model",
-        "api_key",
-        "model_info",
-        "handoffs",
-        "max_messages",
-        "x-a",
-    ]
-    + ["tools", "workbench", "memory", "stop", "response_format", "metadata"]
+KEYS = st.one_of(
+    st.sampled_from(["provider", "config", "component_type", "component_version", "label", "participants", "x-a"]),
+    st.sampled_from(["model_client", "conditions", "termination_condition", "max_turns", "name", "model", "api_key"]),
+    st.sampled_from(["model_info", "handoffs", "max_messages", "tools", "workbench", "memory", "stop", "metadata"]),
 )
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
@@ -55,13 +47,12 @@ def check(data: bytes, name: str = "team.yaml") -> None:
         assert all(len(str(problem).splitlines()) == 1 and problem.message for problem in problems)
         try:
             load_team(file, env=ENV)
+            told = []
         except MissingDependencyError:
-            pass
+            return
         except ConfigError as error:
-            assert error.problems
-            assert not problems or list(error.problems) == problems
-        else:
-            assert problems == []
+            told = list(error.problems)
+        assert told == problems or (told and not problems)
 
 
 @given(st.binary(max_size=200))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
-from coderoom.configs import ReplayModel, _source, dump_team, load_team, shipped_teams
+from coderoom.configs import ReplayModel, dump_team, load_team, shipped_teams
 from coderoom.errors import ConfigError, MissingDependencyError, RequestError, SandboxUnavailable
 from tests.configs.config_files import ENV, TEAM, changed, found, write
 
@@ -34,7 +35,7 @@ class Holder(UserProxyAgent):
     """An agent of somebody else that keeps the client it is given."""
 
     component_provider_override = f"{__name__}.Holder"
-    component_config_schema: Any = HolderConfig  # type: ignore[assignment]
+    component_config_schema: Any = HolderConfig
     made: list[Holder] = []  # noqa: RUF012
 
     def __init__(self, name: str, client: ChatCompletionClient, mode: str) -> None:
@@ -293,7 +294,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     write(folder, TEAM, "talk.yaml")
     write(folder, changed(TEAM, "description: Two agents that talk.", "description:"), "bare.yaml")
-    monkeypatch.setattr(_source.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(importlib.resources, "files", lambda package: tmp_path)
     return folder
 
 
@@ -339,11 +340,9 @@ class Old(MaxMessageTermination, Component[Any]):
 
 def test_old_config_is_left_to_its_class(tmp_path: Path) -> None:
     stop = f"provider: {__name__}.Old\n          component_version: 2\n          config: {{limit: 4}}"
-    text = changed(
-        TEAM,
-        'provider: autogen_agentchat.conditions.MaxMessageTermination\n          config: {max_messages: "${MESSAGES:-7}"}',
-        stop,
-    )
+    start = TEAM.index("provider: autogen_agentchat.conditions.Max")
+    end = TEAM.index("\n        - provider: autogen_agentchat.conditions.Text")
+    text = TEAM[:start] + stop + TEAM[end:]
     file = write(tmp_path, text)
     assert found(file, trust=TRUST) == []
     config = load_team(file, trust=TRUST, env=ENV).dump_component().config

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent, TextMessage
+from autogen_core.models import RequestUsage
+
+from coderoom.runs import RunRecord
+
+
+def said(source: str, content: str, usage: tuple[int, int] | None = None, **metadata: str) -> TextMessage:
+    return TextMessage(
+        source=source,
+        content=content,
+        models_usage=None if usage is None else RequestUsage(*usage),
+        metadata={f"coderoom.{key}": value for key, value in metadata.items()},
+    )
+
+
+def record(*messages: BaseAgentEvent | BaseChatMessage, runs_code: bool = True) -> RunRecord:
+    made = RunRecord(team="t", task="x", runs_code=runs_code)
+    for message in messages:
+        made.add(message)
+    return made
+
+
+def test_the_last_attempt_decides() -> None:
+    ok, failed = said("a", "out", outcome="ok"), said("a", "bad", outcome="error")
+    assert record(failed, ok).outcome == "ok"
+    assert record(ok, failed).outcome == "error"
+    assert record(failed, ok).succeeded
+    assert not record(ok, failed).succeeded
+
+
+def test_a_verdict_against_it_counts_for_more() -> None:
+    ok = said("a", "out", outcome="ok")
+    assert record(ok, said("r", "no", approved="false")).outcome == "not_approved"
+    assert record(ok, said("r", "no", approved="false"), ok, said("r", "yes", approved="true")).succeeded
+    assert record(said("a", "bad", outcome="error"), said("r", "yes", approved="true")).outcome == "error"
+
+
+def test_words_are_no_success_where_code_should_run() -> None:
+    assert record(said("user", "do"), said("a", "done!")).outcome == "no_code"
+    assert record(said("user", "do"), said("a", "done!"), runs_code=False).outcome == "ok"
+
+
+def test_an_error_and_a_cancel_count_for_most() -> None:
+    made = record(said("a", "out", outcome="ok"))
+    made.error = "broke"
+    assert (made.outcome, made.answer) == ("failed", "")
+    made.cancelled = True
+    assert made.outcome == "cancelled"
+
+
+def test_the_answer_is_what_was_said_about_the_run_or_what_it_printed() -> None:
+    assert record(said("a", "42\n", outcome="ok"), said("r", "Fine.", approved="true")).answer == "42\n"
+    assert record(said("a", "It is 42.\n\nAttempt 1 …", outcome="ok", summary="It is 42.")).answer == "It is 42."
+    assert record(said("user", "hi"), said("a", "hello")).answer == "hello"
+
+
+def test_an_outcome_nobody_knows_is_no_success() -> None:
+    assert record(said("a", "out", outcome="splendid")).outcome == "error"
+
+
+def test_tokens_and_turns_are_counted_once() -> None:
+    chunk = ModelClientStreamingChunkEvent(source="a", content="h", models_usage=RequestUsage(9, 9))
+    made = record(said("user", "hi"), chunk, said("a", "x", (3, 4)), said("b", "y", (5, 6)))
+    assert made.usage == {"prompt_tokens": 8, "completion_tokens": 10, "total_tokens": 18}
+    assert made.turns == 2
+    assert len(made.to_json()["messages"]) == 3

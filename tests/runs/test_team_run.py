@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response, Team
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import CancellationToken
+
+from coderoom.errors import SandboxUnavailable
+from coderoom.runs import RunRecord, run_team
+from coderoom.teams import CodingTeam
+
+
+class Agent(BaseChatAgent):
+    """Raises what it is given, or says something."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__("agent", "An agent.")
+        self.error = error
+        self.closed = 0
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        if self.error is not None:
+            raise self.error
+        return Response(chat_message=TextMessage(source=self.name, content="done"))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None: ...
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+def team(kind: type[RoundRobinGroupChat], agent: Agent) -> Team:
+    return kind([agent], max_turns=1)
+
+
+@pytest.mark.parametrize("kind", [CodingTeam, RoundRobinGroupChat])
+async def test_a_failure_is_told_in_a_line_and_everything_is_closed(kind: type[RoundRobinGroupChat]) -> None:
+    agent = Agent(LookupError("no such thing"))
+    record = await run_team(team(kind, agent), RunRecord("t", "x"), lambda _: None)
+    assert record.outcome == "failed"
+    assert record.error is not None
+    assert "LookupError: no such thing" in record.error
+    assert "Traceback" not in record.error
+    assert agent.closed == 1
+
+
+@pytest.mark.parametrize("kind", [CodingTeam, RoundRobinGroupChat])
+async def test_a_team_that_runs_no_code_ends_well(kind: type[RoundRobinGroupChat]) -> None:
+    agent = Agent()
+    seen: list[BaseAgentEvent | BaseChatMessage] = []
+    record = await run_team(team(kind, agent), RunRecord("t", "x"), seen.append)
+    assert (record.outcome, record.answer, record.turns) == ("ok", "done", 1)
+    assert seen == record.messages
+    assert agent.closed == 1
+
+
+async def test_a_broken_sandbox_is_no_failed_task() -> None:
+    agent = Agent(SandboxUnavailable("no daemon"))
+    nested = CodingTeam([CodingTeam([agent], name="inner", max_turns=1)], max_turns=1)
+    with pytest.raises(SandboxUnavailable, match="no daemon"):
+        await run_team(nested, RunRecord("t", "x"), lambda _: None)
+    assert agent.closed == 1

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+)
+from autogen_core.code_executor import CodeResult
+from rich.console import Console
+
+from coderoom.runs import RunRecord, RunView
+
+
+def shown(*messages: BaseAgentEvent | BaseChatMessage, terminal: bool = False, notices: Sequence[str] = ()) -> str:
+    out = io.StringIO()
+    view = RunView(Console(file=out, width=100, force_terminal=terminal, legacy_windows=False))
+    record = RunRecord(team="t", task="x")
+    view.begin(record, notices)
+    for message in messages:
+        record.add(message)
+        view.show(message)
+    view.end(record)
+    return out.getvalue()
+
+
+def execution(output: str, exit_code: int = 0, outcome: str = "ok") -> CodeExecutionEvent:
+    metadata = {"coderoom.outcome": outcome, "coderoom.exit_code": str(exit_code)}
+    result = CodeResult(exit_code=exit_code, output=output)
+    return CodeExecutionEvent(source="coder", retry_attempt=0, result=result, metadata=metadata)
+
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07[bold red]markup[/bold red] \x9b31m"
+
+
+def test_terminal_codes_and_markup_are_shown_and_not_obeyed() -> None:
+    code = CodeGenerationEvent(source="coder", retry_attempt=0, content=HOSTILE, code_blocks=[])
+    text = shown(execution(HOSTILE), code, TextMessage(source="x", content=HOSTILE), notices=[HOSTILE])
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\x9b" not in text
+    assert text.count("[bold red]markup[/bold red]") >= 3
+
+
+def test_the_report_after_a_run_is_not_shown_twice() -> None:
+    final = TextMessage(
+        source="coder",
+        content="It is 42.\n\nAttempt 1: ok …",
+        metadata={"coderoom.outcome": "ok", "coderoom.summary": "It is 42."},
+    )
+    text = shown(execution("42"), final)
+    assert "Attempt 1" not in text
+    assert "It is 42." in text
+
+
+def test_an_executors_bare_message_is_not_shown_twice() -> None:
+    text = shown(execution("only once"), TextMessage(source="coder", content="only once"))
+    # The second time is the answer in the summary.
+    assert text.split("─" * 50)[0].count("only once") <= 1
+
+
+def test_long_output_is_cut_in_the_middle() -> None:
+    text = shown(execution("\n".join(f"line {number}" for number in range(1000))))
+    assert "line 0" in text
+    assert "line 999" in text
+    assert "line 500" not in text
+    assert "960 lines are not shown" in text
+
+
+def test_tokens_stream_on_a_terminal_and_not_into_a_file() -> None:
+    chunks = [ModelClientStreamingChunkEvent(source="coder", content=part) for part in ("str", "eamed\x1b[2J")]
+    final = TextMessage(source="coder", content="whole")
+    on_terminal, in_file = shown(*chunks, final, terminal=True), shown(*chunks, final)
+    assert "streamed" in on_terminal
+    assert "\x1b[2J" not in on_terminal
+    assert "whole" in on_terminal
+    assert "streamed" not in in_file
+    assert "whole" in in_file
