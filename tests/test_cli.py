@@ -343,8 +343,8 @@ def test_doctor_says_that_nothing_is_isolated(tmp_path: Path) -> None:
     assert {"name": "autogen-core", "state": "ok", "detail": "0.7.5"} in findings
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["validate", "--help"], ["--version"], []])
-def test_help_needs_no_autogen(tmp_path: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["validate", "--help"], ["--version"], ["doctor"], []])
+def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path, arguments: list[str]) -> None:
     code = (
         "import sys; sys.argv = ['coderoom', *sys.argv[1:]]\n"
         "from coderoom.cli import main\n"

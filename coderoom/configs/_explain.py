@@ -34,6 +34,7 @@ _EXPECTED = {
     "callable": "a function, which a file cannot hold",
     "is_instance_of": "an object, which a file cannot hold",
 }
+_ABSTRACT = {"Sequence": "a list", "Iterable": "a list", "Mapping": "a mapping"}
 _LIMITS = {
     "greater_than": ("gt", "more than"),
     "greater_than_equal": ("ge", "at least"),
@@ -155,7 +156,10 @@ def _expected(error: Mapping[str, Any]) -> str | None:
     kind, context = str(error["type"]), error.get("ctx", {})
     if kind in _LIMITS:
         name, words = _LIMITS[kind]
-        return f"{words} {context.get(name)}"
+        limit = context.get(name)
+        return f"{words} {limit:g}" if isinstance(limit, float) else f"{words} {limit}"
+    if kind == "is_instance_of" and context.get("class") in _ABSTRACT:
+        return _ABSTRACT[str(context["class"])]
     if kind in {"literal_error", "enum"}:
         return str(context.get("expected"))
     if kind in {"too_short", "too_long"}:

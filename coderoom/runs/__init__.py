@@ -1,12 +1,18 @@
 """Running teams and files, and what a run came to."""
 
-from coderoom.runs._doctor import NOT_ISOLATED, Finding, examine
-from coderoom.runs._exec import BlockRun, FileResult, read_blocks, run_file
-from coderoom.runs._prepare import DEFAULT_WORKSPACE, WORKSPACE_VARIABLE, PreparedRun, prepare_run
-from coderoom.runs._record import RunRecord
-from coderoom.runs._signals import EXIT_INTERRUPTED
-from coderoom.runs._team_run import run_team
-from coderoom.runs._view import ExecView, RunView
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coderoom.runs._doctor import NOT_ISOLATED, Finding, examine
+    from coderoom.runs._exec import BlockRun, FileResult, read_blocks, run_file
+    from coderoom.runs._prepare import DEFAULT_WORKSPACE, WORKSPACE_VARIABLE, PreparedRun, prepare_run
+    from coderoom.runs._record import RunRecord
+    from coderoom.runs._signals import EXIT_INTERRUPTED
+    from coderoom.runs._team_run import run_team
+    from coderoom.runs._view import ExecView, RunView
 
 __all__ = [
     "DEFAULT_WORKSPACE",
@@ -26,3 +32,21 @@ __all__ = [
     "run_file",
     "run_team",
 ]
+
+_MODULES = {
+    "_doctor": ("NOT_ISOLATED", "Finding", "examine"),
+    "_exec": ("BlockRun", "FileResult", "read_blocks", "run_file"),
+    "_prepare": ("DEFAULT_WORKSPACE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"),
+    "_record": ("RunRecord",),
+    "_signals": ("EXIT_INTERRUPTED",),
+    "_team_run": ("run_team",),
+    "_view": ("ExecView", "RunView"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy: `coderoom doctor` needs no AutoGen, and `coderoom exec` no agents.
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"coderoom.runs.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

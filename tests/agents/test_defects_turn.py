@@ -318,7 +318,7 @@ async def test_ce09_it_can_be_switched_off(coder: MakeCoder) -> None:
 @pytest.mark.parametrize(
     ("replies", "retries", "told"),
     [
-        ((BAD, "Sorry."), 0, "no attempts are left"),
+        ((BAD, "Sorry."), 0, "none was allowed"),
         ((BAD, decide(True), WORSE, "Sorry."), 1, "no attempts are left"),
         ((BAD, decide(True), BAD, "Sorry."), 5, "the same code failed in the same way"),
         ((BAD, decide(False), "Sorry."), 5, "decided not to try again"),
@@ -347,7 +347,7 @@ async def test_ce09_after_a_success_it_is_told_nothing(coder: MakeCoder) -> None
     [
         ((GOOD, "Done."), 0, ("ok", "0", "1", "succeeded")),
         ((BAD, decide(True), GOOD, "Done."), 1, ("ok", "0", "2", "succeeded")),
-        ((python("exit(7)"), "It went very well."), 0, ("error", "7", "1", "retries_exhausted")),
+        ((python("exit(7)"), "It went very well."), 0, ("error", "7", "1", "failed")),
         ((BAD, decide(False), "It went very well."), 1, ("error", "1", "1", "not_retried")),
     ],
 )
