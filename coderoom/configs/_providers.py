@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from coderoom.configs._places import in_a_line, nearest
+from coderoom.configs._places import in_a_line, nearest, show_key
 
 __all__ = ["Components", "ProviderError", "how_to_install", "provider_of"]
 
@@ -74,7 +74,7 @@ class Components:
         """Say why an untrusted provider is not imported, and what to do."""
         root = provider.partition(".")[0]
         return (
-            f"the provider {provider!r} is in a namespace that is not trusted; if you trust its code, "
+            f"the provider {show_key(provider)} is in a namespace that is not trusted; if you trust its code, "
             f"pass --trust {root} or set {_VARIABLE}={root}"
         )
 
@@ -98,7 +98,7 @@ class Components:
         if not dot or not all(part.isidentifier() for part in full.split(".")):
             close = nearest(provider, WELL_KNOWN_PROVIDERS)
             hint = f"; did you mean {close[0]!r}?" if close else ", such as 'autogen_agentchat.agents.AssistantAgent'"
-            raise ProviderError(f"the provider {provider!r} is no dotted name of a class{hint}")
+            raise ProviderError(f"the provider {show_key(provider)} is no dotted name of a class{hint}")
         if not self.trusts(full):
             raise ProviderError(self.refusal(provider))
         module = _import(module_name, full)
@@ -107,11 +107,15 @@ class Components:
             close = nearest(class_name, _public_names(module), 3)
             raise ProviderError(_no_such(full, [f"{module_name}.{name}" for name in close]))
         if not isinstance(found, type) or not is_component_class(found):
-            raise ProviderError(f"the provider {full!r} is not a component class{_components_near(module, class_name)}")
+            raise ProviderError(
+                f"the provider {show_key(full)} is not a component class{_components_near(module, class_name)}"
+            )
         if not hasattr(found, "component_config_schema") or not hasattr(found, "component_type"):
-            raise ProviderError(f"the provider {full!r} is not a component class that can be made from a config")
+            raise ProviderError(
+                f"the provider {show_key(full)} is not a component class that can be made from a config"
+            )
         if getattr(found, "__abstractmethods__", None):
-            raise ProviderError(f"the provider {full!r} is abstract; name one of its subclasses")
+            raise ProviderError(f"the provider {show_key(full)} is abstract; name one of its subclasses")
         return found
 
 
@@ -145,7 +149,7 @@ def _neighbours(module_name: str, provider: str) -> list[str]:
 
 def _no_such(provider: str, close: list[str]) -> str:
     hint = "; did you mean " + " or ".join(repr(name) for name in close) + "?" if close else ""
-    return f"there is no such provider: {provider!r}{hint}"
+    return f"there is no such provider: {show_key(provider)}{hint}"
 
 
 def _public_names(module: ModuleType) -> list[str]:

@@ -6,6 +6,7 @@ What the file said goes back where the dump still says the same; what may not be
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -58,17 +59,21 @@ def remember(team: Team, checked: Checked) -> None:
     for path in checked.components:
         envelope = _at(written, path)
         notes[path] = {key: envelope[key] for key in ("description", "label") if isinstance(envelope.get(key), str)}
-    _origins[team] = Origin(
+    origin = Origin(
         data=_without(written, checked.dropped, ()),
         references=checked.references,
         providers={path: provider_of(found) for path, found in checked.components.items()},
         notes=notes,
     )
+    with contextlib.suppress(TypeError):  # a class of somebody else's may not be hashable
+        _origins[team] = origin
 
 
 def origin_of(team: Team) -> Origin | None:
     """Give what is remembered of the file that a team came from."""
-    return _origins.get(team)
+    with contextlib.suppress(TypeError):
+        return _origins.get(team)
+    return None
 
 
 def plain(value: Any) -> Any:

@@ -19,7 +19,7 @@ __all__ = ["MAX_DEPTH", "MAX_NODES", "Node", "TreeBuilder", "unfold"]
 MAX_DEPTH = 100
 """How deep a team file may nest. A team of teams of teams is about 30 deep."""
 MAX_NODES = 20_000
-"""How many values a team file may hold, those that aliases repeat counted each time."""
+"""How many keys and values a team file may hold, those that aliases repeat counted each time."""
 
 Kind = Literal["scalar", "list", "mapping"]
 
@@ -36,7 +36,7 @@ class Node:
         merge: Whether it is the plain scalar `<<`.
         items: A list's items.
         entries: A mapping's values, each with the place of its key.
-        size: How many values it holds, itself included and aliases unfolded.
+        size: How many keys and values it holds, itself included and aliases unfolded.
         height: How many levels it has.
     """
 
@@ -137,7 +137,9 @@ class TreeBuilder:
         frame.size += node.size
         frame.height = max(frame.height, node.height + 1)
         if frame.size > MAX_NODES:
-            self.fail(node.mark, f"the file holds more than {MAX_NODES:,} values, with its aliases written out")
+            self.fail(
+                node.mark, f"the file holds more than {MAX_NODES:,} keys and values, with its aliases written out"
+            )
         if len(self._stack) + node.height > MAX_DEPTH + 1:
             self.fail(node.mark, f"the file nests deeper than {MAX_DEPTH} levels, with its aliases written out")
 

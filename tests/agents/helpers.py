@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
@@ -52,8 +52,9 @@ def verdict(approved: bool, summary: str = "Seen.", issues: Sequence[Any] = ()) 
 
 
 def info(**abilities: bool) -> ModelInfo:
+    """A model that can do nothing but what is said."""
     able = {"json_output": False, "structured_output": False, "function_calling": False, "vision": False, **abilities}
-    return ModelInfo(family=ModelFamily.UNKNOWN, **able)  # type: ignore[typeddict-item]
+    return cast(ModelInfo, {"family": ModelFamily.UNKNOWN, **able})
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class PartialClient(Client):
 
     @property
     def model_info(self) -> ModelInfo:
-        return {"family": ModelFamily.UNKNOWN}  # type: ignore[typeddict-item]
+        return cast(ModelInfo, {"family": ModelFamily.UNKNOWN})
 
 
 class EchoClient(ReplayChatCompletionClient):

@@ -194,6 +194,35 @@ async def test_whoever_leaves_a_stream_early_leaves_nothing_behind(coder: MakeCo
     await until(lambda: client.ended and asyncio.all_tasks() <= before)
 
 
+class EndlessClient(Client):
+    """Streams chunk after chunk, for ever."""
+
+    sent = 0
+
+    async def create_stream(
+        self, messages: Sequence[LLMMessage], **arguments: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        token: CancellationToken = arguments["cancellation_token"]
+        while True:
+            self.sent += 1
+            yield "more "
+            rest = asyncio.ensure_future(asyncio.sleep(0.0001))
+            token.link_future(rest)
+            await rest
+
+
+async def test_a_fast_stream_that_is_cancelled_between_two_chunks_is_not_read_to_its_end(coder: MakeCoder) -> None:
+    client, token = EndlessClient(), CancellationToken()
+    items = coder(client, model_client_stream=True).on_messages_stream(as_messages([TASK]), token)
+    assert isinstance(await anext(items), ModelClientStreamingChunkEvent)
+    token.cancel()
+    async with asyncio.timeout(10) as limit:
+        with pytest.raises(asyncio.CancelledError):
+            await anext(items)
+    assert not limit.expired()
+    assert client.sent < 500
+
+
 async def test_whoever_leaves_a_turn_before_the_code_runs_can_go_on(coder: MakeCoder, tmp_path: Path) -> None:
     agent = coder(Client(python("open('ran', 'w')"), "Hello."))
     items = agent.on_messages_stream(as_messages([TASK]), CancellationToken())

@@ -80,3 +80,13 @@ def changed(text: str, old: str, new: str) -> str:
     """Replace the only place where a text has a part."""
     assert text.count(old) == 1, old
     return text.replace(old, new)
+
+
+def one(tmp_path: Path, old: str, new: str, *, at: str | None = None, name: str = "team.yaml") -> tuple[str, str]:
+    """Change the good team in one place; give path and message of the only problem, whose line is checked."""
+    text = changed(TEAM, old, new)
+    problems = found(write(tmp_path, text, name))
+    assert len(problems) == 1, problems
+    line, path, message = problems[0]
+    assert line == line_of(text, at or new)
+    return path, message

@@ -121,7 +121,7 @@ def test_alias_bomb(tmp_path: Path) -> None:
     levels = ["x-a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     levels += [f"x-a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
     line, _, message = only(write(tmp_path, "\n".join(["provider: x", *levels])))
-    assert message == f"the file holds more than {MAX_NODES:,} values, with its aliases written out"
+    assert message == f"the file holds more than {MAX_NODES:,} keys and values, with its aliases written out"
     assert line is not None
     assert line < 8
 
@@ -129,7 +129,9 @@ def test_alias_bomb(tmp_path: Path) -> None:
 def test_bomb_of_merges(tmp_path: Path) -> None:
     levels = ["x-0: &a0 {" + ", ".join(f"k{n}: v" for n in range(100)) + "}"]
     levels += [f"x-{n}: &a{n} {{{', '.join(f'k{i}: *a{n - 1}' for i in range(9))}}}" for n in range(1, 9)]
-    assert "values, with its aliases written out" in only(write(tmp_path, "\n".join(["provider: x", *levels])))[2]
+    assert (
+        "keys and values, with its aliases written out" in only(write(tmp_path, "\n".join(["provider: x", *levels])))[2]
+    )
 
 
 @pytest.mark.parametrize("opened", ["[", "{a: ", "- ", "? ", '{"a":'])
