@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -159,8 +160,7 @@ def run(
         trust=trust or (),
     )
     if not debug:
-        # AutoGen logs the traceback of every failure and every cancel, which are told here in words.
-        logging.getLogger("autogen_core").setLevel(logging.CRITICAL)
+        _hush_autogen()
     view = RunView(Console(quiet=as_json))
     view.begin(prepared.record, prepared.notices)
     try:
@@ -175,6 +175,13 @@ def run(
     if record.cancelled:
         return EXIT_INTERRUPTED
     return EXIT_OK if record.succeeded else EXIT_FAILED
+
+
+def _hush_autogen() -> None:
+    # It logs the traceback of every failure and every cancel, which are told here in words, and warns of things that
+    # whoever runs a team can do nothing about.
+    logging.getLogger("autogen_core").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", module="autogen_")
 
 
 @app.command("exec")

@@ -77,13 +77,13 @@ def _openai(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
             f"the model 'openai:{name}' needs a key: set {variable}, set OPENAI_BASE_URL for a server that needs none, "
             "or use --model with another one"
         )
-    from autogen_ext.models.openai import OpenAIChatCompletionClient
+    from coderoom.configs._openai import CountingOpenAIClient
 
     # The client insists on some key; a server of one's own often does not.
     arguments: dict[str, Any] = {"model": name, "api_key": key or "none"}
     if base_url:
         arguments["base_url"] = base_url
-    return _known_or_not(OpenAIChatCompletionClient, arguments)
+    return _known_or_not(CountingOpenAIClient, arguments)
 
 
 def _anthropic(name: str, env: Mapping[str, str]) -> ChatCompletionClient:

@@ -233,6 +233,18 @@ async def _time_out(timeout: asyncio.Timeout, is_busy: Callable[[], bool]) -> No
     timeout.reschedule(asyncio.get_running_loop().time())
 
 
+async def ends(running: asyncio.Task[Any]) -> bool:
+    """Whether a run ends by itself, in bounds. One that does not is torn down, so that the other tests can go on."""
+    done, _ = await asyncio.wait({running}, timeout=8)
+    if not done:
+        for _ in range(3):
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                if "fixture" not in repr(task) and "test_" not in repr(task.get_coro()):
+                    task.cancel()
+            await asyncio.wait({running}, timeout=0.2)
+    return bool(done)
+
+
 # --- Looking ---
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse, AssistantAgent
 from autogen_agentchat.agents import CodeExecutorAgent as AutoGenCodeExecutorAgent
 from autogen_agentchat.base import Response, TerminationCondition
 from autogen_agentchat.conditions import (
@@ -50,6 +51,7 @@ from tests.teams.helpers import (
     StructuredPlanAgent,
     calls,
     deaf,
+    ends,
     held_by,
     interrupt,
     listening,
@@ -125,7 +127,7 @@ async def test_a1_the_first_speaker_may_be_interrupted_too(how: How) -> None:
 
 
 async def test_a1_several_failures_in_a_row() -> None:
-    hows: list[How] = ["error", "token", "error", "task", "close"]
+    hows: list[How] = ["close", "error", "token", "error", "task"]
     a, b, c = trio(*map(step_for, hows))
     team = CodingTeam([a, b, c], max_turns=3)
     for number, how in enumerate(hows):
@@ -161,7 +163,7 @@ async def test_a1_a_token_that_was_cancelled_before_the_run() -> None:
 
 
 async def test_a1_what_was_counted_before_goes_on_counting_without_a_task_and_starts_anew_with_one() -> None:
-    a, b, c = trio(listening, listening)
+    a, b, c = trio(listening)
     team = CodingTeam([a, b, c], termination_condition=MaxMessageTermination(4))
     await interrupt("token", team, b)
     assert speakers(await play(team)) == ["b", "c"], "user, a, b and c are four"
@@ -220,7 +222,7 @@ async def test_a1_after_an_error_of_one_condition_while_another_was_met() -> Non
     assert speakers(await play(team, "two")) == ["b"]
 
 
-async def test_a1_nested_team_is_interrupted(how: How = "token") -> None:
+async def test_a1_nested_team_is_interrupted() -> None:
     x, y = Player("x"), Player("y", [listening, ValueError("no luck")])
     inner = CodingTeam([x, y], name="inner", max_turns=2)
     a = Player("a")
@@ -317,11 +319,7 @@ async def test_a1_an_agent_that_ends_as_cancelled_by_itself_does_not_hang_the_te
     a, b = SelfCancelling("a"), Player("b")
     team = CodingTeam([a, b], max_turns=2)
     running = asyncio.create_task(team.run(task="one"))
-    done, _ = await asyncio.wait({running}, timeout=5)
-    if not done:
-        running.cancel()
-        await asyncio.wait({running})
-    assert done, "the run hangs"
+    assert await ends(running)
     # Whether it counts as a cancel or as the agent's error: it is no success.
     assert running.cancelled() or isinstance(running.exception(), AgentError)
     assert speakers(await play(team)) == ["a", "b"]
@@ -338,6 +336,10 @@ while True:
 """
 
 
+def agree(request: ApprovalRequest) -> ApprovalResponse:
+    return ApprovalResponse(approved=True, reason="a test")
+
+
 def code_task(code: str) -> TextMessage:
     return TextMessage(content=f"```python\n{code}\n```", source="user")
 
@@ -346,7 +348,7 @@ def code_task(code: str) -> TextMessage:
 @pytest.mark.parametrize("agent", [CodeExecutorAgent, AutoGenCodeExecutorAgent], ids=["ours", "autogen"])
 async def test_a2_cancel_ends_running_code_with_its_children(tmp_path: Path, how: str, agent: Any) -> None:
     executor = LocalCodeExecutor(tmp_path)
-    runner = agent("runner", code_executor=executor)
+    runner = agent("runner", code_executor=executor, approval_func=agree)
     team = CodingTeam([runner], max_turns=1)
     token = CancellationToken()
     async with executor, asyncio.timeout(20):
@@ -368,6 +370,8 @@ async def test_a2_cancel_ends_running_code_with_its_children(tmp_path: Path, how
             with pytest.raises(asyncio.CancelledError):
                 await rest
         assert processes(tmp_path) == []
+        # What was cut short would be read and run again.
+        await team.reset()
         result = await team.run(task=code_task("print('still here')"))
     assert "still here" in result.messages[-1].to_text()
 
@@ -449,12 +453,7 @@ async def test_a2_agent_that_swallows_a_cancellation() -> None:
     running = asyncio.create_task(team.run(task="one", cancellation_token=token))
     await until(lambda: a.turns == 1)
     token.cancel()
-    done, _ = await asyncio.wait({running}, timeout=8)
-    for task in asyncio.all_tasks() - {asyncio.current_task()} if not done else ():
-        if "_process_publish" in repr(task):
-            task.cancel()
-    await asyncio.wait({running}, timeout=8)
-    assert done, "the run hangs"
+    assert await ends(running)
     assert running.cancelled()
 
 
@@ -481,11 +480,11 @@ async def test_a2_agent_that_streams_without_end() -> None:
     a = Chatterbox("a", None)
     team = CodingTeam([a], max_turns=1)
     token = CancellationToken()
-    with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(10):
-            async for _ in team.run_stream(task="one", cancellation_token=token):
-                if a.streamed > 5:
-                    token.cancel()
+    running = asyncio.create_task(team.run(task="one", cancellation_token=token))
+    await until(lambda: a.streamed > 5)
+    token.cancel()
+    assert await ends(running)
+    assert running.cancelled()
     a.pieces = 0
     assert speakers(await play(team)) == ["a"]
 
@@ -509,14 +508,20 @@ async def test_a2_nothing_more_is_delivered_after_a_cancel() -> None:
 
 async def test_a2_a_stream_may_be_closed_after_the_team_failed_unseen() -> None:
     """The error of a run that nobody waits for any more is not asyncio's to complain of."""
-    a = Player("a", [ValueError("no luck")])
-    team = CodingTeam([a])
-    stream = team.run_stream(task="one")
-    await anext(stream)
-    await until(lambda: a.turns == 1)
-    await asyncio.sleep(0.1)
-    await stream.aclose()
-    assert speakers(await play(CodingTeam([a], max_turns=1), "two")) == ["a"]
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
+
+    async def fail() -> None:
+        a = Player("a", [ValueError("no luck")])
+        stream = CodingTeam([a]).run_stream(task="one")
+        await anext(stream)
+        await until(lambda: a.turns == 1)
+        await asyncio.sleep(0.1)
+        await stream.aclose()
+
+    await fail()
+    gc.collect()
+    assert complaints == []
 
 
 async def test_a2_a_second_cancel_while_the_first_is_under_way() -> None:
@@ -749,12 +754,12 @@ async def test_a5_nested_team_with_nothing_new_to_read(kind: type[RoundRobinGrou
 
 
 async def test_a5_nested_team_that_says_nothing_leaves_the_others_nothing_to_read() -> None:
-    """Two nested teams: the first ends before its first turn, so that the second has read all there is."""
-    mute = CodingTeam([Player("x")], name="mute", termination_condition=TextMentionTermination("one"))
+    """The first nested team ends whenever it has read something, so that the second has read all there is."""
+    mute = CodingTeam([Player("x")], name="mute", termination_condition=FunctionalTermination(lambda _: True))
     y = Player("y")
     team = CodingTeam([mute, CodingTeam([y], name="inner", max_turns=1)], max_turns=4)
-    assert speakers(await play(team, "one")) == ["y", "x", "y"]
-    assert y.context == ["user: one", "x: x 1"]
+    assert speakers(await play(team, "one")) == ["y", "y"]
+    assert y.context == ["user: one"]
 
 
 # --- A6: message types of one's own survive in a config ---
@@ -938,6 +943,16 @@ async def test_a7_agents_stream_is_closed_when_its_turn_fails() -> None:
     assert a.tidied
 
 
+@pytest.mark.parametrize("how", ["error", "token", "deaf"])
+async def test_a7_what_is_raised_is_not_logged_with_its_traceback_as_well(
+    how: How, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program that has set up no logging would show it on its standard error, though it handled the error."""
+    a = Player("a", [step_for(how)])
+    await interrupt(how, CodingTeam([a, Player("b")]), a)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
 async def test_a7_wrong_tasks_are_told_as_autogen_tells_them() -> None:
     team = CodingTeam([Player("a")], max_turns=1)
     wrong: list[Any] = [[], (), 5, [5], PlanMessage(plan=Plan(goal="x"), source="user")]
@@ -1012,7 +1027,8 @@ async def _collect(stream: AsyncGenerator[Any, None], into: list[Any]) -> None:
 async def test_a8_code_executor_agent_works_again_after_a_cancel_in_a_pause(tmp_path: Path) -> None:
     """A new run begins unpaused, for the team and for its agents."""
     gate = asyncio.Event()
-    a = Player("a", [held_by(gate, "```python\nprint('ran')\n```")])
+    code = "```python\nprint('ran')\n```"
+    a = Player("a", [held_by(gate, code), code])
     runner = CodeExecutorAgent("runner", LocalCodeExecutor(tmp_path))
     team = CodingTeam([a, runner], max_turns=2)
     async with team:
@@ -1021,10 +1037,9 @@ async def test_a8_code_executor_agent_works_again_after_a_cancel_in_a_pause(tmp_
         await team.pause()
         running.cancel()
         await asyncio.wait({running})
-        gate.set()
         result = await play(team)
-    assert "ran" not in result.messages[0].to_text()
     assert speakers(result) == ["a", "runner"]
+    assert result.messages[-1].to_text().strip() == "ran"
 
 
 async def test_a8_pause_reaches_into_the_nested_team_at_its_turn() -> None:
