@@ -178,10 +178,10 @@ def run(
 
 
 def _hush_autogen() -> None:
-    # It logs the traceback of every failure and every cancel, which are told here in words, and warns of things that
-    # whoever runs a team can do nothing about.
+    # It logs the traceback of every failure and every cancel, which are told here in words, and warns of model names
+    # that came after it.
     logging.getLogger("autogen_core").setLevel(logging.CRITICAL)
-    warnings.filterwarnings("ignore", module="autogen_")
+    warnings.filterwarnings("ignore", message="Resolved model mismatch")
 
 
 @app.command("exec")

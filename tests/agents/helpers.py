@@ -29,12 +29,14 @@ from autogen_core.models import (
 )
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent, ReviewerAgent
+from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent, ReviewerAgent, ReviewVerdict
 from coderoom.executors import LocalCodeExecutor
 
+TASK = "Compute it."
 GOOD = "```python\nprint(6 * 7)\n```"
 BAD = "```python\nraise ValueError('first')\n```"
 WORSE = "```python\nraise KeyError('second')\n```"
+COBOL = "```cobol\nSTOP RUN.\n```"
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 
@@ -250,6 +252,10 @@ async def stream(
         return [item async for item in items]
 
 
+def said_by(source: str, text: str) -> TextMessage:
+    return TextMessage(content=text, source=source)
+
+
 def text_of(response: Response) -> str:
     assert isinstance(response.chat_message, TextMessage)
     return response.chat_message.content
@@ -309,3 +315,23 @@ def is_alive(pid: int) -> bool:
     except (ProcessLookupError, FileNotFoundError):
         return False
     return state != "Z"
+
+
+# --- Reviews ---
+
+
+def attempt(outcome: str = "ok", exit_code: str = "0", content: str = "Done. It printed 42.") -> TextMessage:
+    """What a coder's message is to a reviewer: text, and the facts of its last run."""
+    metadata = {"coderoom.outcome": outcome, "coderoom.exit_code": exit_code, "coderoom.attempts": "1"}
+    return TextMessage(content=content, source="coder", metadata=metadata)
+
+
+def verdict_in(response: Response) -> ReviewVerdict:
+    found = ReviewVerdict.model_validate_json(response.chat_message.metadata["coderoom.verdict"])
+    assert response.chat_message.metadata["coderoom.approved"] == str(found.approved).lower()
+    return found
+
+
+async def review(reply: str | CreateResult, *said: str | BaseChatMessage, **abilities: bool) -> ReviewVerdict:
+    reviewer = ReviewerAgent("reviewer", Client(reply, **abilities))
+    return verdict_in(await turn(reviewer, *(said or (TASK, attempt()))))

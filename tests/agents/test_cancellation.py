@@ -17,6 +17,7 @@ from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
 from tests.agents.helpers import (
     BAD,
     GOOD,
+    TASK,
     Approver,
     Client,
     HangingClient,
@@ -34,7 +35,6 @@ from tests.agents.helpers import (
     until,
 )
 
-TASK = "Compute it."
 SLOW = python(
     "import os, subprocess, time\n"
     "child = subprocess.Popen(['sleep', '300'])\n"

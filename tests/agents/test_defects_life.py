@@ -18,6 +18,7 @@ from coderoom.approval import AlwaysApprove
 from coderoom.executors import LocalCodeExecutor
 from tests.agents.helpers import (
     GOOD,
+    TASK,
     BareExecutor,
     Client,
     FailingClient,
@@ -32,7 +33,6 @@ from tests.agents.helpers import (
     turn,
 )
 
-TASK = "Compute it."
 WRITE = python("open('kept.txt', 'w').write('x')\nprint('written')")
 LIST = python("import os\nprint(sorted(name for name in os.listdir() if name.endswith('.txt')))")
 

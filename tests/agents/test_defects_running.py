@@ -28,7 +28,9 @@ from pydantic import BaseModel
 from coderoom.agents import ApprovalRequest, ApprovalResponse
 from tests.agents.helpers import (
     BAD,
+    COBOL,
     GOOD,
+    TASK,
     Approver,
     BareExecutor,
     Client,
@@ -44,7 +46,6 @@ from tests.agents.helpers import (
     turn,
 )
 
-TASK = "Compute it."
 LINES = python("for number in range(3000):\n    print('line', number)")
 WHOLE = "".join(f"line {number}\n" for number in range(3000))
 
@@ -147,15 +148,16 @@ FENCES = {
 @pytest.mark.parametrize("shape", FENCES)
 async def test_ce10_code_of_others_is_found_in_all_shapes(shape: str, terminal: MakeTerminal) -> None:
     response = await turn(terminal(), FENCES[shape])
-    assert (text_of(response), facts_of(response)["outcome"]) == ("42\n", "ok")
+    assert text_of(response) == "42\n"
+    assert facts_of(response)["outcome"] == "ok"
 
 
 @pytest.mark.parametrize("shape", FENCES)
 async def test_ce10_the_models_own_code_is_found_in_all_shapes(shape: str, coder: MakeCoder) -> None:
     agent = coder(Client(FENCES[shape], "Done."))
     response = await turn(agent, TASK)
+    assert (await context_of(agent))[2:3] == ["42\n"]
     assert facts_of(response)["outcome"] == "ok"
-    assert (await context_of(agent))[2] == "42\n"
 
 
 SHOWN = {
@@ -171,8 +173,8 @@ SHOWN = {
 @pytest.mark.parametrize("shape", SHOWN)
 async def test_ce10_what_is_only_shown_is_not_run(shape: str, terminal: MakeTerminal, tmp_path: Path) -> None:
     response = await turn(terminal(), SHOWN[shape])
-    assert facts_of(response) == {"stop_reason": "no_code"}
     assert not (tmp_path / "ran").exists()
+    assert facts_of(response) == {"stop_reason": "no_code"}
 
 
 @pytest.mark.parametrize("shape", SHOWN)
@@ -321,7 +323,7 @@ async def test_ce15_with_a_model_the_approval_gets_the_conversation(coder: MakeC
 
 async def test_ce15_code_that_does_not_run_is_not_shown_for_approval(terminal: MakeTerminal) -> None:
     approver = Approver(True)
-    await turn(terminal(approval_func=approver), f"{GOOD}\n\n```cobol\nSTOP RUN.\n```\n\n```sh\necho hi\n```")
+    await turn(terminal(approval_func=approver), f"{GOOD}\n\n{COBOL}\n\n```sh\necho hi\n```")
     assert approver.asked[0].code == f"{GOOD}\n\n```sh\necho hi\n```"
 
 

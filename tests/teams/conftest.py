@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 @pytest.fixture(autouse=True)
 async def nothing_is_left(caplog: pytest.LogCaptureFixture) -> AsyncGenerator[None, None]:
     """No test may leave a task running, or a complaint of asyncio's about a task that nobody looked after."""
+    # AutoGen logs each error of an agent with its traceback, which would keep alive what a test has done with.
+    caplog.set_level(logging.CRITICAL, logger="autogen_core")
     before = asyncio.all_tasks()
     yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}

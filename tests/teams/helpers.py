@@ -126,6 +126,10 @@ class Player(BaseChatAgent, Component[PlayerConfig]):
         return cls(config.name, config.lines)
 
 
+class SpecialTeam(CodingTeam):
+    """A team of somebody else's."""
+
+
 class PlanAgent(Player):
     """Makes plans, in a message type of its own."""
 

@@ -677,6 +677,17 @@ async def test_a4_counters_of_conditions_survive(name: str) -> None:
     assert (await play(other)).stop_reason is not None, "what was met is reset"
 
 
+async def test_a4_a_stop_that_was_asked_for_from_outside_survives() -> None:
+    b = Player("b", [listening])
+    condition = ExternalTermination()
+    team = CodingTeam([Player("a"), b], termination_condition=MaxMessageTermination(9) | condition)
+    await interrupt("token", team, b)
+    condition.set()
+    other = CodingTeam([Player("a"), Player("b")], termination_condition=MaxMessageTermination(9) | ExternalTermination())
+    await other.load_state(as_json(await team.save_state()))
+    assert speakers(await play(other)) == ["b"]
+
+
 async def test_a4_what_an_and_has_met_already_is_told_after_loading() -> None:
     b = Player("b", [listening])
     condition = TextMentionTermination("a 1") & MaxMessageTermination(4)
@@ -948,6 +959,7 @@ async def test_a7_what_is_raised_is_not_logged_with_its_traceback_as_well(
     how: How, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A program that has set up no logging would show it on its standard error, though it handled the error."""
+    caplog.set_level(logging.WARNING, logger="autogen_core")
     a = Player("a", [step_for(how)])
     await interrupt(how, CodingTeam([a, Player("b")]), a)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
