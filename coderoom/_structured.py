@@ -12,6 +12,8 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, LLMMessage, RequestUsage, UserMessage
 from pydantic import BaseModel, ValidationError
 
+from coderoom._text import encodable
+
 __all__ = ["Answer", "ask_structured", "json_objects", "output_arguments", "parse_tolerantly"]
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
@@ -68,7 +70,7 @@ async def ask_structured(
         if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
             return Answer(None, f"(unreadable: {type(error).__name__})", None)
         raise
-    text = result.content if isinstance(result.content, str) else ""
+    text = encodable(result.content) if isinstance(result.content, str) else ""
     return Answer(parse_tolerantly(text, schema), text, result.usage)
 
 
@@ -130,9 +132,19 @@ def json_objects(text: str) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             pass
         else:
-            found.append(value)
+            found.append(_encodable(value))
         position = text.find("{", end)
     return []
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    if isinstance(value, dict):
+        return {encodable(key): _encodable(item) for key, item in value.items()}
+    return value
 
 
 def _request_for_json(schema: type[BaseModel]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["visible"]
+__all__ = ["encodable", "visible"]
 
 # Letters and marks that a terminal shows as nothing, and that Python nevertheless counts as printable.
 _INVISIBLE = re.compile(
@@ -29,3 +29,12 @@ def _picture(char: str) -> str:
     if code < 0x20:
         return chr(0x2400 + code)
     return "\u2421" if code == 0x7F else f"<U+{code:04X}>"
+
+
+def encodable(text: str) -> str:
+    """The text without halves of characters, which JSON can name and no encoding can write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

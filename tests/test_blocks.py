@@ -640,3 +640,36 @@ def test_importing_it_needs_no_autogen() -> None:
         sys.exit(any(name.startswith("autogen") for name in sys.modules))
     """)
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("```python\nprint(1)```", ["print(1)"]),
+        ("```python\nprint(1)```\nThat was it.", ["print(1)"]),
+        ("```python\nprint(1)```  \n\nNext:\n```python\nprint(2)\n```\n", ["print(1)", "print(2)"]),
+        ("```python\nprint(1)```\n```python\nprint(2)```", ["print(1)", "print(2)"]),
+        ("~~~sh\nls~~~", ["ls"]),
+        ("1. Do:\n   ```python\n   print(1)```\n2. Done", ["print(1)"]),
+    ],
+)
+def test_a_closing_fence_at_the_end_of_the_code_closes(text: str, codes: list[str]) -> None:
+    blocks = extract_code_blocks(text)
+    assert [(block.code, block.closed) for block in blocks] == [(code, True) for code in codes]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("```python\nx = 1  # like ```this```\nprint(x)\n```", "x = 1  # like ```this```\nprint(x)"),
+        ('```python\ns = """\na ```\n"""\nprint(s)\n```', 's = """\na ```\n"""\nprint(s)'),
+    ],
+)
+def test_what_looks_like_one_inside_the_code_does_not(text: str, code: str) -> None:
+    [block] = extract_code_blocks(text)
+    assert (block.code, block.closed) == (code, True)
+
+
+def test_an_open_string_is_no_end() -> None:
+    [block] = extract_code_blocks('```python\ns = """\na ```')
+    assert not block.closed

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autogen_agentchat.messages import BaseChatMessage, MultiModalMessage
 from autogen_core.code_executor import CodeBlock, CodeResult
 
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
 from coderoom.outcome import Outcome
 
-__all__ = ["Attempt", "Selection", "select_blocks"]
+__all__ = ["Attempt", "Selection", "select_blocks", "texts_of"]
 
 # Labels under which models show data and prose, not code that they want to be run.
 _NOT_CODE = frozenset(
@@ -31,12 +32,21 @@ class Selection:
         notes: What is not run and why, one sentence each, for the model to read.
         is_code: Whether the message wants something run at all; a table in `json` alone does not.
         cut: Whether a block was never closed, so that the code is not all there.
+        left_out: The code that is not run.
     """
 
     blocks: tuple[CodeBlock, ...] = ()
     notes: tuple[str, ...] = ()
     is_code: bool = False
     cut: bool = False
+    left_out: tuple[str, ...] = ()
+
+
+def texts_of(message: BaseChatMessage) -> list[str]:
+    """The texts of a message in which code may stand, each for itself: a picture is no part of a fence's line."""
+    if isinstance(message, MultiModalMessage):
+        return [part for part in message.content if isinstance(part, str)]
+    return [message.to_model_text()]
 
 
 def select_blocks(texts: Sequence[str], languages: Sequence[str]) -> Selection:
@@ -49,6 +59,7 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str]) -> Selection:
     known = {normalize_language(language) for language in languages}
     run: list[CodeBlock] = []
     notes: list[str] = []
+    left_out: list[str] = []
     is_code = cut = False
     for block in (block for text in texts for block in extract_code_blocks(text)):
         wanted = block.language not in _NOT_CODE and block.language != ""
@@ -57,14 +68,16 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str]) -> Selection:
         if not block.closed and (wanted or block.language == ""):
             is_code = is_code or wanted
             cut = cut or wanted
+            left_out.append(block.code)
             notes.append(_cut_note(block))
         elif block.language in known:
             is_code = True
             run.append(CodeBlock(code=block.code, language=_runnable_name(block)))
         else:
             is_code = is_code or wanted
+            left_out.append(block.code)
             notes.append(_unknown_note(block, languages))
-    return Selection(tuple(run), tuple(notes), is_code, cut)
+    return Selection(tuple(run), tuple(notes), is_code, cut, tuple(left_out))
 
 
 def _runnable_name(block: Block) -> str:
@@ -99,6 +112,7 @@ class Attempt:
         output_file: The file with the whole output, where `output` is only its head and tail.
         reason: Why it was rejected.
         incomplete: Whether code was missing, so that what ran cannot count as done.
+        left_out: The code that was not run.
     """
 
     number: int
@@ -110,6 +124,7 @@ class Attempt:
     output_file: Path | None = None
     reason: str = ""
     incomplete: bool = False
+    left_out: tuple[str, ...] = ()
 
     @property
     def code(self) -> str:
@@ -124,8 +139,11 @@ class Attempt:
         """
         if self.outcome is Outcome.OK:
             return None
-        error = re.sub(r"0x[0-9a-fA-F]+|\d+\.\d+", "#", self.output.strip())
-        parts = [self.outcome, str(self.exit_code), error, *(f"{b.language}\n{b.code.strip()}" for b in self.blocks)]
+        # The name of the file with the whole output is another one each time.
+        output = self.output.replace(str(self.output_file), "") if self.output_file else self.output
+        error = re.sub(r"0x[0-9a-fA-F]+|\d+\.\d+", "#", output.strip())
+        code = [f"{block.language}\n{block.code.strip()}" for block in self.blocks]
+        parts = [self.outcome, str(self.exit_code), error, *code, *self.left_out]
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Self
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -27,7 +28,7 @@ from coderoom._components import DumpsAsItself, load_if_given
 from coderoom._structured import ask_structured
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
-from coderoom.agents._attempt import Attempt, Selection, select_blocks
+from coderoom.agents._attempt import Attempt, Selection, select_blocks, texts_of
 from coderoom.agents._code_executor_config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from coderoom.agents._code_runner import CodeRunner
 from coderoom.agents._decisions import RetryDecision, StopReason, why_stop
@@ -178,13 +179,14 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         """
         inner: list[BaseAgentEvent | BaseChatMessage] = []
         turn = self._run_what_others_wrote if self._model_client is None else self._write_and_run
-        async for item in turn(messages, cancellation_token):
-            if isinstance(item, Response):
-                item.inner_messages = inner
-                self._conversation.end_turn()
-            elif not isinstance(item, ModelClientStreamingChunkEvent):
-                inner.append(item)
-            yield item
+        async with aclosing(turn(messages, cancellation_token)) as items:
+            async for item in items:
+                if isinstance(item, Response):
+                    item.inner_messages = inner
+                    self._conversation.end_turn()
+                elif not isinstance(item, ModelClientStreamingChunkEvent):
+                    inner.append(item)
+                yield item
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget the conversation, and put the executor back to its beginning."""
@@ -202,11 +204,12 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, as JSON-like data."""
-        return CodeExecutorAgentState(llm_context=await self._model_context.save_state()).model_dump()
+        return CodeExecutorAgentState(**await self._conversation.save()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` gave; the empty state of AutoGen's agent is taken too."""
-        await self._conversation.load(CodeExecutorAgentState.model_validate(state).llm_context)
+        loaded = CodeExecutorAgentState.model_validate(state)
+        await self._conversation.load(loaded.llm_context, loaded.taken)
 
     async def start(self) -> None:
         """Start the executor now and not on first use."""
@@ -236,7 +239,12 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         yield Response(chat_message=TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason)))
 
     def _from_sources(self, messages: Sequence[BaseChatMessage]) -> list[BaseChatMessage]:
-        return [message for message in messages if self._sources is None or message.source in self._sources]
+        return [
+            message
+            for message in messages
+            # A report shows code and output that were there before: neither is code to run now.
+            if keys.OUTCOME not in message.metadata and (self._sources is None or message.source in self._sources)
+        ]
 
     # --- A turn with a model: write, run, decide, sum up ---
 
@@ -249,11 +257,12 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         reply: CreateResult | None = None
         while stop_reason is None:
             message_id = str(uuid.uuid4())
-            async for part in self._ask_model(message_id, cancellation_token):
-                if isinstance(part, CreateResult):
-                    reply = part
-                else:
-                    yield part
+            async with aclosing(self._ask_model(message_id, cancellation_token)) as parts:
+                async for part in parts:
+                    if isinstance(part, CreateResult):
+                        reply = part
+                    else:
+                        yield part
             assert reply is not None
             text = str(reply.content)
             selection = select_blocks([text], self._supported_languages)
@@ -279,8 +288,9 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
                     await self._add_to_context(prompts.retry_plan(decision))
                 else:
                     stop_reason = StopReason.NOT_RETRIED
-        async for item in self._sum_up(attempts[-1], stop_reason, cancellation_token):
-            yield item
+        async with aclosing(self._sum_up(attempts[-1], stop_reason, cancellation_token)) as items:
+            async for item in items:
+                yield item
 
     async def _ask_model(
         self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None
@@ -289,21 +299,23 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         assert self._model_client is not None
         await self._may_go_on(cancellation_token)
         more = [] if hint is None else [UserMessage(content=hint, source=self.name)]
-        async for item in call_model(
+        call = call_model(
             self._model_client,
             await self._conversation.for_model(self._model_client, *more),
             stream=self._model_client_stream,
             source=self.name,
             message_id=message_id,
             cancellation_token=cancellation_token,
-        ):
-            if isinstance(item, CreateResult):
-                if item.thought:
-                    yield ThoughtEvent(content=item.thought, source=self.name)
-                await self._model_context.add_message(
-                    AssistantMessage(content=item.content, thought=item.thought, source=self.name)
-                )
-            yield item
+        )
+        async with aclosing(call) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    if item.thought:
+                        yield ThoughtEvent(content=item.thought, source=self.name)
+                    await self._model_context.add_message(
+                        AssistantMessage(content=item.content, thought=item.thought, source=self.name)
+                    )
+                yield item
 
     async def _run(self, number: int, selection: Selection, cancellation_token: CancellationToken) -> Attempt:
         """Run the code; what came of it goes into the context."""
@@ -340,11 +352,12 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         message_id, summary, usage = str(uuid.uuid4()), "", None
         if self._reflect and stop_reason is not StopReason.REJECTED:
             hint = prompts.before_reflection(attempt, stop_reason)
-            async for part in self._ask_model(message_id, cancellation_token, hint):
-                if isinstance(part, CreateResult):
-                    summary, usage = str(part.content), part.usage
-                else:
-                    yield part
+            async with aclosing(self._ask_model(message_id, cancellation_token, hint)) as parts:
+                async for part in parts:
+                    if isinstance(part, CreateResult):
+                        summary, usage = str(part.content), part.usage
+                    else:
+                        yield part
         yield Response(
             chat_message=TextMessage(
                 id=message_id,
@@ -397,7 +410,7 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         )
 
     def _select(self, messages: Sequence[BaseChatMessage]) -> Selection:
-        return select_blocks([message.to_model_text() for message in messages], self._supported_languages)
+        return select_blocks([text for message in messages for text in texts_of(message)], self._supported_languages)
 
     async def _add_to_context(self, text: str) -> None:
         await self._model_context.add_message(UserMessage(content=text, source=self.name))

@@ -39,3 +39,4 @@ class CodeExecutorAgentState(BaseState):
 
     type: str = "CodeExecutorAgentState"
     llm_context: Mapping[str, Any] = Field(default_factory=dict)
+    taken: list[str] = Field(default_factory=list)

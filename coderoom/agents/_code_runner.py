@@ -57,7 +57,9 @@ class CodeRunner:
         """
         blocks, notes = selection.blocks, selection.notes
         if not blocks:
-            return Attempt(number, (), Outcome.ERROR, 1, "", notes, incomplete=selection.cut)
+            return Attempt(
+                number, (), Outcome.ERROR, 1, "", notes, incomplete=selection.cut, left_out=selection.left_out
+            )
         refusal = await self._refusal(selection, context, cancellation_token)
         if refusal is not None:
             return Attempt(number, blocks, Outcome.REJECTED, 1, "", notes, reason=refusal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, Final, TypeVar
 
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ModelClientStreamingChunkEvent
@@ -14,12 +14,15 @@ from autogen_core import CancellationToken
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, SystemMessage
 
+from coderoom._text import encodable
+
 __all__ = ["Conversation", "call_model"]
 
 T = TypeVar("T")
 
 _SOON: Final = 0.01
 """Seconds within which a chunk that is there already is read."""
+_MOST_READY: Final = 100
 
 
 class Conversation:
@@ -48,6 +51,10 @@ class Conversation:
                     await self.context.add_message(earlier)
             await self.context.add_message(message.to_model_message())
 
+    async def save(self) -> dict[str, Any]:
+        """What `load` takes: the context, and what of a turn that failed is in it already."""
+        return {"llm_context": dict(await self.context.save_state()), "taken": sorted(self._taken)}
+
     def end_turn(self) -> None:
         """The turn went well: the same message given again is meant again."""
         self._taken.clear()
@@ -57,12 +64,12 @@ class Conversation:
         await self._remember_beginning()
         await self.load(self._initial or {})
 
-    async def load(self, state: Mapping[str, Any]) -> None:
-        """Take over a saved context; an empty one clears it."""
+    async def load(self, llm_context: Mapping[str, Any], taken: Sequence[str] = ()) -> None:
+        """Take over what `save` gave; an empty context clears it."""
         await self._remember_beginning()
-        self._taken.clear()
-        if state:
-            await self.context.load_state(state)
+        self._taken = set(taken)
+        if llm_context:
+            await self.context.load_state(llm_context)
         else:
             await self.context.clear()
 
@@ -101,18 +108,20 @@ async def call_model(
     """
     result: CreateResult | None = None
     if stream:
-        async for item in _stream(model_client, messages, cancellation_token):
-            if isinstance(item, CreateResult):
-                result = item
-            else:
-                yield ModelClientStreamingChunkEvent(content=item, source=source, full_message_id=message_id)
+        async with aclosing(_stream(model_client, messages, cancellation_token)) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    result = item
+                else:
+                    text = encodable(item)
+                    yield ModelClientStreamingChunkEvent(content=text, source=source, full_message_id=message_id)
         if result is None:
             raise TypeError(f"{type(model_client).__name__} ended its stream without a result.")
     else:
         result = await _linked(model_client.create(messages, cancellation_token=cancellation_token), cancellation_token)
     if not isinstance(result.content, str):
         raise TypeError(f"The model answered with {type(result.content).__name__} where text was expected.")
-    yield result
+    yield result.model_copy(update={"content": encodable(result.content)})
 
 
 async def _stream(
@@ -148,7 +157,8 @@ async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: Canc
     They end it when they are cancelled while they wait for the next one.
     """
     with suppress(Exception, asyncio.CancelledError):
-        while True:
+        # What is there already may be read, but not the whole of a service that never pauses.
+        for _ in range(_MOST_READY):
             read = asyncio.ensure_future(anext(chunks))
             await asyncio.wait([read], timeout=_SOON)
             if not read.done():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import Attempt
 from coderoom.agents._decisions import StopReason
-from coderoom.blocks import fence
+from coderoom.blocks import extract_code_blocks, fence
 from coderoom.outcome import Outcome
 
 __all__ = ["facts", "report"]
@@ -16,7 +16,7 @@ def report(summary: str, attempt: Attempt) -> str:
 
     The code is marked `no-run`, so that an agent which runs what others write does not run it again.
     """
-    parts = [summary.strip()] if summary.strip() else []
+    parts = [_whole(summary.strip())] if summary.strip() else []
     if attempt.outcome is Outcome.REJECTED:
         parts.append(f"Attempt {attempt.number} was not run. {attempt.describe()}")
     else:
@@ -25,6 +25,13 @@ def report(summary: str, attempt: Attempt) -> str:
     if attempt.output.strip():
         parts += ["Output:", fence(attempt.output, "text", "no-run")]
     return "\n\n".join([*parts, *attempt.notes])
+
+
+def _whole(summary: str) -> str:
+    # A fence that was never closed would swallow the report behind it.
+    if all(block.closed for block in extract_code_blocks(summary)):
+        return summary
+    return fence(summary, "text", "no-run")
 
 
 def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, str]:

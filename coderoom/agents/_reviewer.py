@@ -17,7 +17,7 @@ from pydantic import Field
 from coderoom._components import DumpsAsItself, StrictConfig, load_if_given
 from coderoom._structured import Answer, ask_structured
 from coderoom.agents import metadata as keys
-from coderoom.agents._attempt import select_blocks
+from coderoom.agents._attempt import select_blocks, texts_of
 from coderoom.agents._model_calls import Conversation
 from coderoom.agents._verdict import ReviewVerdict
 from coderoom.outcome import Outcome
@@ -44,6 +44,7 @@ class ReviewerAgentState(BaseState):
 
     type: str = "ReviewerAgentState"
     llm_context: Mapping[str, Any] = Field(default_factory=dict)
+    taken: list[str] = Field(default_factory=list)
     outcome: str = ""
     exit_code: str = ""
 
@@ -133,7 +134,7 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
             if keys.OUTCOME in message.metadata:
                 self._outcome = keys.read_outcome(message.metadata)
                 self._exit_code = message.metadata.get(keys.EXIT_CODE, "")
-            elif select_blocks([message.to_model_text()], ("python", "sh")).is_code:
+            elif select_blocks(texts_of(message), ("python", "sh")).is_code:
                 # New code: what was known of the old one says nothing about it.
                 self._outcome, self._exit_code = None, ""
 
@@ -167,7 +168,7 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation and the last attempt's outcome, as JSON-like data."""
         return ReviewerAgentState(
-            llm_context=await self._model_context.save_state(),
+            **await self._conversation.save(),
             outcome=self._outcome or "",
             exit_code=self._exit_code,
         ).model_dump()
@@ -175,7 +176,7 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` gave."""
         loaded = ReviewerAgentState.model_validate(state)
-        await self._conversation.load(loaded.llm_context)
+        await self._conversation.load(loaded.llm_context, loaded.taken)
         self._outcome = keys.read_outcome({keys.OUTCOME: loaded.outcome})
         self._exit_code = loaded.exit_code
 

@@ -44,8 +44,11 @@ def fence_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if silent:
         return True
     stop, closed = _find_end(state, start, end, opening)
+    glued = closed and _ends_with(state, stop, opening) and _read_fence(state, stop) is None
     state.line = stop + 1 if closed else stop
-    code = content_lines(state, start + 1, stop, state.sCount[start]).removesuffix("\n")
+    code = content_lines(state, start + 1, stop + 1 if glued else stop, state.sCount[start]).removesuffix("\n")
+    if glued:
+        code = code.rstrip(" \t").removesuffix(opening.marker * opening.length)
     exact = opening.marker == "`" and opening.length > 3
     scan_of(state).finds.append(Find(start, opening.info, code, closed, exact))
     return True
@@ -65,15 +68,57 @@ def _read_fence(state: StateBlock, line: int) -> _Fence | None:
 def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> tuple[int, bool]:
     """Return the line of the closing fence and True, or the line after the content and False."""
     scan = scan_of(state)
+    glued = _GluedEnd(opening)
     for line in range(start + 1, end):
         if is_outdented(state, line):
+            if glued.line is not None:
+                break
             outside = _find_outdented_end(state, line, end, opening, scan)
             return (line, False) if outside is None else (outside, True)
         fence = _read_fence(state, line)
-        if fence is not None and not fence.info and fence.is_like(opening):
-            inner_aware = _find_end_past_inner_fences(state, start, line, end, opening, scan)
-            return (line if inner_aware is None else inner_aware), True
-    return end, False
+        if fence is not None and fence.marker == opening.marker:
+            if fence.info and glued.line is not None:
+                break
+            if not fence.info and fence.is_like(opening):
+                inner_aware = _find_end_past_inner_fences(state, start, line, end, opening, scan)
+                return (line if inner_aware is None else inner_aware), True
+        glued.look_at(state, line, fence)
+    return (end, False) if glued.line is None else (glued.line, True)
+
+
+class _GluedEnd:
+    """Looks for a closing fence that the model wrote at the end of the last line of code.
+
+    To CommonMark that is no fence. It counts here only if the block would otherwise have no end, or take in the
+    opening of another one.
+
+    Attributes:
+        line: The first line that ends so, or `None`.
+    """
+
+    def __init__(self, opening: _Fence) -> None:
+        self._opening = opening
+        language = normalize_language(parse_info(opening.info).tag)
+        self._strings = PythonStrings() if language == "python" else None
+        self._possible = language != "markdown"
+        self.line: int | None = None
+
+    def look_at(self, state: StateBlock, line: int, fence: _Fence | None) -> None:
+        if self.line is not None or not self._possible:
+            return
+        if self._strings is not None:
+            text = state.src[state.bMarks[line] : state.eMarks[line]].rstrip(" \t")
+            self._strings.feed(text.removesuffix(self._opening.marker * self._opening.length))
+            if self._strings.open:
+                return
+        if fence is None and _ends_with(state, line, self._opening):
+            self.line = line
+
+
+def _ends_with(state: StateBlock, line: int, opening: _Fence) -> bool:
+    text = state.src[line_start(state, line) : state.eMarks[line]].rstrip(" \t")
+    rest = text.removesuffix(opening.marker * opening.length)
+    return rest not in {text, ""} and not rest.endswith(opening.marker)
 
 
 def _find_outdented_end(state: StateBlock, outdented: int, end: int, opening: _Fence, scan: Scan) -> int | None:

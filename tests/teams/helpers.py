@@ -1,4 +1,4 @@
-"""What the tests of the teams share: agents that do as they are told, ways to interrupt them, and looking for processes."""
+"""What the tests of the teams share: agents that do as they are told, ways to interrupt them, and bounds on waiting."""
 
 from __future__ import annotations
 
@@ -189,8 +189,8 @@ def held_by(gate: asyncio.Event, text: str) -> Callable[[CancellationToken], Awa
 How: TypeAlias = Literal["token", "deaf", "task", "timeout", "close", "error"]
 
 HOWS: tuple[How, ...] = ("token", "deaf", "task", "timeout", "close", "error")
-"""The ways in which a turn is cut short: a cancelled token, the same with an agent that does not look at it, a cancelled
-task, `asyncio.timeout`, closing the stream, and an error of the agent."""
+"""The ways in which a turn is cut short: a cancelled token, the same with an agent that does not look at it, a
+cancelled task, `asyncio.timeout`, closing the stream, and an error of the agent."""
 
 
 def step_for(how: How) -> Step:
@@ -213,10 +213,7 @@ async def interrupt(how: How, team: CodingTeam, agent: Player, task: str | None 
                 await team.run(task=task)
         elif how == "timeout":
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(None) as timeout:
-                    watcher = asyncio.create_task(_time_out(timeout, is_busy))
-                    await team.run(task=task)
-            await watcher
+                await _run_out_of_time(team, task, is_busy)
         elif how == "close":
             stream = team.run_stream(task=task)
             await anext(stream)
@@ -232,9 +229,17 @@ async def interrupt(how: How, team: CodingTeam, agent: Player, task: str | None 
     assert agent.turns == turns + 1
 
 
-async def _time_out(timeout: asyncio.Timeout, is_busy: Callable[[], bool]) -> None:
-    await until(is_busy)
-    timeout.reschedule(asyncio.get_running_loop().time())
+async def _run_out_of_time(team: CodingTeam, task: str | None, is_busy: Callable[[], bool]) -> None:
+    async def time_out(timeout: asyncio.Timeout) -> None:
+        await until(is_busy)
+        timeout.reschedule(asyncio.get_running_loop().time())
+
+    async with asyncio.timeout(None) as timeout:
+        watcher = asyncio.create_task(time_out(timeout))
+        try:
+            await team.run(task=task)
+        finally:
+            await watcher
 
 
 async def ends(running: asyncio.Task[Any]) -> bool:
@@ -260,7 +265,9 @@ async def play(team: Team, task: str | Sequence[BaseChatMessage] | None = None) 
 
 def speakers(result: TaskResult) -> list[str]:
     """Who said something, in order, the user left out."""
-    return [message.source for message in result.messages if isinstance(message, BaseChatMessage) and not is_user(message)]
+    return [
+        message.source for message in result.messages if isinstance(message, BaseChatMessage) and not is_user(message)
+    ]
 
 
 def is_user(message: BaseAgentEvent | BaseChatMessage) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ from tests.teams.helpers import (
     HOWS,
     How,
     Plan,
-    Player,
     PlanMessage,
+    Player,
     SpecialTeam,
     calls,
     ends,
@@ -49,8 +50,9 @@ from tests.teams.helpers import (
 
 
 def full_team() -> CodingTeam:
+    inner = CodingTeam([Player("x")], name="inner", max_turns=1, custom_message_types=[PlanMessage])
     return CodingTeam(
-        [Player("a", ["first"]), CodingTeam([Player("x")], name="inner", description="Inside.", max_turns=1)],
+        [Player("a", ["first"]), inner],
         name="outer",
         description="Outside.",
         termination_condition=ReviewApproved(["a"]) | MaxMessageTermination(7),
@@ -88,7 +90,11 @@ def test_every_field_survives_in_a_config() -> None:
 async def test_a_loaded_team_does_what_its_fields_say() -> None:
     loaded = CodingTeam.load_component(full_team().dump_component().model_dump())
     result = await play(loaded, [PlanMessage(plan=Plan(goal="go"), source="user")])
-    assert speakers(result) == ["outer", "a", "x", "a", "x", "a"]
+    assert speakers(result) == ["a", "x", "a", "x", "a"]
+    assert result.stop_reason == "Maximum number of turns 5 reached."
+    assert result.messages[2].to_text() == "first"
+    announced = [message.content for message in result.messages if isinstance(message, SelectSpeakerEvent)]
+    assert announced == [["a"], ["inner"], ["a"], ["inner"], ["a"]]
 
 
 def test_defaults_survive_in_a_config() -> None:
@@ -99,7 +105,9 @@ def test_defaults_survive_in_a_config() -> None:
 
 
 def test_config_of_autogens_team_loads_under_our_name() -> None:
-    theirs = RoundRobinGroupChat([Player("a")], name="team", max_turns=2, termination_condition=MaxMessageTermination(3))
+    theirs = RoundRobinGroupChat(
+        [Player("a")], name="team", max_turns=2, termination_condition=MaxMessageTermination(3)
+    )
     config = theirs.dump_component().model_dump()
     config["provider"] = "coderoom.teams.CodingTeam"
     loaded = Team.load_component(config)
@@ -176,10 +184,16 @@ async def test_async_with_starts_executors_and_stops_them() -> None:
 
 async def test_async_with_stops_executors_when_the_body_raises() -> None:
     one, two = LocalCodeExecutor(), LocalCodeExecutor()
-    with pytest.raises(KeyError, match="body"):
+    folders: list[Path] = []
+
+    async def program() -> None:
         async with CodingTeam([runner("one", one), CodingTeam([runner("two", two)], name="inner")]):
-            folders = folder_of(one), folder_of(two)
+            folders.extend([folder_of(one), folder_of(two)])
             raise KeyError("body")
+
+    with pytest.raises(KeyError, match="body"):
+        await program()
+    assert len(folders) == 2
     assert not any(folder.exists() for folder in folders)
 
 
@@ -224,12 +238,11 @@ class Sticky(Player):
 async def test_if_one_close_fails_the_others_are_closed() -> None:
     one, two = LocalCodeExecutor(), LocalCodeExecutor()
     team = CodingTeam([runner("one", one), Sticky("a"), CodingTeam([Sticky("b"), runner("two", two)], name="inner")])
+    await team.__aenter__()
+    folders = folder_of(one), folder_of(two)
     with pytest.raises(OSError, match="stuck"):
-        async with team:
-            assert one.work_dir is not None
-            assert two.work_dir is not None
-    assert one.work_dir is None
-    assert two.work_dir is None
+        await team.close()
+    assert not any(folder.exists() for folder in folders)
 
 
 PRINT = "```python\nprint(6 * 7)\n```"
@@ -298,9 +311,8 @@ async def test_two_teams_run_at_the_same_time(tmp_path: Path) -> None:
 
     def program(mine: str, other: str) -> str:
         wait = f"while not pathlib.Path({str(tmp_path / other)!r}).exists():\n    time.sleep(0.01)"
-        return (
-            f"```python\nimport pathlib, time\npathlib.Path({str(tmp_path / mine)!r}).touch()\n{wait}\nprint('{mine}')\n```"
-        )
+        touch = f"import pathlib, time\npathlib.Path({str(tmp_path / mine)!r}).touch()"
+        return f"```python\n{touch}\n{wait}\nprint('{mine}')\n```"
 
     teams = [CodingTeam([runner("one", LocalCodeExecutor())], max_turns=1) for _ in range(2)]
     async with teams[0], teams[1]:
@@ -339,7 +351,9 @@ async def test_team_events_tell_who_speaks_next() -> None:
     team = CodingTeam([a, b], max_turns=2, emit_team_events=True)
     await interrupt("token", team, b)
     result = await play(team)
-    told = [message.content if isinstance(message, SelectSpeakerEvent) else message.source for message in result.messages]
+    told = [
+        message.content if isinstance(message, SelectSpeakerEvent) else message.source for message in result.messages
+    ]
     assert told == [["b"], "b"]
     quiet = await play(CodingTeam([Player("a")], max_turns=1), "one")
     assert not any(isinstance(message, SelectSpeakerEvent) for message in quiet.messages)
@@ -354,7 +368,7 @@ async def test_a_coding_team_inside_of_autogens_team() -> None:
 
 
 async def test_no_more_turns_than_one_are_refused() -> None:
-    with pytest.raises(ValueError, match="max|turns"):
+    with pytest.raises(ValueError, match="turns"):
         await play(CodingTeam([Player("a")], max_turns=0), "one")
 
 
@@ -366,7 +380,8 @@ async def runtime() -> AsyncGenerator[SingleThreadedAgentRuntime, None]:
     runtime = SingleThreadedAgentRuntime()
     runtime.start()
     yield runtime
-    await runtime.stop()
+    with contextlib.suppress(asyncio.CancelledError):  # `ends` may have had to tear it down.
+        await runtime.stop()
 
 
 async def test_external_runtime(runtime: SingleThreadedAgentRuntime) -> None:
@@ -420,7 +435,9 @@ async def test_external_runtime_pause_and_state(runtime: SingleThreadedAgentRunt
 WRONG = "Let me try.\n```python\nprint(sum(range(5)) / 0)\n```"
 RIGHT = "```python\nprint(sum(range(6)))\n```"
 DECISION = '{"reason": "It divides by zero.", "retry": true}'
-REFUSAL = '{"approved": false, "issues": [{"severity": "error", "line": 1, "message": "5 is missing"}], "summary": "No."}'
+REFUSAL = (
+    '{"approved": false, "issues": [{"severity": "error", "line": 1, "message": "5 is missing"}], "summary": "No."}'
+)
 APPROVAL = '{"approved": true, "issues": [], "summary": "As asked."}'
 
 
@@ -429,9 +446,7 @@ async def test_a_coder_and_a_reviewer_from_a_config(tmp_path: Path) -> None:
     coder_client = ReplayChatCompletionClient(
         [WRONG, DECISION, "```python\nprint(sum(range(5)))\n```", "The sum is 10.", RIGHT, "The sum is 15."]
     )
-    coder = CodeExecutorAgent(
-        "coder", LocalCodeExecutor(tmp_path), model_client=coder_client, max_retries_on_error=1
-    )
+    coder = CodeExecutorAgent("coder", LocalCodeExecutor(tmp_path), model_client=coder_client, max_retries_on_error=1)
     reviewer = ReviewerAgent("reviewer", ReplayChatCompletionClient([REFUSAL, APPROVAL]))
     made = CodingTeam([coder, reviewer], termination_condition=ReviewApproved(), max_turns=8)
     team = CodingTeam.load_component(made.dump_component())
@@ -471,7 +486,10 @@ async def test_a_writer_and_an_executor_until_the_code_runs(tmp_path: Path) -> N
     """With AutoGen's assistant as the writer, whose code our agent runs."""
     client = ReplayChatCompletionClient([WRONG, RIGHT])
     team = CodingTeam(
-        [AssistantAgent("writer", client), CodeExecutorAgent("runner", LocalCodeExecutor(tmp_path), sources=["writer"])],
+        [
+            AssistantAgent("writer", client),
+            CodeExecutorAgent("runner", LocalCodeExecutor(tmp_path), sources=["writer"]),
+        ],
         termination_condition=CodeSucceeded(),
         max_turns=6,
     )
