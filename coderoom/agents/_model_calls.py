@@ -163,6 +163,8 @@ async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: Canc
             await asyncio.wait([read], timeout=_SOON)
             if not read.done():
                 token.cancel()
+                await asyncio.wait([read], timeout=_SOON)
+                read.cancel()
             await read
 
 

