@@ -5,7 +5,8 @@
     ├── RequestError            what was asked for cannot be done as asked
     ├── MissingDependencyError  something that is needed is not installed or not set
     ├── SandboxUnavailable      our place for running code broke; never the code's own failure
-    └── AgentError              an agent failed inside a team; `__cause__` is what it raised
+    └── TeamError               a team could not go on; `__cause__` is what was raised inside it
+        └── AgentError          one of its agents failed
 
 What the model's code does wrong is no exception at all: it is an `Outcome`.
 """
@@ -23,6 +24,7 @@ __all__ = [
     "Problem",
     "RequestError",
     "SandboxUnavailable",
+    "TeamError",
 ]
 
 
@@ -78,10 +80,22 @@ class SandboxUnavailable(CodeRoomError):  # noqa: N818 (a public name of the des
     """
 
 
-class AgentError(CodeRoomError, RuntimeError):
-    """An agent failed inside a team.
+class TeamError(CodeRoomError, RuntimeError):
+    """A team could not go on.
 
     It is a `RuntimeError` as well, which is what AutoGen's teams raise in its place.
+
+    Attributes:
+        cause: What was raised inside the team; `__cause__` is the same.
+    """
+
+    def __init__(self, who: str, cause: BaseException) -> None:
+        super().__init__(f"{who} failed: {type(cause).__name__}: {cause}")
+        self.cause = self.__cause__ = cause
+
+
+class AgentError(TeamError):
+    """An agent failed inside a team.
 
     Attributes:
         agent: The name of the agent that failed.
@@ -89,4 +103,4 @@ class AgentError(CodeRoomError, RuntimeError):
 
     def __init__(self, agent: str, cause: BaseException) -> None:
         self.agent = agent
-        super().__init__(f"Agent {agent!r} failed: {type(cause).__name__}: {cause}")
+        super().__init__(f"Agent {agent!r}", cause)

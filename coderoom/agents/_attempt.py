@@ -149,7 +149,8 @@ class Attempt:
     @property
     def result(self) -> CodeResult:
         """The raw result, as AutoGen's events carry it."""
-        return CodeResult(exit_code=self.exit_code, output=self.reason if self.rejected else self.output)
+        instead = self.reason if self.rejected else "" if self.blocks else "\n".join(self.notes)
+        return CodeResult(exit_code=self.exit_code, output=instead or self.output)
 
     @property
     def rejected(self) -> bool:

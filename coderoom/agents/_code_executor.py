@@ -62,7 +62,7 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         model_client_stream: Whether to yield the model's chunks as they come.
         max_retries_on_error: How many further attempts may follow a failed one, 0 or more.
         description: What the agent is for, for other agents.
-        system_message: What every model call begins with; `None` for nothing.
+        system_message: What every model call begins with; `None` or an empty string for nothing.
         sources: Run only the code of these participants. Only without a model client.
         supported_languages: The languages that run here; `python` and `sh` by default.
         approval_func: Who must agree before code runs: a `coderoom.approval` component, or a function, sync or
@@ -122,6 +122,8 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
             raise ValueError("max_retries_on_error needs a model_client: without one nobody can write the next try.")
         if max_output_chars < 200:
             raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
+        if isinstance(sources, str):
+            raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         if description is None:
             description = self.DEFAULT_TERMINAL_DESCRIPTION if model_client is None else self.DEFAULT_AGENT_DESCRIPTION
         super().__init__(name=name, description=description)
@@ -130,13 +132,13 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         self._model_context = model_context or UnboundedChatCompletionContext()
         self._model_client_stream = model_client_stream
         self._max_retries_on_error = max_retries_on_error
-        self._system_message = system_message
+        self._system_message = system_message or None
         self._sources = None if sources is None else list(sources)
         self._supported_languages = list(supported_languages or self.DEFAULT_SUPPORTED_LANGUAGES)
         self._approval_func = approval_func
         self._reflect = reflect
         self._max_output_chars = max_output_chars
-        self._conversation = Conversation(self._model_context, system_message)
+        self._conversation = Conversation(self._model_context, self._system_message)
         self._runner = CodeRunner(code_executor, approval_func, max_output_chars)
         self._going = asyncio.Event()
         self._going.set()

@@ -69,7 +69,17 @@ class CodeRunner:
         incomplete = selection.cut and outcome is Outcome.OK
         if incomplete:
             outcome, exit_code = Outcome.ERROR, 1
-        return Attempt(number, blocks, outcome, exit_code, output, notes, output_file, incomplete=incomplete)
+        return Attempt(
+            number,
+            blocks,
+            outcome,
+            exit_code,
+            output,
+            notes,
+            output_file,
+            incomplete=incomplete,
+            left_out=selection.left_out,
+        )
 
     async def close(self) -> None:
         """Stop the executor, and let go of what the approval holds."""

@@ -121,7 +121,8 @@ async def call_model(
         result = await _linked(model_client.create(messages, cancellation_token=cancellation_token), cancellation_token)
     if not isinstance(result.content, str):
         raise TypeError(f"The model answered with {type(result.content).__name__} where text was expected.")
-    yield result.model_copy(update={"content": encodable(result.content)})
+    thought = None if result.thought is None else encodable(result.thought)
+    yield result.model_copy(update={"content": encodable(result.content), "thought": thought})
 
 
 async def _stream(

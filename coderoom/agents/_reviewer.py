@@ -18,6 +18,7 @@ from coderoom._components import DumpsAsItself, StrictConfig, load_if_given
 from coderoom._structured import Answer, ask_structured
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import select_blocks, texts_of
+from coderoom.agents._decisions import StopReason
 from coderoom.agents._model_calls import Conversation
 from coderoom.agents._verdict import ReviewVerdict
 from coderoom.outcome import Outcome
@@ -91,8 +92,8 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
         super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
         self._model_client = model_client
         self._model_context = model_context or UnboundedChatCompletionContext()
-        self._system_message = system_message
-        self._conversation = Conversation(self._model_context, system_message)
+        self._system_message = system_message or None
+        self._conversation = Conversation(self._model_context, self._system_message)
         self._outcome: Outcome | None = None
         self._exit_code = ""
 
@@ -134,8 +135,8 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
             if keys.OUTCOME in message.metadata:
                 self._outcome = keys.read_outcome(message.metadata)
                 self._exit_code = message.metadata.get(keys.EXIT_CODE, "")
-            elif select_blocks(texts_of(message), ("python", "sh")).is_code:
-                # New code: what was known of the old one says nothing about it.
+            elif _brings_code(message):
+                # What was known of the old code says nothing about it.
                 self._outcome, self._exit_code = None, ""
 
     def _question(self) -> str:
@@ -200,3 +201,10 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
             description=config.description,
             system_message=system_message or None,
         )
+
+
+def _brings_code(message: BaseChatMessage) -> bool:
+    selection = select_blocks(texts_of(message), ("python", "sh"))
+    # A coder that answers with a block without a language has written something that nobody ran.
+    wrote_something = message.metadata.get(keys.STOP_REASON) == StopReason.NO_CODE and bool(selection.left_out)
+    return selection.is_code or wrote_something

@@ -21,6 +21,7 @@ _POLL_SECONDS: Final = 0.05
 _LONGEST_LINE: Final = 4096
 _LONGEST_HIGHLIGHT: Final = 100_000
 
+
 def say(text: str) -> None:
     """Write to the person, beside the program's own output."""
     stream = sys.stderr

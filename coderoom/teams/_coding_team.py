@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -16,20 +16,16 @@ from autogen_agentchat.teams._group_chat._round_robin_group_chat import (
     RoundRobinGroupChatConfig,
     RoundRobinGroupChatManager,
 )
-from autogen_agentchat.teams._group_chat._sequential_routed_agent import FIFOLock, SequentialRoutedAgent
-from autogen_core import AgentRuntime, CancellationToken, ComponentLoader, SingleThreadedAgentRuntime
+from autogen_core import AgentRuntime, CancellationToken, ComponentLoader
 from pydantic import ConfigDict, Field
 
 from coderoom._components import DumpsAsItself, load_if_given
-from coderoom.errors import AgentError
+from coderoom.errors import TeamError
 from coderoom.teams._manager import CodingTeamManager
 from coderoom.teams._message_types import find_message_type, name_of_message_type
-from coderoom.teams._participant import Participant
+from coderoom.teams._participant import Participant, Turns
 
 __all__ = ["CodingTeam", "CodingTeamConfig"]
-
-_GRACE_SECONDS = 1.0
-"""How long a cancelled turn may take to end by itself."""
 
 Message = BaseAgentEvent | BaseChatMessage
 
@@ -92,7 +88,10 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             custom_message_types=self._custom_message_types,
             emit_team_events=emit_team_events,
         )
-        self._failure: tuple[str, Exception] | None = None
+        self._failure: TeamError | None = None
+        self._turns = Turns(self._on_failure)
+        self._cut_short = False
+        self._paused = False
 
     @property
     def participants(self) -> Sequence[ChatAgent | Team]:
@@ -117,76 +116,102 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
 
         Raises:
             AgentError: If an agent failed; its `__cause__` is what the agent raised.
+            TeamError: If the termination condition failed.
             asyncio.CancelledError: If the token was cancelled.
             ValueError: If the task is empty or holds no messages, or the team is running already.
         """
         if isinstance(task, Sequence) and not isinstance(task, str):
             task = list(task)
-        await self._unlatch()
+        if not self._is_running:
+            await self._put_right()
         stop = CancellationToken()
         if cancellation_token is not None:
             cancellation_token.add_callback(stop.cancel)
-        items: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
         run = super().run_stream(task=task, cancellation_token=stop, output_task_messages=output_task_messages)
+        items: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
         # A task of its own: AutoGen's generator waits for the whole conversation when it is closed early.
         running = asyncio.create_task(_pass_on(run, items))
-        loop = asyncio.get_running_loop()
-
-        def end_soon() -> None:
-            loop.call_soon_threadsafe(self._end_soon, running)
-
-        stop.add_callback(end_soon)
+        ending = self._end_turns_when(stop, running)
+        item: Message | TaskResult | None = None
         try:
-            while (item := await items.get()) is not None:
+            while (following := await items.get()) is not None and not stop.is_cancelled():
+                item = following
                 yield item
             await self._ended(running)
+            if not isinstance(item, TaskResult):
+                # It came to its end while it was being cancelled.
+                raise asyncio.CancelledError
         finally:
             if not running.done():
                 stop.cancel()
-                await asyncio.wait({running})
-                if not running.cancelled():
-                    running.exception()
+            await ending(stop)
+            if not running.cancelled():
+                running.exception()
+
+    def _end_turns_when(
+        self, stop: CancellationToken, running: asyncio.Task[None]
+    ) -> Callable[[CancellationToken], Awaitable[None]]:
+        """See to it that the turns end when `stop` is cancelled; return what waits for that."""
+        loop = asyncio.get_running_loop()
+        ending: list[asyncio.Task[None]] = []
+
+        def begin() -> None:
+            if not ending and not running.done():
+                ending.append(loop.create_task(self._turns.end()))
+
+        def on_stop() -> None:
+            # From whatever thread; and a token may be cancelled long after the run, when the loop is gone.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(begin)
+
+        async def wait(stop: CancellationToken) -> None:
+            if stop.is_cancelled():
+                begin()
+            if ending or not running.done():
+                await asyncio.wait({running, *ending})
+
+        stop.add_callback(on_stop)
+        return wait
 
     async def _ended(self, running: asyncio.Task[None]) -> None:
         try:
             await running
-        except RuntimeError as error:
-            if self._failure is None:
-                raise
-            agent, cause = self._failure
-            raise AgentError(agent, cause) from (cause if error is not cause else None)
+        except BaseException as error:
+            self._cut_short = True
+            if self._failure is not None and isinstance(error, RuntimeError):
+                # Named again: AutoGen's runtime raises the same error on its way, without its cause.
+                raise self._failure from self._failure.cause
+            raise
 
-    async def _unlatch(self) -> None:
-        """Put right what a run that failed may have left behind."""
+    async def _put_right(self) -> None:
+        """Put right what a run that was cut short may have left behind."""
+        condition = self._termination_condition
+        if self._cut_short and condition is not None and condition.terminated:
+            await condition.reset()
+        if self._paused:
+            for participant in self._participants:
+                if isinstance(participant, ChatAgent):
+                    await participant.on_resume(CancellationToken())
+        self._failure, self._cut_short, self._paused = None, False, False
+
+    async def pause(self) -> None:
+        """Hold the turns back, and the agents that know how to pause; nothing happens if the team does not run."""
         if self._is_running:
-            return
-        if self._failure is not None and self._termination_condition and self._termination_condition.terminated:
-            await self._termination_condition.reset()
-        self._failure = None
+            self._paused = True
+            await super().pause()
 
-    def _end_soon(self, running: asyncio.Task[None]) -> None:
-        timer = asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._end_now, running)
-        running.add_done_callback(lambda _: timer.cancel())
-
-    def _end_now(self, running: asyncio.Task[None]) -> None:
-        """Cancel the turns of agents that do not look at their token."""
-        if running.done() or not isinstance(self._runtime, SingleThreadedAgentRuntime) or not self._embedded_runtime:
-            return
-        for task in list(self._runtime._background_tasks):
-            task.cancel()
-        # A task that is cancelled while it waits for such a lock leaves it locked for ever.
-        for agent in self._runtime._instantiated_agents.values():
-            if isinstance(agent, SequentialRoutedAgent):
-                agent._fifo_lock = FIFOLock()
+    async def resume(self) -> None:
+        """Go on after `pause`; nothing happens if the team does not run."""
+        if self._is_running:
+            self._paused = False
+            await super().resume()
 
     # --- Starting and stopping what the agents own ---
 
     async def __aenter__(self) -> Self:
         try:
-            for participant in self._participants:
-                if isinstance(participant, CodingTeam):
-                    await participant.__aenter__()
-                elif callable(start := getattr(participant, "start", None)):
+            for agent in _agents_of(self):
+                if callable(start := getattr(agent, "start", None)):
                     await start()
         except BaseException:
             with suppress(Exception):
@@ -200,13 +225,12 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         await self.close()
 
     async def close(self) -> None:
-        """Close all participants, also those of nested teams; the team may be used again afterwards.
+        """Close all agents, also those of nested teams; the team may be used again afterwards.
 
         Raises:
-            Exception: What the first participant that could not be closed raised, once all others are.
+            Exception: What the first agent that could not be closed raised, once all others are.
         """
-        closing = [close() for p in self._participants if callable(close := getattr(p, "close", None))]
-        results = await asyncio.gather(*closing, return_exceptions=True)
+        results = await asyncio.gather(*(agent.close() for agent in _agents_of(self)), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -220,13 +244,15 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         agent: ChatAgent | Team,
         message_factory: MessageFactory,
     ) -> Callable[[], ChatAgentContainer]:
-        return lambda: Participant(parent_topic_type, output_topic_type, agent, message_factory, self._on_failure)
+        return lambda: Participant(parent_topic_type, output_topic_type, agent, message_factory, self._turns)
 
     def _create_group_chat_manager_factory(self, *args: Any, **kwargs: Any) -> Callable[[], RoundRobinGroupChatManager]:
-        return lambda: CodingTeamManager(*args, emit_team_events=self._emit_team_events, **kwargs)
+        return lambda: CodingTeamManager(
+            *args, emit_team_events=self._emit_team_events, on_failure=self._on_failure, **kwargs
+        )
 
-    def _on_failure(self, agent: str, error: Exception) -> None:
-        self._failure = (agent, error)
+    def _on_failure(self, failure: TeamError) -> None:
+        self._failure = failure
 
     # --- Configs ---
 
@@ -258,6 +284,15 @@ async def _pass_on(
             items.put_nowait(item)
     finally:
         items.put_nowait(None)
+
+
+def _agents_of(team: Team) -> Iterator[Any]:
+    """All agents of a team and of the teams in it, AutoGen's own too, which cannot close theirs."""
+    for participant in getattr(team, "_participants", ()):
+        if isinstance(participant, Team):
+            yield from _agents_of(participant)
+        else:
+            yield participant
 
 
 def _load_participant(model: Any) -> ChatAgent | Team:

@@ -81,6 +81,8 @@ class _FromSources(StatefulCondition):
 
     def __init__(self, sources: Sequence[str] | None = None) -> None:
         super().__init__()
+        if isinstance(sources, str):
+            raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         self._sources = None if sources is None else list(sources)
 
     def _is_from_sources(self, message: BaseAgentEvent | BaseChatMessage) -> bool:
@@ -157,6 +159,7 @@ class NoProgress(DumpsAsItself, StatefulCondition, Component[NoProgressConfig]):
             return None
         if keys.OUTCOME in message.metadata:
             # What code prints may well be the same twice; how it fails is what tells.
+            self._state.pop(f"{message.source} says", None)
             if self._times_in_a_row(f"{message.source} fails", message.metadata.get(keys.FAILURE, "")) >= self._repeats:
                 return f"No progress: the same code failed in the same way {self._repeats} times."
         elif self._times_in_a_row(f"{message.source} says", message.to_model_text()) >= self._repeats:

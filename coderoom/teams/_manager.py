@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from autogen_agentchat.base import TerminatedException
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_agentchat.state import RoundRobinManagerState
 from autogen_agentchat.teams._group_chat._events import GroupChatPause, GroupChatResume
@@ -13,6 +14,7 @@ from autogen_agentchat.teams._group_chat._round_robin_group_chat import RoundRob
 from autogen_core import MessageContext, rpc
 from pydantic import Field
 
+from coderoom.errors import TeamError
 from coderoom.teams._condition_state import load_condition_state, save_condition_state
 
 __all__ = ["CodingTeamManager"]
@@ -26,10 +28,17 @@ class CodingTeamManagerState(RoundRobinManagerState):
 
 
 class CodingTeamManager(RoundRobinGroupChatManager):
-    """Gives the turns round, and goes on where a cancel or an error cut a run short."""
+    """Gives the turns round, and goes on where a cancel or an error cut a run short.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    Args:
+        args: As AutoGen's manager takes them.
+        on_failure: Called with what ended a run when the termination condition failed.
+        kwargs: As AutoGen's manager takes them.
+    """
+
+    def __init__(self, *args: Any, on_failure: Callable[[TeamError], None], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._on_failure = on_failure
         self._going = asyncio.Event()
         self._going.set()
 
@@ -52,6 +61,17 @@ class CodingTeamManager(RoundRobinGroupChatManager):
         """The next in the round, once the team is not paused."""
         await self._going.wait()
         return await super().select_speaker(thread)
+
+    async def _apply_termination_condition(
+        self, delta: Sequence[BaseAgentEvent | BaseChatMessage], increment_turn_count: bool = False
+    ) -> bool:
+        try:
+            return await super()._apply_termination_condition(delta, increment_turn_count)
+        except (Exception, TerminatedException) as error:
+            # Not every error of a condition is an `Exception`, and what is none would leave the run hanging.
+            failure = TeamError("The termination condition", error)
+            self._on_failure(failure)
+            raise failure from error
 
     @rpc
     async def handle_pause(self, message: GroupChatPause, ctx: MessageContext) -> None:  # type: ignore[override]

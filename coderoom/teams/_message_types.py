@@ -37,9 +37,13 @@ def find_message_type(name: str) -> type[BaseAgentEvent | BaseChatMessage]:
     Raises:
         ValueError: If there is none, or it is no message type.
     """
-    outer, content = re.fullmatch(r"([^\[\]]+)(?:\[([^\[\]]+)\])?", name.strip() or "?").groups()  # type: ignore[union-attr]
-    kind = _imported(outer)
-    if content is not None and issubclass(kind, StructuredMessage):
+    match = re.fullmatch(r"([^\[\]]+)(?:\[([^\[\]]+)\])?", name.strip())
+    if match is None:
+        raise ValueError(f"{name!r} is no name of a message type.")
+    kind, content = _imported(match[1]), match[2]
+    if content is not None:
+        if kind is not StructuredMessage:
+            raise ValueError(f"{name!r} is no message type: only StructuredMessage has a type in brackets.")
         return cast("type[BaseChatMessage]", kind.__class_getitem__(_imported(content)))
     if not issubclass(kind, BaseAgentEvent | BaseChatMessage):
         raise ValueError(f"{name!r} is no message type.")
@@ -47,10 +51,14 @@ def find_message_type(name: str) -> type[BaseAgentEvent | BaseChatMessage]:
 
 
 def _imported(name: str) -> type[BaseModel]:
-    module, _, attribute = name.rpartition(".")
+    module, *attributes = name.split(".")
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, ValueError, AttributeError) as error:
+        found: object = importlib.import_module(module)
+        for attribute in attributes:
+            module = f"{module}.{attribute}"
+            # A class may stand in a class, and a module may not be imported yet.
+            found = getattr(found, attribute) if hasattr(found, attribute) else importlib.import_module(module)
+    except (ImportError, ValueError) as error:
         raise ValueError(f"There is no message type {name!r}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, BaseModel)):
         raise ValueError(f"{name!r} is no message type.")

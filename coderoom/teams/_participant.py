@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team
@@ -13,16 +14,50 @@ from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentC
 from autogen_agentchat.teams._group_chat._events import (
     GroupChatAgentResponse,
     GroupChatError,
+    GroupChatPause,
     GroupChatRequestPublish,
+    GroupChatResume,
     GroupChatTeamResponse,
     SerializableException,
 )
-from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
+from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, rpc, trace_invoke_agent_span
 
-__all__ = ["Participant"]
+from coderoom.errors import AgentError, TeamError
+
+__all__ = ["Participant", "Turns"]
 
 # AutoGen makes its containers and managers in private modules only; it is frozen at 0.7.5, and a test of ours fails
 # loudly if these are ever not there.
+
+logger = logging.getLogger(__name__)
+
+
+class Turns:
+    """The turns that a team is taking right now, so that they can be ended.
+
+    Args:
+        on_failure: Called with what ended a turn that failed.
+    """
+
+    GRACE_SECONDS = 1.0
+    """How long a cancelled turn may take to end by itself."""
+    _AGAIN_SECONDS = 0.2
+    _MOST_TRIES = 25
+
+    def __init__(self, on_failure: Callable[[TeamError], None]) -> None:
+        self.on_failure = on_failure
+        self.running: set[asyncio.Task[Any]] = set()
+
+    async def end(self) -> None:
+        """End them: first those that look at their token, then all others, also those that need to be told twice."""
+        if self.running:
+            await asyncio.wait(self.running, timeout=self.GRACE_SECONDS)
+        for _ in range(self._MOST_TRIES):
+            if not self.running:
+                return
+            for turn in self.running:
+                turn.cancel()
+            await asyncio.wait(self.running, timeout=self._AGAIN_SECONDS)
 
 
 class Participant(ChatAgentContainer):
@@ -36,7 +71,7 @@ class Participant(ChatAgentContainer):
         output_topic_type: Where events go.
         agent: The agent or the nested team.
         message_factory: The message types that the team knows.
-        on_failure: Called with the agent's name and what it raised.
+        turns: Where a turn is noted while it is taken.
     """
 
     def __init__(
@@ -45,27 +80,41 @@ class Participant(ChatAgentContainer):
         output_topic_type: str,
         agent: ChatAgent | Team,
         message_factory: MessageFactory,
-        on_failure: Callable[[str, Exception], None],
+        turns: Turns,
     ) -> None:
         super().__init__(parent_topic_type, output_topic_type, agent, message_factory)
-        self._on_failure = on_failure
+        self._turns = turns
 
     @event
     async def handle_request(self, message: GroupChatRequestPublish, ctx: MessageContext) -> None:  # type: ignore[override]
-        """Take a turn."""
+        """Take a turn. An error is told to the team and not raised: the runtime would log its traceback as well."""
+        turn = asyncio.current_task()
+        assert turn is not None
         before = await self._note_state()
+        self._turns.running.add(turn)
         try:
-            response = await self._take_turn(ctx.cancellation_token)
-        except asyncio.CancelledError:
-            await self._put_back(before)
+            outcome: object = await self._take_turn(ctx.cancellation_token)
+        except (KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:
+        except BaseException as error:
+            outcome = error
+        finally:
+            self._turns.running.discard(turn)
+        if ctx.cancellation_token.is_cancelled():
             await self._put_back(before)
-            self._on_failure(self._agent.name, error)
-            await self._publish(GroupChatError(error=SerializableException.from_exception(error)), ctx)
-            raise
-        self._message_buffer.clear()
-        await self._publish(response, ctx)
+        elif isinstance(outcome, BaseException):
+            await self._put_back(before)
+            failure = AgentError(self._agent.name, outcome)
+            self._turns.on_failure(failure)
+            await self._publish(GroupChatError(error=SerializableException.from_exception(failure)), ctx)
+        else:
+            self._message_buffer.clear()
+            await self._publish(outcome, ctx)
+
+    async def on_unhandled_message(self, message: Any, ctx: MessageContext) -> None:
+        """Leave alone what is for the manager: another participant's error goes to all."""
+        if not isinstance(message, GroupChatError):
+            await super().on_unhandled_message(message, ctx)
 
     async def _publish(self, message: object, ctx: MessageContext) -> None:
         topic = DefaultTopicId(type=self._parent_topic_type)
@@ -85,28 +134,58 @@ class Participant(ChatAgentContainer):
             span = trace_invoke_agent_span(
                 agent_name=self._agent.name, agent_description=self._agent.description, agent_id=str(self.id)
             )
-        last: Response | TaskResult | None = None
         with span:
-            async for item in stream:
-                if isinstance(item, Response):
-                    await self._log_message(item.chat_message)
-                    last = item
-                elif isinstance(item, TaskResult):
-                    last = item
-                else:
-                    await self._log_message(item)
+            async with aclosing(stream):
+                last = await self._pass_on(stream, cancellation_token)
         if isinstance(last, Response):
             return GroupChatAgentResponse(response=last, name=self._agent.name)
         if isinstance(last, TaskResult):
             return GroupChatTeamResponse(result=last, name=self._agent.name)
-        raise RuntimeError(f"{self._agent.name!r} ended its turn without a response.")
+        raise RuntimeError("The turn ended without a response.")
+
+    async def _pass_on(self, stream: Any, cancellation_token: CancellationToken) -> Response | TaskResult | None:
+        last: Response | TaskResult | None = None
+        async for item in stream:
+            if cancellation_token.is_cancelled():
+                raise asyncio.CancelledError
+            if isinstance(item, Response):
+                await self._log_message(item.chat_message)
+                last = item
+            elif isinstance(item, TaskResult):
+                last = item
+            else:
+                await self._log_message(item)
+        return last
 
     async def _note_state(self) -> Mapping[str, Any] | None:
         try:
             return await self._agent.save_state()
-        except NotImplementedError:
+        except Exception as error:
+            logger.debug("The state of %r cannot be noted: %s", self._agent.name, error)
             return None
 
     async def _put_back(self, state: Mapping[str, Any] | None) -> None:
-        if state is not None:
+        if state is None:
+            return
+        try:
             await self._agent.load_state(state)
+        except Exception as error:
+            logger.debug("The state of %r cannot be put back: %s", self._agent.name, error)
+
+    # A team of AutoGen's refuses to be paused before its first run, and hangs if it does not run right now.
+
+    @rpc
+    async def handle_pause(self, message: GroupChatPause, ctx: MessageContext) -> None:  # type: ignore[override]
+        """Pause the agent, or the nested team if it runs."""
+        if not isinstance(self._agent, Team):
+            await self._agent.on_pause(ctx.cancellation_token)
+        elif getattr(self._agent, "_is_running", True):
+            await self._agent.pause()
+
+    @rpc
+    async def handle_resume(self, message: GroupChatResume, ctx: MessageContext) -> None:  # type: ignore[override]
+        """Let the agent go on, or the nested team if it runs."""
+        if not isinstance(self._agent, Team):
+            await self._agent.on_resume(ctx.cancellation_token)
+        elif getattr(self._agent, "_is_running", True):
+            await self._agent.resume()

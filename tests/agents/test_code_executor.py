@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,18 @@ async def test_thoughts_are_events_and_stay_in_the_context(coder: MakeCoder) -> 
     assert thoughts == ["first", "last"]
     messages = await agent.model_context.get_messages()
     assert [message.thought for message in messages if message.type == "AssistantMessage"] == ["first", "last"]
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streaming"])
+async def test_half_a_character_from_a_model_spoils_nothing(streaming: bool, coder: MakeCoder) -> None:
+    usage = RequestUsage(prompt_tokens=1, completion_tokens=1)
+    half = "cut \ud83d"
+    reply = CreateResult(finish_reason="stop", content=half, usage=usage, cached=False, thought=half)
+    agent = coder(Client(reply), model_client_stream=streaming)
+    response = await turn(agent, TASK)
+    for message in [*(response.inner_messages or []), response.chat_message]:
+        message.model_dump_json()
+    json.dumps(await agent.save_state(), ensure_ascii=False).encode()
 
 
 async def test_a_stream_gives_chunks_then_the_whole(coder: MakeCoder) -> None:

@@ -238,6 +238,13 @@ async def test_ce23_different_code_that_could_not_run_is_not_the_same_failure(
     assert (facts_of(response)["attempts"], facts_of(response)["outcome"]) == ("3", "ok")
 
 
+async def test_ce23_different_code_that_was_cut_beside_the_same_code_is_not_the_same_failure(coder: MakeCoder) -> None:
+    first, second = (f"{GOOD}\n\n```python\nprint({number})\nprint(" for number in (1, 2))
+    client = Client(first, decide(True), second, decide(True), GOOD, "Done.")
+    response = await turn(coder(client, max_retries_on_error=9), TASK)
+    assert (facts_of(response)["attempts"], facts_of(response)["outcome"]) == ("3", "ok")
+
+
 async def test_ce23_other_code_with_the_same_error_may_go_on(coder: MakeCoder) -> None:
     client = Client(
         python("exit(3)"),

@@ -122,6 +122,16 @@ async def test_a_real_coder_that_gives_up_is_not_approved(coder: MakeCoder) -> N
     assert (await review(YES, TASK, made.chat_message)).approved is False
 
 
+async def test_a_real_coder_whose_new_code_has_no_language_is_not_approved(coder: MakeCoder) -> None:
+    # Such a block is not run, so the run before it says nothing about it.
+    agent = coder(Client(GOOD, "Done.", "Mended:\n```\nprint(6 * 8)\n```"))
+    reviewer = ReviewerAgent("reviewer", Client(verdict(False), YES))
+    first = await turn(agent, TASK)
+    await turn(reviewer, TASK, first.chat_message)
+    second = await turn(agent, "Mend it.")
+    assert verdict_in(await turn(reviewer, second.chat_message)).approved is False
+
+
 # --- What it says ---
 
 
