@@ -19,6 +19,8 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt scripts/setup
 	@scripts/setup $(VENV)
 
+# Matplotlib would keep its caches in the home folder.
+demo: export MPLCONFIGDIR := $(CURDIR)/$(VENV)/matplotlib
 demo: $(STAMP)
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
 		$(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv; \

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeVar
 
-from autogen_core import ComponentModel
+from autogen_core import CancellationToken, ComponentModel
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["DumpsAsItself", "StrictConfig", "load_if_given"]
+__all__ = ["DumpsAsItself", "StrictConfig", "linked", "load_if_given"]
 
 T = TypeVar("T")
 
@@ -36,3 +37,10 @@ class DumpsAsItself:
 def load_if_given(model: ComponentModel | None, load: Callable[[ComponentModel], T]) -> T | None:
     """What `load`, a class's `load_component`, makes of `model`, or `None` for `None`."""
     return None if model is None else load(model)
+
+
+async def linked(call: Awaitable[T], cancellation_token: CancellationToken) -> T:
+    """Wait for `call`, which ends when the token is cancelled, also if it does not look at it itself."""
+    future = asyncio.ensure_future(call)
+    cancellation_token.link_future(future)
+    return await future

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +11,10 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, LLMMessage, RequestUsage, UserMessage
 from pydantic import BaseModel, ValidationError
 
+from coderoom._components import linked
 from coderoom._text import encodable
 
-__all__ = ["Answer", "ask_structured", "json_objects", "output_arguments", "parse_tolerantly"]
+__all__ = ["Answer", "ask_structured", "parse_tolerantly"]
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -56,16 +56,19 @@ async def ask_structured(
         cancellation_token: Ends the call.
 
     Returns:
-        The answer. A malformed one has `value=None`; it never raises.
+        The answer. A malformed one has `value=None` and raises nothing.
+
+    Raises:
+        Exception: What the client raises when the call itself fails.
     """
     question = list(messages)
     if not model_client.model_info.get("structured_output"):
         question.append(UserMessage(content=_request_for_json(schema), source=source))
-    arguments = output_arguments(model_client, schema)
-    call = asyncio.ensure_future(model_client.create(question, cancellation_token=cancellation_token, **arguments))
-    cancellation_token.link_future(call)
+    arguments = _output_arguments(model_client, schema)
     try:
-        result = await call
+        result = await linked(
+            model_client.create(question, cancellation_token=cancellation_token, **arguments), cancellation_token
+        )
     except Exception as error:
         if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
             return Answer(None, f"(unreadable: {type(error).__name__})", None)
@@ -74,7 +77,7 @@ async def ask_structured(
     return Answer(parse_tolerantly(text, schema), text, result.usage)
 
 
-def output_arguments(model_client: ChatCompletionClient, schema: type[BaseModel]) -> dict[str, Any]:
+def _output_arguments(model_client: ChatCompletionClient, schema: type[BaseModel]) -> dict[str, Any]:
     """The arguments of `create` that make the model answer in `schema`, as far as it can."""
     if not model_client.model_info.get("structured_output"):
         return {"json_output": True if model_client.model_info.get("json_output") else None}
@@ -107,7 +110,7 @@ def parse_tolerantly(text: str, schema: type[DecisionT]) -> DecisionT | None:
     Two that differ are none: one of them may be quoted from what the model was shown.
     """
     found: list[DecisionT] = []
-    for candidate in json_objects(text):
+    for candidate in _json_objects(text):
         try:
             decision = schema.model_validate(candidate)
         except ValidationError:
@@ -117,7 +120,7 @@ def parse_tolerantly(text: str, schema: type[DecisionT]) -> DecisionT | None:
     return found[0] if len(found) == 1 else None
 
 
-def json_objects(text: str) -> list[dict[str, Any]]:
+def _json_objects(text: str) -> list[dict[str, Any]]:
     """Every JSON object in the text, in fences and prose too, or none at all if there is too much to look at."""
     decoder = json.JSONDecoder(strict=False)
     found: list[dict[str, Any]] = []

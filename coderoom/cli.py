@@ -54,6 +54,8 @@ def main() -> NoReturn:
     try:
         code = app(standalone_mode=False)
     except _UsageProblem as error:
+        if _flag("--json"):
+            _print_json({"succeeded": False, "error": error.format_message(), "problems": []})
         error.show()
         code = error.exit_code
     except (typer.Abort, KeyboardInterrupt):
@@ -74,11 +76,11 @@ _UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__
 
 
 def _tell(error: CodeRoomError) -> int:
-    if "--json" in sys.argv:
+    if _flag("--json"):
         problems = error.problems if isinstance(error, ConfigError) else ()
         listed = [asdict(problem) for problem in problems]
         _print_json({"succeeded": False, "error": str(error), "problems": listed})
-    if _debugging():
+    if _flag("--debug"):
         traceback.print_exception(error)
     else:
         for line in str(error).splitlines() if isinstance(error, ConfigError) else [f"coderoom: {error}"]:
@@ -87,11 +89,14 @@ def _tell(error: CodeRoomError) -> int:
 
 
 def _tell_surprise(error: Exception) -> int:
-    if _debugging():
+    words = f"{type(error).__name__}: {error}"
+    if _flag("--json"):
+        _print_json({"succeeded": False, "error": words, "problems": []})
+    if _flag("--debug"):
         traceback.print_exception(error)
     else:
         advice = "This is a mistake of CodeRoom's; --debug shows where."
-        print(f"coderoom: {type(error).__name__}: {error}\n{advice}", file=sys.stderr)  # noqa: T201
+        print(f"coderoom: {visible(words)}\n{advice}", file=sys.stderr)  # noqa: T201
     return EXIT_FAILED
 
 
@@ -103,8 +108,10 @@ def _exit_code(error: CodeRoomError) -> int:
     return EXIT_FAILED
 
 
-def _debugging() -> bool:
-    return "--debug" in sys.argv
+def _flag(name: str) -> bool:
+    """Whether an option was given; what comes after `--` is none."""
+    arguments = sys.argv[1:]
+    return name in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
 
 
 @app.callback(invoke_without_command=True)
@@ -146,7 +153,10 @@ def run(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Run a team on a task, and show what it does."""
+    """Run a team on a task, and show what it does.
+
+    Shipped teams: coder-executor, coder-reviewer, analyst. Without --workspace, the code works in coderoom-workspace.
+    """
     from rich.console import Console
 
     from coderoom.runs import RunView, prepare_run, run_team
@@ -195,15 +205,19 @@ def execute(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Run the code blocks of a file in order, without a model. The first that fails ends it."""
+    """Run the code blocks of a file in order, without a model. The first that fails ends it.
+
+    Each block runs in a process of its own: later ones see its files, but not its variables. Blocks in python, sh, bash
+    and javascript run; one marked no-run (```python no-run) does not.
+    """
     from rich.console import Console
 
     from coderoom.runs import ExecView, read_blocks, run_file
 
-    blocks = read_blocks(file, sys.stdin.buffer.read() if file == "-" else None)
+    blocks, skipped = read_blocks(file, sys.stdin.buffer.read() if file == "-" else None)
     view = ExecView(Console(quiet=as_json))
     view.begin()
-    result = asyncio.run(run_file(blocks, view.show, workspace=workspace, timeout=timeout))
+    result = asyncio.run(run_file(blocks, view, workspace=workspace, timeout=timeout, skipped=skipped))
     view.end(result)
     if as_json:
         _print_json(result.to_json() | {"file": file})

@@ -295,7 +295,7 @@ BROKEN = {
     "unknown provider": ("provider: coderoom.teams.CodeTeam\nconfig: {}\n", 1),
     "untrusted provider": ("provider: evil.Team\nconfig: {}\n", 1),
     "bad YAML": ("provider: [\nconfig: {}\n", 1),
-    "cycle of anchors": ("provider: coderoom.teams.CodingTeam\nconfig: &a\n  name: *a\n", 3),
+    "cycle of anchors": ("provider: coderoom.teams.CodingTeam\nconfig: &a\n  name: *a\n", 2),
     "empty file": ("", None),
 }
 
@@ -343,7 +343,9 @@ def test_doctor_says_that_nothing_is_isolated(tmp_path: Path) -> None:
     assert {"name": "autogen-core", "state": "ok", "detail": "0.7.5"} in findings
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["validate", "--help"], ["--version"], ["doctor"], []])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "--help"], ["validate", "--help"], ["--version"], ["doctor"], []]
+)
 def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path, arguments: list[str]) -> None:
     code = (
         "import sys; sys.argv = ['coderoom', *sys.argv[1:]]\n"

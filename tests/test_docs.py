@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from coderoom.blocks import Block, extract_code_blocks
-from coderoom.configs import check_team
-from tests.support.commands import ROOT, environment
+from coderoom.configs import check_team, make_model
+from tests.support.commands import ROOT, coderoom, environment
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -48,5 +49,25 @@ def test_python_example_runs(tmp_path: Path, place: str, block: Block) -> None:
 
 @pytest.mark.parametrize(("place", "block"), blocks("yaml"), ids=lambda value: value if isinstance(value, str) else "")
 def test_team_file_example_is_valid(tmp_path: Path, place: str, block: Block) -> None:
+    if block.code.startswith("replies:"):
+        (tmp_path / "recording.yaml").write_text(block.code)
+        assert make_model(f"replay:{tmp_path / 'recording.yaml'}")
+        return
     (tmp_path / "team.yaml").write_text(block.code)
     assert check_team(tmp_path / "team.yaml") == [], place
+    # The page says that the example is this file.
+    assert block.code in (ROOT / "examples" / "team.yaml").read_text()
+
+
+def test_the_recording_in_the_docs_plays(tmp_path: Path) -> None:
+    [(_, block)] = [found for found in blocks("yaml") if found[1].code.startswith("replies:")]
+    (tmp_path / "r.yaml").write_text(block.code)
+    done = coderoom("run", "coder-reviewer", "2 to the 100?", "--model", "replay:r.yaml", "--json", cwd=tmp_path)
+    run = json.loads(done.stdout)
+    assert (done.returncode, run["attempts"], run["approved"]) == (0, 2, True)
+
+
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    done = coderoom("exec", str(ROOT / "examples" / "notebook.md"), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert list(tmp_path.iterdir()) == []

@@ -16,12 +16,6 @@ from coderoom.outcome import Outcome
 
 __all__ = ["Attempt", "Selection", "select_blocks", "texts_of"]
 
-# Labels under which models show data and prose, not code that they want to be run.
-_NOT_CODE = frozenset(
-    "console css csv diff env html ini json json5 jsonl latex log markdown mermaid none output plain plaintext "  # noqa: SIM905
-    "pycon svg tex text toml tsv txt xml yaml".split()
-)
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -62,7 +56,7 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str]) -> Selection:
     left_out: list[str] = []
     is_code = cut = False
     for block in (block for text in texts for block in extract_code_blocks(text)):
-        wanted = block.language not in _NOT_CODE and block.language != ""
+        wanted = block.language != "" and not block.is_data
         if block.no_run:
             continue
         if not block.closed and (wanted or block.language == ""):
@@ -72,17 +66,12 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str]) -> Selection:
             notes.append(_cut_note(block))
         elif block.language in known:
             is_code = True
-            run.append(CodeBlock(code=block.code, language=_runnable_name(block)))
+            run.append(CodeBlock(code=block.code, language=block.run_language))
         else:
             is_code = is_code or wanted
             left_out.append(block.code)
             notes.append(_unknown_note(block, languages))
     return Selection(tuple(run), tuple(notes), is_code, cut, tuple(left_out))
-
-
-def _runnable_name(block: Block) -> str:
-    # A script written for bash may use what sh does not have.
-    return "bash" if block.tag.lower() == "bash" else block.language
 
 
 def _cut_note(block: Block) -> str:
@@ -151,6 +140,11 @@ class Attempt:
         """The raw result, as AutoGen's events carry it."""
         instead = self.reason if self.rejected else "" if self.blocks else "\n".join(self.notes)
         return CodeResult(exit_code=self.exit_code, output=instead or self.output)
+
+    @property
+    def ran(self) -> bool:
+        """Whether anything was run at all."""
+        return bool(self.blocks) and not self.rejected
 
     @property
     def rejected(self) -> bool:

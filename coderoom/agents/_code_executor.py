@@ -24,7 +24,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, RequestUsage, UserMessage
 
-from coderoom._components import DumpsAsItself, load_if_given
+from coderoom._components import DumpsAsItself, linked, load_if_given
 from coderoom._structured import ask_structured
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
@@ -418,9 +418,7 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         await self._model_context.add_message(UserMessage(content=text, source=self.name))
 
     async def _may_go_on(self, cancellation_token: CancellationToken) -> None:
-        waiting = asyncio.ensure_future(self._going.wait())
-        cancellation_token.link_future(waiting)
-        await waiting
+        await linked(self._going.wait(), cancellation_token)
 
     # --- What AutoGen's agent offers beside its turn ---
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import LLMMessage
 
+from coderoom._components import linked
 from coderoom.agents._attempt import Attempt, Selection
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, ask_approval
 from coderoom.blocks import fence
@@ -94,9 +94,7 @@ class CodeRunner:
             return None
         code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
         request = ApprovalRequest(code=code, context=list(context))
-        asking = asyncio.ensure_future(ask_approval(self._approval, request))
-        cancellation_token.link_future(asking)
-        response = await asking
+        response = await linked(ask_approval(self._approval, request), cancellation_token)
         return None if response.approved else response.reason or "no reason was given"
 
     def _bound(self, execution: Execution) -> tuple[str, Path | None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 from coderoom.agents._attempt import Attempt
 from coderoom.outcome import Outcome
@@ -20,6 +21,12 @@ class RetryDecision(BaseModel):
     """What went wrong, and how the next attempt mends it."""
     retry: bool
     """Whether to try again."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        # Required, as strict structured output wants it; a model without that may leave it out.
+        return {"reason": "", **data} if isinstance(data, dict) else data
 
 
 class StopReason(StrEnum):

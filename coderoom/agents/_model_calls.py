@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ModelClientStreamingChunkEvent
 from autogen_agentchat.utils import remove_images
@@ -14,11 +14,10 @@ from autogen_core import CancellationToken
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, SystemMessage
 
+from coderoom._components import linked
 from coderoom._text import encodable
 
 __all__ = ["Conversation", "call_model"]
-
-T = TypeVar("T")
 
 _SOON: Final = 0.01
 """Seconds within which a chunk that is there already is read."""
@@ -118,7 +117,7 @@ async def call_model(
         if result is None:
             raise TypeError(f"{type(model_client).__name__} ended its stream without a result.")
     else:
-        result = await _linked(model_client.create(messages, cancellation_token=cancellation_token), cancellation_token)
+        result = await linked(model_client.create(messages, cancellation_token=cancellation_token), cancellation_token)
     if not isinstance(result.content, str):
         raise TypeError(f"The model answered with {type(result.content).__name__} where text was expected.")
     thought = None if result.thought is None else encodable(result.thought)
@@ -140,7 +139,7 @@ async def _stream(
             if cancellation_token.is_cancelled():
                 raise asyncio.CancelledError
             try:
-                item = await _linked(anext(chunks), cancellation_token)
+                item = await linked(anext(chunks), cancellation_token)
             except StopAsyncIteration:
                 finished = True
             else:
@@ -167,9 +166,3 @@ async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: Canc
                 await asyncio.wait([read], timeout=_SOON)
                 read.cancel()
             await read
-
-
-async def _linked(call: Awaitable[T], cancellation_token: CancellationToken) -> T:
-    future = asyncio.ensure_future(call)
-    cancellation_token.link_future(future)
-    return await future

@@ -6,7 +6,6 @@ from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import Attempt
 from coderoom.agents._decisions import StopReason
 from coderoom.blocks import extract_code_blocks, fence
-from coderoom.outcome import Outcome
 
 __all__ = ["facts", "report"]
 
@@ -17,8 +16,8 @@ def report(summary: str, attempt: Attempt) -> str:
     The code is marked `no-run`, so that an agent which runs what others write does not run it again.
     """
     parts = [_whole(summary.strip())] if summary.strip() else []
-    if attempt.outcome is Outcome.REJECTED:
-        parts.append(f"Attempt {attempt.number} was not run. {attempt.describe()}")
+    if not attempt.ran:
+        parts.append(f"Attempt {attempt.number} was not run: {attempt.outcome}. {attempt.reason}".strip())
     else:
         parts.append(f"Attempt {attempt.number}: {attempt.outcome}, exit code {attempt.exit_code}.")
     parts += [fence(block.code, block.language, "no-run") for block in attempt.blocks]
@@ -38,9 +37,10 @@ def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, 
     """The same for programs, as metadata."""
     found = {
         keys.OUTCOME: attempt.outcome.value,
-        keys.EXIT_CODE: str(attempt.exit_code),
         keys.ATTEMPTS: str(attempt.number),
     }
+    if attempt.ran:
+        found[keys.EXIT_CODE] = str(attempt.exit_code)
     if stop_reason is not None:
         found[keys.STOP_REASON] = stop_reason.value
     if attempt.failure is not None:

@@ -29,7 +29,7 @@ __all__ = [
 OUTCOME: Final = "coderoom.outcome"
 """How the last attempt ended: an `Outcome`."""
 EXIT_CODE: Final = "coderoom.exit_code"
-"""The last attempt's exit code."""
+"""The last attempt's exit code; not there if nothing was run."""
 ATTEMPTS: Final = "coderoom.attempts"
 """How many attempts the turn took."""
 STOP_REASON: Final = "coderoom.stop_reason"

@@ -22,6 +22,7 @@ _DEFAULT_PROMPT: Final = "Run this code?"
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
 _TRIES: Final = 3
 _POLL_SECONDS: Final = 0.05
+_SETTLE_SECONDS: Final = 0.15
 
 # A yes with something behind it that is no "because" may be a yes with a condition, which nobody would keep.
 _ANSWER = re.compile(
@@ -84,11 +85,13 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                 raise
 
     async def _ask(self, descriptor: int, code: str) -> ApprovalResponse:
+        # Who shows the conversation on the same terminal is given the time to show what led here.
+        await asyncio.sleep(_SETTLE_SECONDS)
         # Highlighting takes its time, and a terminal may be held up.
         await call_in_thread(show_code, code)
         discard_typed_ahead(descriptor)
         for _ in range(_TRIES):
-            say(f"{self._config.prompt} [y/N] ")
+            say(f"{self._config.prompt} A reason may follow. [y/N] ")
             line = await read_line(descriptor)
             if line is None:
                 return no("The input ended before a person answered.")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
-from autogen_core import Component, ComponentModel
+from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
-from pydantic import BaseModel
+from pydantic import BaseModel, StrictBool, model_validator
 
-from coderoom._structured import json_objects, output_arguments
+from coderoom._structured import ask_structured
 from coderoom.approval._ask import ask_approval
 from coderoom.approval._base import Approval, Seconds, TimedConfig, no
+from coderoom.blocks import fence
 
 __all__ = ["ModelApproval"]
 
@@ -34,7 +34,12 @@ class ModelDecision(BaseModel):
     """What the model is asked for; the reason comes first, so that it is thought of first."""
 
     reason: str
-    approved: bool
+    approved: StrictBool
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        return {"reason": "", **data} if isinstance(data, dict) else data
 
 
 class ModelApprovalConfig(TimedConfig):
@@ -80,17 +85,23 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
         return await ask_approval(self._consult, request, timeout=self._timeout)
 
     async def _consult(self, request: ApprovalRequest) -> ApprovalResponse:
-        arguments = output_arguments(self._model_client, ModelDecision)
-        result = await self._model_client.create(self._messages(request.code), **arguments)
-        if not isinstance(result.content, str):
-            return no("The approving model called a tool instead of deciding.")
-        return _read_decision(result.content)
+        answer = await ask_structured(
+            self._model_client,
+            self._messages(request.code),
+            ModelDecision,
+            source="user",
+            cancellation_token=CancellationToken(),
+        )
+        if answer.value is None:
+            return no("The approving model's answer held no decision.")
+        reason = answer.value.reason or "The approving model gave no reason."
+        return ApprovalResponse(approved=answer.value.approved, reason=reason)
 
     def _messages(self, code: str) -> list[LLMMessage]:
         instructions = _DEFAULT_INSTRUCTIONS if self._instructions is None else self._instructions
         return [
             SystemMessage(content=f"{instructions}\n\n{_RULES}"),
-            UserMessage(content=f"{_as_data(code)}\n\nMay this code run? Answer with the JSON object.", source="user"),
+            UserMessage(content=f"{fence(code)}\n\nMay this code run? Answer with the JSON object.", source="user"),
         ]
 
     def _to_config(self) -> ModelApprovalConfig:
@@ -105,24 +116,3 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
             instructions=config.instructions,
             timeout=config.timeout,
         )
-
-
-def _as_data(code: str) -> str:
-    longest = max((len(run) for run in re.findall("`+", code)), default=0)
-    fence = "`" * max(4, longest + 1)
-    return f"{fence}\n{code}\n{fence}"
-
-
-def _read_decision(reply: str) -> ApprovalResponse:
-    decisions = [found for found in json_objects(reply) if "approved" in found]
-    if not decisions:
-        return no("The approving model's answer held no decision.")
-    if any(not isinstance(decision["approved"], bool) for decision in decisions):
-        return no("The approving model's decision was neither true nor false.")
-    # A model that quotes the code may quote a yes with it. Only a unanimous reply counts as one.
-    decision = next((decision for decision in decisions if not decision["approved"]), decisions[0])
-    reason = decision.get("reason")
-    return ApprovalResponse(
-        approved=decision["approved"],
-        reason=reason if isinstance(reason, str) and reason else "The approving model gave no reason.",
-    )

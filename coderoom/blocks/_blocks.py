@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coderoom.blocks._info import file_name, is_no_run, normalize_language, parse_info
+from coderoom.blocks._info import DATA_LANGUAGES, file_name, is_no_run, normalize_language, parse_info
 from coderoom.blocks._markdown import find_code, normalize_text
 from coderoom.blocks._python_strings import PythonStrings
 from coderoom.blocks._scan import Find, dedent
@@ -41,6 +41,16 @@ class Block:
     def no_run(self) -> bool:
         """Whether the info string says `no-run`: the code is to be shown, not run."""
         return is_no_run(self.attributes)
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the label is one under which models show data and prose, and not code to run."""
+        return self.language in DATA_LANGUAGES
+
+    @property
+    def run_language(self) -> str:
+        """The language to run it as: a script written for bash may use what sh does not have."""
+        return "bash" if self.tag.lower() == "bash" else self.language
 
 
 def extract_code_blocks(text: str) -> list[Block]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Info", "file_name", "is_no_run", "normalize_language", "parse_info"]
+__all__ = ["DATA_LANGUAGES", "Info", "file_name", "is_no_run", "normalize_language", "parse_info"]
 
 _SPELLINGS = {
     "python": "py ipython",
@@ -34,6 +34,11 @@ _SPELLINGS = {
     "text": "txt plain plaintext",
 }
 _LANGUAGES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings.split()}
+# Labels under which models show data and prose, not code that they want to be run.
+DATA_LANGUAGES = frozenset(
+    "console css csv diff env html ini json json5 jsonl latex log markdown mermaid none output pycon svg text toml "  # noqa: SIM905
+    "tsv xml yaml".split()
+)
 _PYTHON_3 = re.compile(r"(?:i?python|py)3(?:\.\d+)*")
 
 _PART = re.compile(r"""([{}])|([^\s,={}"']+)(?:=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,}]*))?""")

@@ -8,7 +8,6 @@ from typing import Any
 
 from coderoom.configs._places import Mark, Path, show, show_key
 from coderoom.configs._source import MAX_BYTES, Source
-from coderoom.configs._tree import TreeBuilder, unfold
 from coderoom.errors import ConfigError, Problem
 
 __all__ = ["Document", "read_component", "read_document"]
@@ -58,23 +57,16 @@ def read_document(source: Source) -> Document:
     Raises:
         ConfigError: The file is empty, binary, too large, or not JSON or YAML.
     """
-    from coderoom.configs._json import read_json
+    from coderoom.configs._yaml import Reader
 
     text = _decode(source)
-    builder = TreeBuilder(source.name)
-    if source.is_json:
-        root = read_json(text, builder)
-    else:
-        from coderoom.configs._yaml import read_yaml
-
-        root = read_yaml(text, builder)
-    if root is None or (root.kind == "scalar" and root.value is None):
-        raise ConfigError([*builder.problems, Problem("the file is empty", source.name)])
-    marks: dict[Path, Mark] = {(): root.mark}
-    data = unfold(root, marks.__setitem__)
+    reader = Reader(source.name)
+    data = reader.read_json(text) if source.is_json else reader.read_yaml(text)
+    if data is None:
+        raise ConfigError([*reader.problems, Problem("the file is empty", source.name)])
     if isinstance(data, dict):
         data = {key: value for key, value in data.items() if not key.startswith("x-")}
-    return Document(source.name, data, marks, tuple(builder.problems))
+    return Document(source.name, data, reader.marks, tuple(reader.problems))
 
 
 def read_component(source: Source) -> Document:

@@ -1,29 +1,27 @@
-"""YAML 1.2 with its core schema: the events are ruamel.yaml's, what they mean for a team file is said here."""
+"""YAML 1.2, and with it JSON, as plain data that knows its places: ruamel.yaml reads, and too much is refused here."""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from coderoom.configs._places import Mark
-from coderoom.configs._tree import Node, TreeBuilder
-from coderoom.errors import ConfigError
+from coderoom.configs._places import Mark, Path, show, show_key
+from coderoom.errors import ConfigError, Problem
 
-__all__ = ["core_value", "read_yaml"]
+__all__ = ["MAX_DEPTH", "MAX_NODES", "Reader", "core_value"]
 
+MAX_DEPTH = 100
+"""How deep a team file may nest. A team of teams of teams is about 30 deep."""
+MAX_NODES = 20_000
+"""How many keys and values a team file may hold, those that aliases repeat counted each time."""
+
+_CORE: dict[str, Any] = {"null": (type(None),), "bool": (bool,), "int": (int,), "float": (int, float)}
+_TOO_DEEP = f"the file nests deeper than {MAX_DEPTH} levels"
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ENDLESS_TAG = re.compile(r"(?:^|[\s\[{,])!\S{100000}")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
@@ -50,37 +48,146 @@ _SENTENCES = {
 }
 
 
-def read_yaml(text: str, builder: TreeBuilder) -> Node | None:
-    """Read a text with one YAML document.
+class Reader:
+    """Reads one document.
 
-    Args:
-        text: The whole text.
-        builder: What the document is built with.
-
-    Returns:
-        The document's value, or `None` where there is no document.
-
-    Raises:
-        ConfigError: The text is not YAML, or more than a team file may be.
+    Attributes:
+        problems: The mistakes that did not stop the reading.
+        marks: Where each value stands.
     """
-    _refuse_unreadable(text, builder)
-    documents = 0
-    try:
-        for event in YAML(typ="safe", pure=True).parse(text):
-            if isinstance(event, DocumentStartEvent):
-                documents += 1
-                if documents > 1:
-                    builder.fail(_mark(event.start_mark), "a second YAML document begins here; a team file holds one")
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.marks: dict[Path, Mark] = {}
+        self._count = 0
+        self._open: list[Node] = []
+
+    def read_json(self, text: str) -> Any:
+        """Read JSON: `json` says whether it is, and as YAML it is then read."""
+        try:
+            json.loads(text, parse_constant=_no_constant)
+        except json.JSONDecodeError as error:
+            mark = Mark(error.lineno, error.colno)
+            self.fail(mark, f"this is not JSON: {error.msg[:1].lower() + error.msg[1:]} ({_at(mark)})")
+        except RecursionError:
+            self.fail(Mark(1, 1), _TOO_DEEP)
+        except ValueError as error:  # a constant that JSON does not have, or thousands of digits
+            self.fail(Mark(1, 1), f"this is not JSON: {error}")
+        # What JSON allows and YAML does not: tabs between values, and any character in a text.
+        return self.read_yaml(re.sub("[^\n -~]", lambda odd: json.dumps(odd[0])[1:-1], re.sub("[\t\r]", " ", text)))
+
+    def read_yaml(self, text: str) -> Any:
+        """Read YAML."""
+        _refuse_unreadable(text, self)
+        try:
+            root = YAML(typ="safe", pure=True).compose(text)
+        except MarkedYAMLError as error:
+            _fail_marked(error, self)
+        except RecursionError:
+            self.fail(Mark(1, 1), _TOO_DEEP)
+        except Exception as error:  # ruamel.yaml lets some of its own slip on damaged input
+            self.fail(Mark(1, 1), f"this is not YAML: {' '.join(str(error).split()) or type(error).__name__}")
+        if root is None:
+            return None
+        self.marks[()] = _mark(root.start_mark)
+        return self._value(root, ())
+
+    def problem(self, mark: Mark, message: str, path: Path = ()) -> None:
+        """Note a mistake that does not stop the reading."""
+        self.problems.append(Problem(message, self.file, mark.line, show(path)))
+
+    def fail(self, mark: Mark, message: str, path: Path = ()) -> NoReturn:
+        """Stop the reading."""
+        self.problem(mark, message, path)
+        raise ConfigError(self.problems) from None
+
+    def _value(self, node: Node, path: Path) -> Any:
+        mark = _mark(node.start_mark)
+        self._count += 1
+        if self._count > MAX_NODES:
+            self.fail(
+                mark, f"the file holds more than {MAX_NODES:,} keys and values, with its aliases written out", path
+            )
+        if node in self._open:
+            alias = show_key(f"*{node.anchor}")
+            self.fail(mark, f"the alias {alias} stands inside its own anchor, so it would never end", path)
+        if len(self._open) >= MAX_DEPTH:
+            self.fail(mark, _TOO_DEEP, path)
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, path)
+        self._check_tag(node, path)
+        self._open.append(node)
+        value: Any = self._list(node, path) if isinstance(node, SequenceNode) else self._mapping(node, path)
+        self._open.pop()
+        return value
+
+    def _list(self, node: SequenceNode, path: Path) -> list[Any]:
+        self.marks |= {(*path, index): _mark(item.start_mark) for index, item in enumerate(node.value)}
+        return [self._value(item, (*path, index)) for index, item in enumerate(node.value)]
+
+    def _mapping(self, node: Node, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        merged: list[Node] = []
+        for key, value in node.value:
+            mark = _mark(key.start_mark)
+            if not isinstance(key, ScalarNode):
+                self.problem(mark, "a key has to be a text, and this one is a list or a mapping", path)
+            elif key.tag == "tag:yaml.org,2002:merge":
+                merged += value.value if isinstance(value, SequenceNode) else [value]
+            elif key.value in lines:
+                first = lines[key.value]
+                self.problem(mark, f"the key {show_key(key.value)} is here twice; the first is on line {first}", path)
             else:
-                _add(event, builder)
-    except ConfigError:
-        raise
-    except MarkedYAMLError as error:
-        _fail_marked(error, builder)
-    except Exception as error:  # ruamel.yaml lets some of its own slip on damaged input
-        reason = " ".join(str(error).split()) or type(error).__name__
-        builder.fail(Mark(1, 1), f"this is not YAML: {reason}")
-    return builder.root
+                lines[key.value] = mark.line
+                name = self._sound(key.value, mark, path)
+                self.marks[(*path, name)] = mark
+                data[name] = self._value(value, (*path, name))
+        for other in merged:
+            if isinstance(other, MappingNode):
+                before = dict(self.marks)
+                data = self._value(other, path) | data
+                self.marks |= before
+            else:
+                self.problem(_mark(other.start_mark), "'<<' takes a mapping, or a list of mappings, to merge in", path)
+        return data
+
+    def _scalar(self, node: ScalarNode, path: Path) -> Any:
+        kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
+        mark = _mark(node.start_mark)
+        if kind in _CORE:
+            value = core_value(node.value)
+            if isinstance(value, _CORE[kind]) or (node.style is None and not isinstance(value, str)):
+                return value
+            if not _explicit(node):
+                return node.value
+            self.problem(mark, f"the tag {'!!' + kind!r} does not fit this value", path)
+        elif kind not in {"str", "timestamp", "value", "merge", "!"}:
+            self._check_tag(node, path)
+        return self._sound(node.value, mark, path)
+
+    def _check_tag(self, node: Node, path: Path) -> None:
+        tag = str(node.tag).replace("tag:yaml.org,2002:", "!!", 1)
+        if tag not in {"!!map", "!!seq"}:
+            message = f"the tag {tag[:80]!r} is not allowed; a team file is plain data"
+            self.problem(_mark(node.start_mark), message, path)
+
+    def _sound(self, value: str, mark: Mark, path: Path) -> str:
+        try:
+            # Escapes such as "\ud83d\ude00" come as two halves of one character.
+            return value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self.problem(mark, r"the text holds half of a character, a lone '\ud8..' or '\udc..' escape", path)
+            return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _explicit(node: ScalarNode) -> bool:
+    return node.style is not None or isinstance(core_value(node.value), str)
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word!r} is not a JSON value")
 
 
 def core_value(text: str) -> Any:
@@ -101,7 +208,7 @@ def core_value(text: str) -> Any:
     return text
 
 
-def _refuse_unreadable(text: str, builder: TreeBuilder) -> None:
+def _refuse_unreadable(text: str, builder: Reader) -> None:
     found = _UNPRINTABLE.search(text)
     if found:
         mark = _mark_at(text, found.start())
@@ -111,59 +218,7 @@ def _refuse_unreadable(text: str, builder: TreeBuilder) -> None:
         builder.fail(_mark_at(text, found.start()), "a word that begins with '!' is more than 100,000 characters long")
 
 
-def _add(event: Event, builder: TreeBuilder) -> None:
-    if isinstance(event, AliasEvent):
-        builder.alias(_mark(event.start_mark), str(event.anchor))
-    elif isinstance(event, ScalarEvent):
-        _add_scalar(event, builder)
-    elif isinstance(event, (SequenceStartEvent, MappingStartEvent)):
-        kind = "list" if isinstance(event, SequenceStartEvent) else "mapping"
-        mark = _mark(event.start_mark)
-        if event.ctag is not None and _tag(event) != ("!!seq" if kind == "list" else "!!map"):
-            _refuse_tag(event, builder)
-        builder.open("list" if kind == "list" else "mapping", mark, anchor=_anchor(event))
-    elif isinstance(event, (SequenceEndEvent, MappingEndEvent)):
-        builder.close()
-
-
-def _add_scalar(event: ScalarEvent, builder: TreeBuilder) -> None:
-    text = str(event.value)
-    plain = not event.style
-    value: Any = core_value(text) if plain else text
-    if event.ctag is not None:
-        tag = _tag(event)
-        kinds: dict[str, tuple[type, ...]] = {"!!int": (int,), "!!float": (int, float), "!!bool": (bool,)}
-        if tag in {"!!str", "!"}:
-            value = text
-        elif tag in kinds and isinstance(core_value(text), kinds[tag]):
-            value = core_value(text)
-        elif tag == "!!null" and core_value(text) is None:
-            value = None
-        elif tag in kinds or tag == "!!null":
-            builder.problem(_mark(event.start_mark), f"the tag {tag!r} does not fit this value")
-        else:
-            _refuse_tag(event, builder)
-    merge = plain and text == "<<" and event.ctag is None
-    builder.scalar(_mark(event.start_mark), value, text, anchor=_anchor(event), merge=merge)
-
-
-def _refuse_tag(event: Any, builder: TreeBuilder) -> None:
-    tag = _tag(event)
-    builder.problem(_mark(event.start_mark), f"the tag {tag[:80]!r} is not allowed; a team file is plain data")
-
-
-def _tag(event: Any) -> str:
-    handle, suffix = event.ctag.handle, str(event.ctag.suffix)
-    if handle is None:
-        return suffix.replace("tag:yaml.org,2002:", "!!", 1)
-    return f"{handle}{suffix}"
-
-
-def _anchor(event: Any) -> str | None:
-    return None if event.anchor is None else str(event.anchor)
-
-
-def _fail_marked(error: MarkedYAMLError, builder: TreeBuilder) -> None:
+def _fail_marked(error: MarkedYAMLError, builder: Reader) -> NoReturn:
     problem, context = str(error.problem or ""), str(error.context or "")
     # Ruamel sees some mistakes only far behind the place where a person has to look.
     sentence = _SENTENCES.get(problem, _SENTENCES.get(context, ""))

@@ -12,7 +12,7 @@ from autogen_ext.code_executors._common import CommandLineCodeResult
 from coderoom.executors._output import new_output_file
 from coderoom.outcome import Outcome
 
-__all__ = ["CANCELLED_CODE", "TIMEOUT_CODE", "CellRun", "Execution", "LocalCodeResult", "Transcript"]
+__all__ = ["CANCELLED_CODE", "TIMEOUT_CODE", "Execution", "LocalCodeResult", "Transcript"]
 
 TIMEOUT_CODE = 124
 CANCELLED_CODE = 125
@@ -35,14 +35,19 @@ class Execution:
     outcome: Outcome
     exit_code: int
     output: str
-    duration: float
+    duration: float = 0.0
     whole_output: Path | None = None
     total_chars: int = 0
 
     @classmethod
+    def refused(cls, message: str) -> Execution:
+        """Return the execution of a block that could not be started for a reason that its author can mend."""
+        return cls(Outcome.ERROR, 1, message + "\n", total_chars=len(message) + 1)
+
+    @classmethod
     def cancelled(cls) -> Execution:
         """Return the execution of a request whose executor was stopped or restarted under it."""
-        return cls(Outcome.CANCELLED, CANCELLED_CODE, "", 0.0)
+        return cls(Outcome.CANCELLED, CANCELLED_CODE, "")
 
 
 @dataclass
@@ -50,32 +55,6 @@ class LocalCodeResult(CommandLineCodeResult):
     """AutoGen's code result together with what CodeRoom knows beyond it."""
 
     execution: Execution
-
-
-@dataclass(frozen=True)
-class CellRun:
-    """The run of one block.
-
-    Attributes:
-        outcome: How it ended.
-        exit_code: As in `Execution`.
-        output: What it wrote, in bounds.
-        duration: How long it took, in seconds.
-        total_chars: How many characters it wrote.
-        whole: The file with all that it wrote, if `output` is not all of it.
-    """
-
-    outcome: Outcome
-    exit_code: int
-    output: str
-    duration: float = 0.0
-    total_chars: int = 0
-    whole: Path | None = None
-
-    @classmethod
-    def refused(cls, message: str) -> CellRun:
-        """Return the run of a block that could not be started for a reason that its author can mend."""
-        return cls(Outcome.ERROR, 1, message + "\n", total_chars=len(message) + 1)
 
 
 class Transcript:
@@ -87,16 +66,16 @@ class Transcript:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
-        self._runs: list[CellRun] = []
+        self._runs: list[Execution] = []
         self._whole: Path | None = None
 
-    async def add(self, run: CellRun) -> bool:
+    async def add(self, run: Execution) -> bool:
         """Take the next run; the file of its whole output may be removed afterwards.
 
         Returns:
             Whether it was well, so that the next block may run.
         """
-        if run.whole is not None or self._whole is not None:
+        if run.whole_output is not None or self._whole is not None:
             await asyncio.to_thread(self._append, run)
         self._runs.append(run)
         return run.outcome is Outcome.OK
@@ -104,7 +83,7 @@ class Transcript:
     def execution(self) -> Execution:
         """Return the execution."""
         runs = self._runs
-        last = runs[-1] if runs else CellRun(Outcome.OK, 0, "")
+        last = runs[-1] if runs else Execution(Outcome.OK, 0, "")
         return Execution(
             outcome=last.outcome,
             exit_code=last.exit_code,
@@ -114,15 +93,15 @@ class Transcript:
             total_chars=sum(run.total_chars for run in runs),
         )
 
-    def _append(self, run: CellRun) -> None:
+    def _append(self, run: Execution) -> None:
         try:
             if self._whole is None:
                 self._whole = new_output_file(self._folder)
                 self._write("".join(earlier.output for earlier in self._runs))
-            if run.whole is None:
+            if run.whole_output is None:
                 self._write(run.output)
             else:
-                with self._whole.open("ab") as target, run.whole.open("rb") as source:
+                with self._whole.open("ab") as target, run.whole_output.open("rb") as source:
                     shutil.copyfileobj(source, target, 1 << 20)
         except OSError:  # No room or no right to write there costs the copy and not the run.
             self._whole = None

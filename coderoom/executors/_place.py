@@ -19,7 +19,7 @@ from coderoom._components import StrictConfig
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors._calls import Calls
 from coderoom.executors._cells import Cell, CellRefused, Programs, write_cell
-from coderoom.executors._execution import CellRun, Execution, Transcript
+from coderoom.executors._execution import Execution, Transcript
 from coderoom.executors._supervise import Control, PrivateFolder, Settings, run_block
 
 __all__ = ["LocalCodeExecutorConfig", "LocalPlace", "absolute"]
@@ -105,7 +105,7 @@ class LocalPlace:
             try:
                 cell = self._write(block, number)
             except CellRefused as refused:
-                await transcript.add(CellRun.refused(str(refused)))
+                await transcript.add(Execution.refused(str(refused)))
                 break
             first = first or cell.path
             try:

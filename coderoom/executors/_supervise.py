@@ -29,7 +29,7 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import _launch
-from coderoom.executors._execution import TIMEOUT_CODE, CellRun
+from coderoom.executors._execution import TIMEOUT_CODE, Execution
 from coderoom.outcome import Outcome
 
 __all__ = ["Control", "PrivateFolder", "Settings", "run_block", "supervised"]
@@ -196,7 +196,7 @@ def supervised(executor: LocalCommandLineCodeExecutor, control: Control) -> Loca
     return executor
 
 
-async def run_block(executor: LocalCommandLineCodeExecutor, block: CodeBlock, control: Control) -> CellRun:
+async def run_block(executor: LocalCommandLineCodeExecutor, block: CodeBlock, control: Control) -> Execution:
     """Run one block through AutoGen's local executor and the launcher.
 
     When this task is cancelled, the code and all that it started is ended first.
@@ -227,7 +227,7 @@ async def run_block(executor: LocalCommandLineCodeExecutor, block: CodeBlock, co
     return _conclude(task.result(), control)
 
 
-def _conclude(result: CodeResult, control: Control) -> CellRun:
+def _conclude(result: CodeResult, control: Control) -> Execution:
     report = control.report()
     if report is None:
         return _conclude_without_report(result, control)
@@ -237,27 +237,27 @@ def _conclude(result: CodeResult, control: Control) -> CellRun:
     if outcome == "cancelled":
         # Who cancels does not come here, so it was the code that sent its keeper a signal.
         outcome, code, output = Outcome.ERROR, 143, control.output_so_far()
-    return CellRun(
+    return Execution(
         outcome=Outcome(outcome),
         exit_code=code,
         output=output,
         duration=float(report["duration"]),
         total_chars=int(report["total_chars"]),
-        whole=Path(report["whole"]) if report["truncated"] and report["whole"] else None,
+        whole_output=Path(report["whole"]) if report["truncated"] and report["whole"] else None,
     )
 
 
-def _conclude_without_report(result: CodeResult, control: Control) -> CellRun:
+def _conclude_without_report(result: CodeResult, control: Control) -> Execution:
     if control.was_refused():
         outcome = Outcome.ERROR if result.exit_code else Outcome.OK
-        return CellRun(outcome, result.exit_code, result.output, total_chars=len(result.output))
+        return Execution(outcome, result.exit_code, result.output, total_chars=len(result.output))
     output = control.output_so_far()
     if result.exit_code == TIMEOUT_CODE:
-        return CellRun(Outcome.TIMEOUT, TIMEOUT_CODE, output, control.settings.deadline, len(output))
+        return Execution(Outcome.TIMEOUT, TIMEOUT_CODE, output, control.settings.deadline, total_chars=len(output))
     if result.exit_code < 0:
         code = 128 - result.exit_code
         output += f"\n[The process that watched over this code was ended by signal {-result.exit_code}.]\n"
-        return CellRun(Outcome.ERROR, code, output, total_chars=len(output))
+        return Execution(Outcome.ERROR, code, output, total_chars=len(output))
     raise SandboxUnavailable(f"The code's launcher broke, with exit code {result.exit_code}: {result.output[-2000:]}")
 
 

@@ -66,6 +66,7 @@ def _languages() -> list[Finding]:
 
 
 def _key() -> Finding:
-    if os.environ.get("OPENAI_API_KEY"):
-        return Finding("model", "ok", "OPENAI_API_KEY is set")
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        if os.environ.get(name):
+            return Finding("model", "ok", f"{name} is set")
     return Finding("model", "missing", "OPENAI_API_KEY is not set; set it, or name a model with --model")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
@@ -24,6 +24,19 @@ _SUFFIXES = {".py": "python", ".sh": "sh", ".bash": "bash", ".js": "javascript",
 _MOST_BYTES = 16 * 1024 * 1024
 
 
+CANCELLED_CODE = 125
+
+
+class Watcher(Protocol):
+    """Is told what happens."""
+
+    def show_block(self, number: int, block: Block) -> None:
+        """A block is about to run."""
+
+    def show_run(self, run: BlockRun) -> None:
+        """It has ended."""
+
+
 @dataclass(frozen=True)
 class BlockRun:
     """How one block of a file went.
@@ -35,6 +48,7 @@ class BlockRun:
         exit_code: Its exit code.
         output: What it printed.
         seconds: How long it took.
+        output_file: The file with the whole output, if `output` is not all of it.
     """
 
     number: int
@@ -43,9 +57,10 @@ class BlockRun:
     exit_code: int
     output: str
     seconds: float
+    output_file: Path | None = None
 
 
-def read_blocks(file: str, stdin: bytes | None = None) -> list[Block]:
+def read_blocks(file: str, stdin: bytes | None = None) -> tuple[list[Block], list[Block]]:
     """The blocks of a Markdown file, or a script as one block.
 
     Args:
@@ -53,7 +68,8 @@ def read_blocks(file: str, stdin: bytes | None = None) -> list[Block]:
         stdin: What to read instead of the file.
 
     Returns:
-        All blocks whose language runs here, in order. A block marked `no-run` is left out.
+        The blocks whose language runs here, in order, and those that somebody may have expected to run: in another
+        language, or in none. Blocks of data, and those marked `no-run`, are in neither.
 
     Raises:
         RequestError: If the file cannot be read, is not text, or holds nothing to run.
@@ -62,12 +78,13 @@ def read_blocks(file: str, stdin: bytes | None = None) -> list[Block]:
     language = _SUFFIXES.get(Path(file).suffix.lower())
     if language is not None:
         tag, name = language, normalize_language(language)
-        return [Block(language=name, code=text, closed=True, filename=None, tag=tag, attributes={}, line=1)]
-    blocks = [b for b in extract_code_blocks(text) if b.language in RUNNABLE and not b.no_run]
+        return [Block(language=name, code=text, closed=True, filename=None, tag=tag, attributes={}, line=1)], []
+    found = [block for block in extract_code_blocks(text) if not block.no_run]
+    blocks = [block for block in found if block.language in RUNNABLE]
     if not blocks:
         languages = ", ".join(sorted(RUNNABLE))
         raise RequestError(f"{file!r} holds no code block to run. Blocks in {languages} run here.")
-    return blocks
+    return blocks, [block for block in found if block.language not in RUNNABLE and not block.is_data]
 
 
 def _read_text(file: str, stdin: bytes | None) -> str:
@@ -93,10 +110,12 @@ class FileResult:
     Attributes:
         total: How many blocks there were to run.
         runs: Those that were run, in order; the last one may have failed.
+        skipped: Blocks that somebody may have expected to run, but that do not run here.
         cancelled: Whether a person or a program took it back.
     """
 
     total: int
+    skipped: list[Block] = field(default_factory=list)
     runs: list[BlockRun] = field(default_factory=list)
     cancelled: bool = False
 
@@ -111,6 +130,7 @@ class FileResult:
             "succeeded": self.succeeded,
             "cancelled": self.cancelled,
             "blocks": self.total,
+            "skipped": [{"line": block.line, "language": block.tag} for block in self.skipped],
             "runs": [
                 {
                     "number": run.number,
@@ -120,6 +140,7 @@ class FileResult:
                     "outcome": run.outcome.value,
                     "exit_code": run.exit_code,
                     "output": run.output,
+                    "output_file": None if run.output_file is None else str(run.output_file),
                     "seconds": round(run.seconds, 3),
                 }
                 for run in self.runs
@@ -128,7 +149,7 @@ class FileResult:
 
 
 async def run_file(
-    blocks: Sequence[Block], watch: Callable[[BlockRun], None], *, workspace: Path, timeout: float
+    blocks: Sequence[Block], watch: Watcher, *, workspace: Path, timeout: float, skipped: Sequence[Block] = ()
 ) -> FileResult:
     """Run blocks in order, each in a process of its own; the first that fails is the last.
 
@@ -136,28 +157,32 @@ async def run_file(
 
     Args:
         blocks: The blocks. One that was never closed is not run and counts as a failure.
-        watch: Called with each block's run when it has ended.
+        watch: Told of each block before it runs and when it has ended.
         workspace: The folder to run them in.
         timeout: Seconds for each block.
+        skipped: Blocks that are only named in the result.
 
     Raises:
         SandboxUnavailable: If the place where code runs broke.
     """
-    result = FileResult(len(blocks))
+    result = FileResult(len(blocks), list(skipped))
     token = CancellationToken()
     runner = ExecutorRunner(LocalCodeExecutor(work_dir=workspace, timeout=timeout))
     try:
         with cancel_on_signal(token):
             for number, block in enumerate(blocks, start=1):
+                watch.show_block(number, block)
                 run = await _run_block(runner, number, block, token)
                 result.runs.append(run)
-                watch(run)
+                watch.show_run(run)
                 if run.outcome is not Outcome.OK:
                     break
     except asyncio.CancelledError:
         if not token.is_cancelled():
             raise
         result.cancelled = True
+        number = len(result.runs) + 1
+        result.runs.append(BlockRun(number, blocks[number - 1], Outcome.CANCELLED, CANCELLED_CODE, "", 0.0))
     finally:
         await runner.stop()
     return result
@@ -167,6 +192,5 @@ async def _run_block(runner: ExecutorRunner, number: int, block: Block, token: C
     if not block.closed:
         reason = f"The block at line {block.line} is never closed, so it is not all there. It was not run."
         return BlockRun(number, block, Outcome.REJECTED, 1, reason, 0.0)
-    language = "bash" if block.tag.lower() == "bash" else block.language
-    ran = await runner.run([CodeBlock(code=block.code, language=language)], token)
-    return BlockRun(number, block, ran.outcome, ran.exit_code, ran.output, ran.duration)
+    ran = await runner.run([CodeBlock(code=block.code, language=block.run_language)], token)
+    return BlockRun(number, block, ran.outcome, ran.exit_code, ran.output, ran.duration, ran.whole_output)

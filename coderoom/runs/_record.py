@@ -100,7 +100,7 @@ class RunRecord:
             return ""
         last = self._last_with(keys.OUTCOME)
         if last is None:
-            said = [message for message in self._said if message.source != "user"]
+            said = [m for m in self._said if m.source != "user" and keys.APPROVED not in m.metadata]
             return said[-1].to_model_text() if said else ""
         return last.metadata.get(keys.SUMMARY) or last.to_model_text()
 
@@ -111,8 +111,8 @@ class RunRecord:
 
     @property
     def attempts(self) -> int:
-        """How many times code was run, or would have been."""
-        return sum(isinstance(message, CodeExecutionEvent) for message in self.messages)
+        """How many times code was run."""
+        return sum(isinstance(m, CodeExecutionEvent) and keys.EXIT_CODE in m.metadata for m in self.messages)
 
     @property
     def usage(self) -> dict[str, int]:

@@ -24,6 +24,7 @@ from rich.text import Text
 
 from coderoom._text import visible
 from coderoom.agents import metadata as keys
+from coderoom.blocks import Block
 from coderoom.outcome import Outcome
 from coderoom.runs._doctor import NOT_ISOLATED
 from coderoom.runs._exec import BlockRun, FileResult
@@ -120,8 +121,10 @@ class RunView:
         self._ran.add(message.source)
         outcome = message.metadata.get(keys.OUTCOME, "")
         style = "green" if outcome == Outcome.OK else "red"
-        title = f"{outcome or 'ran'} · exit code {message.metadata.get(keys.EXIT_CODE, '?')}"
-        return Panel(_bounded(message.to_text()), title=title, title_align="left", border_style=style)
+        exit_code = message.metadata.get(keys.EXIT_CODE)
+        title = f"{outcome or 'ran'} · " + ("not run" if exit_code is None else f"exit code {exit_code}")
+        output = _bounded(message.to_text(), message.metadata.get(keys.OUTPUT_FILE))
+        return Panel(output, title=title, title_align="left", border_style=style)
 
     def _chat(self, message: BaseChatMessage) -> RenderableType | None:
         if message.source in self._ran:
@@ -146,15 +149,19 @@ class ExecView:
         """Say plainly what does not protect this machine."""
         self._console.print(Text(NOT_ISOLATED, style="yellow"))
 
-    def show(self, run: BlockRun) -> None:
-        """Show a block and what came of it."""
-        title = Text.assemble((f"{run.number}", "bold cyan"), f" {run.block.language}, line {run.block.line}")
+    def show_block(self, number: int, block: Block) -> None:
+        """Show a block that is about to run."""
+        title = Text.assemble((f"{number}", "bold cyan"), f" {block.tag or block.language}, line {block.line}")
         self._console.print()
         self._console.print(Rule(title, align="left", style="dim"))
-        self._console.print(Syntax(visible(run.block.code), run.block.language, theme="ansi_dark", word_wrap=True))
+        self._console.print(Syntax(visible(block.code), block.language, theme="ansi_dark", word_wrap=True))
+
+    def show_run(self, run: BlockRun) -> None:
+        """Show what came of it."""
         style = "green" if run.outcome is Outcome.OK else "red"
         subject = f"{run.outcome} · exit code {run.exit_code} · {run.seconds:.2f} s"
-        self._console.print(Panel(_bounded(run.output), title=subject, title_align="left", border_style=style))
+        whole = None if run.output_file is None else str(run.output_file)
+        self._console.print(Panel(_bounded(run.output, whole), title=subject, title_align="left", border_style=style))
 
     def end(self, result: FileResult) -> None:
         """Show what it came to."""
@@ -162,18 +169,24 @@ class ExecView:
         style = "bold green" if result.succeeded else "bold red"
         words = f"{well} of {result.total} blocks ran well" + (", then it was cancelled" if result.cancelled else "")
         self._console.print(Text(words, style=style))
+        for block in result.skipped:
+            label = repr(visible(block.tag)) if block.tag else "no language"
+            self._console.print(Text(f"not run: the block at line {block.line} ({label})", style="yellow"))
 
 
 def _markdown(text: str) -> RenderableType:
     return Markdown(visible(text), code_theme="ansi_dark", hyperlinks=False)
 
 
-def _bounded(output: str) -> Text:
+def _bounded(output: str, whole: str | None = None) -> Text:
     lines = visible(output).rstrip("\n").split("\n")
-    if len(lines) > _OUTPUT_LINES:
-        half = _OUTPUT_LINES // 2
-        left_out = f"… {len(lines) - 2 * half} lines are not shown …"
-        lines = [*lines[:half], left_out, *lines[-half:]]
+    half = _OUTPUT_LINES // 2
+    if len(lines) > _OUTPUT_LINES + 1:
+        # What the agent saw may itself be a part.
+        left_out = f"{len(lines) - 2 * half} lines are" if whole is None else "lines are"
+        lines = [*lines[:half], f"… {left_out} not shown …", *lines[-half:]]
+    if whole is not None:
+        lines.append(f"(the whole output is in {visible(_short(Path(whole)))})")
     text = "\n".join(lines)
     return Text(text) if text.strip() else Text("(no output)", style="dim")
 

@@ -11,6 +11,7 @@ from coderoom.errors import RequestError
 
 __all__ = ["FileChanges", "copy_in", "executors_of", "folder_of", "isolation_of"]
 
+_ISOLATING = frozenset({"ACADynamicSessionsCodeExecutor", "DockerCommandLineCodeExecutor", "DockerJupyterCodeExecutor"})
 _OWN_FOLDER = ".coderoom"
 _MOST_FILES = 10_000
 """A workspace with more files than that is not watched: it would take longer than most runs."""
@@ -37,12 +38,12 @@ def folder_of(executor: Any) -> Path | None:
 
 def isolation_of(executors: Sequence[Any]) -> str:
     """What keeps the code of these executors from this machine: the weakest of them counts."""
-    names = {type(executor).__name__ for executor in executors}
-    if not names:
+    if not executors:
         return "no code is run"
-    if names & {"LocalCodeExecutor", "LocalCommandLineCodeExecutor", "JupyterCodeExecutor"}:
-        return "none"
-    return ", ".join(sorted(names))
+    # By name, since Docker's and Azure's packages are imported only where they are used. What is not known to isolate
+    # does not.
+    kinds = [next((kind.__name__ for kind in type(e).__mro__ if kind.__name__ in _ISOLATING), "") for e in executors]
+    return ", ".join(sorted(set(kinds))) if all(kinds) else "none"
 
 
 def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:

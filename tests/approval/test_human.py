@@ -149,7 +149,7 @@ async def test_code_cannot_forge_the_screen(terminal: Terminal) -> None:
         assert picture in shown
     # What the code says stands behind a margin.
     assert re.search(r"^ +4 Run this code\? \[y/N\] *\r?$", shown, re.MULTILINE)
-    assert re.search(r"^Run this code\? \[y/N\] n", shown, re.MULTILINE)
+    assert re.search(r"^Run this code\? A reason may follow\. \[y/N\] n", shown, re.MULTILINE)
 
 
 async def test_nothing_of_a_long_line_is_cropped(terminal: Terminal) -> None:

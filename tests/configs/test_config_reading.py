@@ -11,7 +11,7 @@ import pytest
 from coderoom.configs import check_team, load_team
 from coderoom.configs._document import read_document
 from coderoom.configs._source import Source
-from coderoom.configs._tree import MAX_DEPTH, MAX_NODES
+from coderoom.configs._yaml import MAX_DEPTH, MAX_NODES
 from coderoom.errors import ConfigError, RequestError
 from tests.configs.config_files import ENV, REPLAY, TEAM, changed, found, line_of, write
 
@@ -74,8 +74,8 @@ def test_too_large(tmp_path: Path) -> None:
         ("provider: @x\n", 1, "no value can begin with '@'"),
         ("provider: x\nnonsense\nconfig: {}\n", 2, "without its ':'"),
         ("provider: x\nlabel: \x07\n", 2, "U+0007"),
-        ("provider: x\n---\nprovider: y\n", 2, "a second YAML document"),
-        ("provider: *nowhere\n", 1, "no anchor '&nowhere'"),
+        ("provider: x\n---\nprovider: y\n", 2, "expected a single document"),
+        ("provider: *nowhere\n", 1, "undefined alias 'nowhere'"),
         ("- provider: x\n", 1, "expected a mapping with the keys 'provider' and 'config'"),
         ("just a sentence\n", 1, "got 'just a sentence'"),
     ],
@@ -113,7 +113,7 @@ def test_bad_json(tmp_path: Path, text: str, line: int, part: str) -> None:
 )
 def test_cycle_of_anchors(tmp_path: Path, text: str) -> None:
     line, _, message = only(write(tmp_path, text))
-    assert line == line_of(text, "*a")
+    assert line == line_of(text, "&a")
     assert message == "the alias '*a' stands inside its own anchor, so it would never end"
 
 

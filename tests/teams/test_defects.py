@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import logging
@@ -348,6 +349,26 @@ async def test_a1_a_condition_that_was_met_already_does_not_hang_the_team() -> N
     assert running.cancelled() or running.exception() or running.result().stop_reason
 
 
+@pytest.mark.parametrize("at", [1, 2], ids=["at the start", "after a turn"])
+async def test_a1_a_condition_that_ends_as_cancelled_by_itself_does_not_hang_the_team(at: int) -> None:
+    asked = 0
+
+    async def ask(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == at:
+            raise asyncio.CancelledError
+        return False
+
+    a, b = Player("a"), Player("b")
+    team = CodingTeam([a, b], termination_condition=FunctionalTermination(ask), max_turns=2)
+    running = asyncio.create_task(team.run(task="one"))
+    assert await ends(running)
+    assert running.cancelled() or running.exception() is not None
+    assert speakers(await play(team)) == [["a", "b"], ["b", "a"]][at - 1]
+    assert b.context == ["user: one", "a: a 1"]
+
+
 @pytest.mark.parametrize("how", ["token", "task"])
 async def test_a1_at_whatever_moment_the_cancel_comes(how: str) -> None:
     """After any number of steps of the loop the state is whole, and each message gets to each agent once."""
@@ -522,6 +543,58 @@ async def test_a2_agent_that_swallows_a_cancellation() -> None:
     token.cancel()
     assert await ends(running)
     assert running.cancelled()
+
+
+async def test_a2_agent_in_a_nested_team_that_swallows_a_cancellation() -> None:
+    async def stubborn(token: CancellationToken) -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        return await deaf(token)
+
+    x, y = Player("x"), Player("y", [stubborn])
+    team = CodingTeam([CodingTeam([x, y], name="inner", max_turns=2)], max_turns=1)
+    token = CancellationToken()
+    running = asyncio.create_task(team.run(task="one", cancellation_token=token))
+    await until(lambda: y.turns == 1)
+    token.cancel()
+    assert await ends(running)
+    assert running.cancelled()
+    assert speakers(await play(team)) == ["x", "y"]
+    assert x.context == ["user: one"]
+    assert y.context == ["user: one", "x: x 2"]
+
+
+async def test_a2_a_cancel_just_before_the_turn_of_a_deaf_agent() -> None:
+    """At each step on the way to its turn, up to the first at which the turn has begun."""
+    steps, begun = 0, False
+    while not begun:
+        b = Player("b", [deaf])
+        team = CodingTeam([Player("a"), b], max_turns=2)
+        token = CancellationToken()
+        running = asyncio.create_task(team.run(task="one", cancellation_token=token))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        begun = b.turns > 0
+        token.cancel()
+        assert await ends(running), f"after {steps} steps"
+        assert running.cancelled()
+        steps += 1
+    assert steps > 1
+
+
+async def test_a2_a_cancelled_task_after_a_cancelled_token() -> None:
+    a, b = Player("a", [deaf]), Player("b")
+    team = CodingTeam([a, b], max_turns=2)
+    token = CancellationToken()
+    running = asyncio.create_task(team.run(task="one", cancellation_token=token))
+    await until(lambda: a.turns == 1)
+    token.cancel()
+    await asyncio.sleep(0.1)
+    running.cancel()
+    assert await ends(running)
+    await _until_it_can_run_again(team)
+    assert speakers(await play(team, "two")) == ["a", "b"]
+    assert a.context == ["user: two"]
 
 
 class Chatterbox(Player):
@@ -1041,6 +1114,30 @@ async def test_a7_what_is_raised_is_not_logged_with_its_traceback_as_well(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+async def test_a7_nor_is_an_error_of_the_condition_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="autogen_core")
+    team = CodingTeam([Player("a")], termination_condition=FunctionalTermination(failing(2)))
+    with pytest.raises(Exception, match="bad condition"):
+        await play(team, "one")
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_a7_nor_is_a_cancel_between_two_turns_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="autogen_core")
+    gate = asyncio.Event()
+    a = Player("a", [held_by(gate, "a speaks")])
+    team = CodingTeam([a, Player("b")])
+    running = asyncio.create_task(team.run(task="one"))
+    await until(lambda: a.turns == 1)
+    await team.pause()
+    gate.set()
+    await until(lambda: a.said == 1)
+    await asyncio.sleep(0.1)
+    running.cancel()
+    assert await ends(running)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
 async def test_a7_wrong_tasks_are_told_as_autogen_tells_them() -> None:
     team = CodingTeam([Player("a")], max_turns=1)
     wrong: list[Any] = [[], (), 5, [5], PlanMessage(plan=Plan(goal="x"), source="user")]
@@ -1181,6 +1278,31 @@ async def _pause_and_resume(
         gate.set()
         running.cancel()
         await asyncio.wait({running})
+
+
+async def test_a8_a_pause_at_whatever_moment() -> None:
+    """It neither hangs nor fails nor gets lost, not even when the run is about to end."""
+    steps, ended = 0, False
+    while not ended:
+        a, b = Player("a", [slow_step]), Player("b", [slow_step])
+        team = CodingTeam([a, b], max_turns=2)
+        running = asyncio.create_task(team.run(task="one"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        ended = running.done()
+        turns, is_running = a.turns + b.turns, team._is_running
+        pausing = asyncio.create_task(team.pause())
+        assert await ends(pausing), f"pause() hangs after {steps} steps"
+        await pausing
+        await asyncio.sleep(0.02)
+        # One more turn may have been given already.
+        assert not is_running or a.turns + b.turns <= turns + 1, f"the pause was lost after {steps} steps"
+        resuming = asyncio.create_task(team.resume())
+        assert await ends(resuming), f"resume() hangs after {steps} steps"
+        await resuming
+        assert await ends(running)
+        assert speakers(await running) == ["a", "b"]
+        steps += 1
 
 
 async def test_a8_pausing_a_team_that_does_not_run_does_not_hang() -> None:
