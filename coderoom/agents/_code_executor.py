@@ -464,7 +464,7 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
 
     @classmethod
     def _from_config(cls, config: CodeExecutorAgentConfig) -> Self:
-        system_message = cls.DEFAULT_SYSTEM_MESSAGE if config.system_message is None else config.system_message
+        given = "system_message" in config.model_fields_set
         return cls(
             config.name,
             CodeExecutor.load_component(config.code_executor),
@@ -473,7 +473,7 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
             model_client_stream=config.model_client_stream,
             max_retries_on_error=config.max_retries_on_error,
             description=config.description,
-            system_message=system_message or None,
+            system_message=config.system_message if given else cls.DEFAULT_SYSTEM_MESSAGE,
             sources=config.sources,
             supported_languages=config.supported_languages,
             approval_func=load_if_given(config.approval, Approval.load_component),

@@ -25,7 +25,7 @@ class CodeExecutorAgentConfig(StrictConfig):
     max_retries_on_error: int = Field(default=0, ge=0)
     description: str | None = None
     system_message: str | None = None
-    """Left out: the default one. An empty string: none at all."""
+    """Left out: the default one. Null or an empty string: none at all."""
     sources: list[str] | None = None
     supported_languages: list[str] | None = None
     approval: ComponentModel | None = None

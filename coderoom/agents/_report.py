@@ -37,10 +37,10 @@ def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, 
     """The same for programs, as metadata."""
     found = {
         keys.OUTCOME: attempt.outcome.value,
+        keys.EXIT_CODE: str(attempt.exit_code),
+        keys.RAN: str(attempt.ran).lower(),
         keys.ATTEMPTS: str(attempt.number),
     }
-    if attempt.ran:
-        found[keys.EXIT_CODE] = str(attempt.exit_code)
     if stop_reason is not None:
         found[keys.STOP_REASON] = stop_reason.value
     if attempt.failure is not None:

@@ -37,7 +37,7 @@ class ReviewerAgentConfig(StrictConfig):
     model_context: ComponentModel | None = None
     description: str | None = None
     system_message: str | None = None
-    """Left out: the default one. An empty string: none at all."""
+    """Left out: the default one. Null or an empty string: none at all."""
 
 
 class ReviewerAgentState(BaseState):
@@ -193,13 +193,13 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
 
     @classmethod
     def _from_config(cls, config: ReviewerAgentConfig) -> Self:
-        system_message = cls.DEFAULT_SYSTEM_MESSAGE if config.system_message is None else config.system_message
+        given = "system_message" in config.model_fields_set
         return cls(
             config.name,
             ChatCompletionClient.load_component(config.model_client),
             model_context=load_if_given(config.model_context, ChatCompletionContext.load_component),
             description=config.description,
-            system_message=system_message or None,
+            system_message=config.system_message if given else cls.DEFAULT_SYSTEM_MESSAGE,
         )
 
 

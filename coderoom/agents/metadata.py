@@ -18,6 +18,7 @@ __all__ = [
     "FAILURE",
     "OUTCOME",
     "OUTPUT_FILE",
+    "RAN",
     "RETRY",
     "RETRY_DECISION",
     "STOP_REASON",
@@ -29,7 +30,9 @@ __all__ = [
 OUTCOME: Final = "coderoom.outcome"
 """How the last attempt ended: an `Outcome`."""
 EXIT_CODE: Final = "coderoom.exit_code"
-"""The last attempt's exit code; not there if nothing was run."""
+"""The last attempt's exit code; 1 if nothing was run."""
+RAN: Final = "coderoom.ran"
+"""`true` or `false`: whether the last attempt ran anything, or was rejected or had nothing that could run."""
 ATTEMPTS: Final = "coderoom.attempts"
 """How many attempts the turn took."""
 STOP_REASON: Final = "coderoom.stop_reason"

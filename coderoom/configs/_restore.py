@@ -184,7 +184,7 @@ def _without(data: Any, dropped: set[Path], path: Path) -> Any:
         return {
             key: _without(value, dropped, (*path, key))
             for key, value in data.items()
-            if not is_under((*path, key), dropped) and value is not None
+            if not is_under((*path, key), dropped)
         }
     if isinstance(data, list):
         return [_without(value, dropped, (*path, index)) for index, value in enumerate(data)]

@@ -112,7 +112,7 @@ class RunRecord:
     @property
     def attempts(self) -> int:
         """How many times code was run."""
-        return sum(isinstance(m, CodeExecutionEvent) and keys.EXIT_CODE in m.metadata for m in self.messages)
+        return sum(isinstance(m, CodeExecutionEvent) and m.metadata.get(keys.RAN) != "false" for m in self.messages)
 
     @property
     def usage(self) -> dict[str, int]:

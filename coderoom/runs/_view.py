@@ -121,8 +121,8 @@ class RunView:
         self._ran.add(message.source)
         outcome = message.metadata.get(keys.OUTCOME, "")
         style = "green" if outcome == Outcome.OK else "red"
-        exit_code = message.metadata.get(keys.EXIT_CODE)
-        title = f"{outcome or 'ran'} · " + ("not run" if exit_code is None else f"exit code {exit_code}")
+        ran = message.metadata.get(keys.RAN) != "false"
+        title = f"{outcome or 'ran'} · " + (f"exit code {message.result.exit_code}" if ran else "not run")
         output = _bounded(message.to_text(), message.metadata.get(keys.OUTPUT_FILE))
         return Panel(output, title=title, title_align="left", border_style=style)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from coderoom._structured import ask_structured, json_objects, parse_tolerantly
+from coderoom._structured import _json_objects, ask_structured, parse_tolerantly
 from coderoom.agents import RetryDecision, ReviewVerdict
 from tests.agents.helpers import Client, FailingClient, decide, verdict
 
@@ -108,7 +108,7 @@ def test_a_text_without_end_comes_to_an_end(text: str) -> None:
 
 
 def test_objects_are_given_in_their_order() -> None:
-    assert json_objects('a {"x": 1} b {"y": {"z": 2}} {no}') == [{"x": 1}, {"y": {"z": 2}}]
+    assert _json_objects('a {"x": 1} b {"y": {"z": 2}} {no}') == [{"x": 1}, {"y": {"z": 2}}]
 
 
 class Answered(BaseModel):
