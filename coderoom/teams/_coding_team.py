@@ -16,7 +16,7 @@ from autogen_agentchat.teams._group_chat._round_robin_group_chat import (
     RoundRobinGroupChatConfig,
     RoundRobinGroupChatManager,
 )
-from autogen_core import AgentRuntime, CancellationToken, ComponentLoader
+from autogen_core import AgentRuntime, CancellationToken, ComponentLoader, SingleThreadedAgentRuntime
 from pydantic import ConfigDict, Field
 
 from coderoom._components import DumpsAsItself, load_if_given
@@ -91,7 +91,10 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         self._failure: TeamError | None = None
         self._turns = Turns(self._on_failure)
         self._cut_short = False
-        self._paused = False
+        self._going = asyncio.Event()
+        self._going.set()
+        if self._embedded_runtime:
+            self._runtime = _Runtime(ignore_unhandled_exceptions=False)
 
     @property
     def participants(self) -> Sequence[ChatAgent | Team]:
@@ -144,7 +147,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         finally:
             if not running.done():
                 stop.cancel()
-            await ending(stop)
+            await _uninterrupted(ending(stop))
             if not running.cancelled():
                 running.exception()
 
@@ -188,23 +191,30 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         condition = self._termination_condition
         if self._cut_short and condition is not None and condition.terminated:
             await condition.reset()
-        if self._paused:
-            for participant in self._participants:
-                if isinstance(participant, ChatAgent):
-                    await participant.on_resume(CancellationToken())
-        self._failure, self._cut_short, self._paused = None, False, False
+        if not self._going.is_set():
+            await self.resume()
+        self._failure, self._cut_short = None, False
 
     async def pause(self) -> None:
         """Hold the turns back, and the agents that know how to pause; nothing happens if the team does not run."""
-        if self._is_running:
-            self._paused = True
-            await super().pause()
+        if not self._is_running:
+            return
+        # Not by messages, as AutoGen's team does: those are lost when the run ends meanwhile.
+        self._going.clear()
+        for participant in self._participants:
+            if isinstance(participant, ChatAgent):
+                await participant.on_pause(CancellationToken())
+            elif getattr(participant, "_is_running", True):
+                await participant.pause()
 
     async def resume(self) -> None:
-        """Go on after `pause`; nothing happens if the team does not run."""
-        if self._is_running:
-            self._paused = False
-            await super().resume()
+        """Go on after `pause`."""
+        for participant in self._participants:
+            if isinstance(participant, ChatAgent):
+                await participant.on_resume(CancellationToken())
+            elif getattr(participant, "_is_running", True):
+                await participant.resume()
+        self._going.set()
 
     # --- Starting and stopping what the agents own ---
 
@@ -248,7 +258,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
 
     def _create_group_chat_manager_factory(self, *args: Any, **kwargs: Any) -> Callable[[], RoundRobinGroupChatManager]:
         return lambda: CodingTeamManager(
-            *args, emit_team_events=self._emit_team_events, on_failure=self._on_failure, **kwargs
+            *args, emit_team_events=self._emit_team_events, on_failure=self._on_failure, going=self._going, **kwargs
         )
 
     def _on_failure(self, failure: TeamError) -> None:
@@ -274,6 +284,30 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             custom_message_types=[find_message_type(name) for name in config.custom_message_types],
             emit_team_events=config.emit_team_events,
         )
+
+
+async def _uninterrupted(waiting: Awaitable[None]) -> None:
+    """Wait to the end, also when told to end again: what is half ended could not be taken up."""
+    task = asyncio.ensure_future(waiting)
+    told: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            told = error
+    if told is not None:
+        raise told
+
+
+class _Runtime(SingleThreadedAgentRuntime):
+    """AutoGen's, which complains of a queue that it has replaced itself when the loop ends before the run does."""
+
+    async def _process_publish(self, message_envelope: Any) -> None:
+        try:
+            await super()._process_publish(message_envelope)
+        except ValueError:
+            if self._run_context is not None:
+                raise
 
 
 async def _pass_on(

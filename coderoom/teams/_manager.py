@@ -9,9 +9,9 @@ from typing import Any
 from autogen_agentchat.base import TerminatedException
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_agentchat.state import RoundRobinManagerState
-from autogen_agentchat.teams._group_chat._events import GroupChatPause, GroupChatResume
+from autogen_agentchat.teams._group_chat._events import SerializableException
 from autogen_agentchat.teams._group_chat._round_robin_group_chat import RoundRobinGroupChatManager
-from autogen_core import MessageContext, rpc
+from autogen_core import CancellationToken
 from pydantic import Field
 
 from coderoom.errors import TeamError
@@ -36,18 +36,18 @@ class CodingTeamManager(RoundRobinGroupChatManager):
         kwargs: As AutoGen's manager takes them.
     """
 
-    def __init__(self, *args: Any, on_failure: Callable[[TeamError], None], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, on_failure: Callable[[TeamError], None], going: asyncio.Event, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._on_failure = on_failure
-        self._going = asyncio.Event()
-        self._going.set()
+        self._going = going
 
     async def validate_group_state(self, messages: list[BaseChatMessage] | None) -> None:
         """Take up a run that was cut short: whoever was interrupted speaks first.
 
         AutoGen calls this at every start. A new task starts counting anew; no task goes on counting.
         """
-        self._going.set()
         if not self._active_speakers:
             return
         self._next_speaker_index = self._participant_names.index(self._active_speakers[0])
@@ -67,27 +67,29 @@ class CodingTeamManager(RoundRobinGroupChatManager):
     ) -> bool:
         try:
             return await super()._apply_termination_condition(delta, increment_turn_count)
-        except (Exception, TerminatedException) as error:
+        except (Exception, TerminatedException, asyncio.CancelledError) as error:
             # Not every error of a condition is an `Exception`, and what is none would leave the run hanging.
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             failure = TeamError("The termination condition", error)
             self._on_failure(failure)
-            raise failure from error
+            # Told and not raised: the runtime would log its traceback as well.
+            await self._signal_termination_with_error(SerializableException.from_exception(failure))
+            return True
 
-    @rpc
-    async def handle_pause(self, message: GroupChatPause, ctx: MessageContext) -> None:  # type: ignore[override]
-        """Give no further turn until the team is resumed."""
-        self._going.clear()
-
-    @rpc
-    async def handle_resume(self, message: GroupChatResume, ctx: MessageContext) -> None:  # type: ignore[override]
-        """Give turns again."""
-        self._going.set()
+    async def _transition_to_next_speakers(self, cancellation_token: CancellationToken) -> None:
+        try:
+            await super()._transition_to_next_speakers(cancellation_token)
+        except asyncio.CancelledError:
+            # The run has ended; raised, it would be logged as an error.
+            if not cancellation_token.is_cancelled():
+                raise
 
     async def reset(self) -> None:
         """Start anew."""
         await super().reset()
         self._active_speakers.clear()
-        self._going.set()
 
     async def save_state(self) -> Mapping[str, Any]:
         """AutoGen's state, whose turn it is, and what the termination condition has counted."""

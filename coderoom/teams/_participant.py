@@ -14,13 +14,11 @@ from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentC
 from autogen_agentchat.teams._group_chat._events import (
     GroupChatAgentResponse,
     GroupChatError,
-    GroupChatPause,
     GroupChatRequestPublish,
-    GroupChatResume,
     GroupChatTeamResponse,
     SerializableException,
 )
-from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, rpc, trace_invoke_agent_span
+from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
 
 from coderoom.errors import AgentError, TeamError
 
@@ -91,6 +89,8 @@ class Participant(ChatAgentContainer):
         turn = asyncio.current_task()
         assert turn is not None
         before = await self._note_state()
+        if ctx.cancellation_token.is_cancelled():
+            return
         self._turns.running.add(turn)
         try:
             outcome: object = await self._take_turn(ctx.cancellation_token)
@@ -171,21 +171,3 @@ class Participant(ChatAgentContainer):
             await self._agent.load_state(state)
         except Exception as error:
             logger.debug("The state of %r cannot be put back: %s", self._agent.name, error)
-
-    # A team of AutoGen's refuses to be paused before its first run, and hangs if it does not run right now.
-
-    @rpc
-    async def handle_pause(self, message: GroupChatPause, ctx: MessageContext) -> None:  # type: ignore[override]
-        """Pause the agent, or the nested team if it runs."""
-        if not isinstance(self._agent, Team):
-            await self._agent.on_pause(ctx.cancellation_token)
-        elif getattr(self._agent, "_is_running", True):
-            await self._agent.pause()
-
-    @rpc
-    async def handle_resume(self, message: GroupChatResume, ctx: MessageContext) -> None:  # type: ignore[override]
-        """Let the agent go on, or the nested team if it runs."""
-        if not isinstance(self._agent, Team):
-            await self._agent.on_resume(ctx.cancellation_token)
-        elif getattr(self._agent, "_is_running", True):
-            await self._agent.resume()

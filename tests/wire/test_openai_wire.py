@@ -188,7 +188,7 @@ async def test_structured_output_streamed() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["I would rather not.", '{"retry": true}', '```json\n{"reason": "", "retry": true}\n```']
+    "answer", ["I would rather not.", '{"reason": "A typo."}', '```json\n{"reason": "", "retry": true}\n```']
 )
 async def test_structured_output_that_does_not_fit_is_the_clients_error(answer: str) -> None:
     async with wire(answer, "next") as (_, client):
@@ -218,8 +218,8 @@ async def test_schema_with_a_default_is_refused_and_takes_no_answer() -> None:
 
 
 async def test_json_mode() -> None:
-    async with wire('{"retry": true}') as (server, client):
-        assert (await client.create(QUESTION, json_output=True)).content == '{"retry": true}'
+    async with wire('{"reason": "A typo."}') as (server, client):
+        assert (await client.create(QUESTION, json_output=True)).content == '{"reason": "A typo."}'
     assert server.requests[0].body["response_format"] == {"type": "json_object"}
 
 
@@ -674,7 +674,7 @@ async def test_decision_against_another_attempt(tmp_path: Path) -> None:
     [
         "Rather not.",
         "",
-        '{"retry": true}',
+        '{"reason": "A typo."}',
         '{"reason": 1, "retry": "perhaps"}',
         "[]",
         Reply('{"reason": "cut he', finish_reason="length"),
