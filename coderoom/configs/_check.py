@@ -132,6 +132,8 @@ class _Walk:
                 tell_unknown(path, key, keys, self._findings)
         if isinstance(cleaned.get("participants"), list):
             self._names(cleaned["participants"], (*path, "participants"))
+        if isinstance(cleaned.get("custom_message_types"), list):
+            self._message_types(cleaned["custom_message_types"], (*path, "custom_message_types"))
         return cleaned
 
     def _value(self, value: Any, choices: Sequence[Any], path: Path, name: str) -> Any:
@@ -204,6 +206,13 @@ class _Walk:
             elif name in seen:
                 self._findings.problem(place, f"two participants have the name {name!r}; each needs its own")
             seen.add(name)
+
+    def _message_types(self, names: list[Any], path: Path) -> None:
+        """Like a provider, the name of a message type is an import."""
+        for index, name in enumerate(names):
+            parts = name.replace("]", "").split("[") if isinstance(name, str) else []
+            for part in parts:
+                self._refuse_untrusted(part, (*path, index))
 
     def _explain(self, error: ValidationError, cleaned: Any, path: Path) -> None:
         """Tell what pydantic found, but for what was told already."""

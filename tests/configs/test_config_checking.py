@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coderoom.configs import load_team
+from coderoom.configs import check_team, load_team
 from coderoom.errors import ConfigError
 from tests.configs.config_files import ENV, TEAM, changed, found, one, write
 
@@ -324,3 +324,24 @@ def test_replaced_models_are_not_looked_at(tmp_path: Path) -> None:
     ((_, path, message),) = found(write(tmp_path, text), env={}, model_replaced=True)
     assert path == f"{AGENT}.config.model_client"
     assert "expected a model client" in message
+
+
+def test_a_message_type_is_an_import_and_has_to_be_trusted(tmp_path: Path) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text(
+        "provider: coderoom.teams.CodingTeam\n"
+        "config:\n"
+        "  participants:\n"
+        "    - provider: coderoom.agents.CodeExecutorAgent\n"
+        "      config:\n"
+        "        name: runner\n"
+        "        code_executor: {provider: coderoom.executors.LocalCodeExecutor, config: {}}\n"
+        "  custom_message_types:\n"
+        "    - antigravity.Message\n"
+        "    - autogen_agentchat.messages.StructuredMessage[antigravity.Content]\n"
+        "    - autogen_agentchat.messages.TextMessage\n"
+    )
+    problems = check_team(path)
+    assert [problem.line for problem in problems] == [9, 10]
+    assert all("antigravity" in problem.message and "trust" in problem.message for problem in problems)
+    assert check_team(path, trust=["antigravity"]) == []
