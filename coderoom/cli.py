@@ -29,8 +29,6 @@ from coderoom.errors import (
 __all__ = ["app", "main"]
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
-HARD_EXIT_SECONDS = 1.8
-"""After Ctrl-C, when what does not end by itself is ended with this process."""
 
 app = typer.Typer(
     name="coderoom",
@@ -174,7 +172,7 @@ def run(
     view = RunView(Console(quiet=as_json))
     view.begin(prepared.record, prepared.notices)
     try:
-        record = asyncio.run(run_team(prepared.team, prepared.record, view.show, hard_exit_after=HARD_EXIT_SECONDS))
+        record = asyncio.run(run_team(prepared.team, prepared.record, view.show, owns_process=True))
     finally:
         view.stop()
     view.end(record)

@@ -189,6 +189,48 @@ def test_an_interrupt_ends_the_run_and_leaves_nothing(tmp_path: Path, number: si
     assert alive(mark) == []
 
 
+AUTOGENS = """\
+provider: autogen_agentchat.teams.RoundRobinGroupChat
+component_type: team
+config:
+  max_turns: 2
+  participants:
+    - provider: autogen_agentchat.agents.AssistantAgent
+      component_type: agent
+      config:
+        name: coder
+        description: Writes code.
+        model_client: {provider: coderoom.configs.ReplayModel, config: {replies: []}}
+        reflect_on_tool_use: false
+        tool_call_summary_format: "{result}"
+    - provider: autogen_agentchat.agents.CodeExecutorAgent
+      component_type: agent
+      config:
+        name: executor
+        code_executor:
+          provider: autogen_ext.code_executors.local.LocalCommandLineCodeExecutor
+          config: {work_dir: work}
+"""
+
+
+def test_nothing_is_left_of_autogens_own_agents_either(tmp_path: Path) -> None:
+    """Its executor neither looks at a cancel nor ends the processes of its code."""
+    mark = f"mark-{os.getpid()}-autogen"
+    (tmp_path / "team.yaml").write_text(AUTOGENS)
+    model = recording(tmp_path / "r.json", [ENDLESS.format(mark=mark)])
+    command = [sys.executable, "-m", "coderoom", "run", "team.yaml", "Loop.", "--model", model, "--json"]
+    env = environment({"PYTHONWARNINGS": "ignore"})
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 30
+        while not alive(mark) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert alive(mark)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert alive(mark) == []
+
+
 # --- exec ---
 
 

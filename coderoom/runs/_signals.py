@@ -8,33 +8,45 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Final
 
 from autogen_core import CancellationToken
+
+from coderoom.executors import end_descendants
 
 __all__ = ["EXIT_INTERRUPTED", "cancel_on_signal"]
 
 EXIT_INTERRUPTED = 130
+_END_OTHERS_SECONDS: Final = 0.8
+_END_ALL_SECONDS: Final = 1.7
+
+
+def _end_all() -> None:
+    end_descendants()
+    os._exit(EXIT_INTERRUPTED)
 
 
 @contextmanager
-def cancel_on_signal(token: CancellationToken, hard_exit_after: float | None = None) -> Iterator[None]:
+def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) -> Iterator[None]:
     """While this lasts, SIGINT and SIGTERM cancel `token`.
 
     Args:
         token: What to cancel.
-        hard_exit_after: Seconds after the signal at which the process ends anyway; `None` for never.
+        owns_process: Whether this is all that the process is for. Then what does not end by itself is ended: first the
+            processes below this one, as some executors of AutoGen's wait for theirs, and at last this one.
     """
     loop = asyncio.get_running_loop()
     caught = []
     timers: list[threading.Timer] = []
 
     def cancel() -> None:
-        if hard_exit_after is not None and not timers:
-            # A thread, since what does not end may be what holds the loop up. The processes that run code end with
-            # this one.
-            timers.append(threading.Timer(hard_exit_after, os._exit, (EXIT_INTERRUPTED,)))
-            timers[0].daemon = True
-            timers[0].start()
+        if owns_process and not timers:
+            # Threads, since what does not end may be what holds the loop up.
+            timers.append(threading.Timer(_END_OTHERS_SECONDS, end_descendants))
+            timers.append(threading.Timer(_END_ALL_SECONDS, _end_all))
+            for timer in timers:
+                timer.daemon = True
+                timer.start()
         token.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -13,6 +13,7 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
 from coderoom.errors import AgentError, CodeRoomError, SandboxUnavailable
+from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.runs._record import RunRecord
 from coderoom.runs._signals import cancel_on_signal
 from coderoom.runs._workspace import FileChanges, executors_of, folder_of
@@ -22,7 +23,7 @@ __all__ = ["run_team"]
 Watcher = Callable[[BaseAgentEvent | BaseChatMessage], None]
 
 
-async def run_team(team: Team, record: RunRecord, watch: Watcher, *, hard_exit_after: float | None = None) -> RunRecord:
+async def run_team(team: Team, record: RunRecord, watch: Watcher, *, owns_process: bool = False) -> RunRecord:
     """Run `team` on the task of `record` and fill the record in.
 
     Ctrl-C (SIGINT) and SIGTERM end the run cleanly and are noted as `cancelled`.
@@ -31,7 +32,8 @@ async def run_team(team: Team, record: RunRecord, watch: Watcher, *, hard_exit_a
         team: The team; what it owns is started and stopped here.
         record: What is known beforehand.
         watch: Called with each message as it comes, streaming chunks too.
-        hard_exit_after: Seconds after a signal at which the process ends even if an agent does not; `None` for never.
+        owns_process: Whether the run is all that this process is for. Then nothing below it outlives the run, whatever
+            executor started it, and a signal ends the process even if an agent does not end.
 
     Returns:
         The same record.
@@ -40,12 +42,14 @@ async def run_team(team: Team, record: RunRecord, watch: Watcher, *, hard_exit_a
         SandboxUnavailable: If the place where code runs broke.
     """
     started = time.monotonic()
+    if owns_process:
+        adopt_orphans()
     executors = executors_of(team)
     record.runs_code = bool(executors)
     changes = FileChanges([folder for executor in executors if (folder := folder_of(executor))])
     token = CancellationToken()
     try:
-        with cancel_on_signal(token, hard_exit_after):
+        with cancel_on_signal(token, owns_process=owns_process):
             await _run(team, record, watch, token)
     except asyncio.CancelledError:
         if not token.is_cancelled():
@@ -66,6 +70,8 @@ async def run_team(team: Team, record: RunRecord, watch: Watcher, *, hard_exit_a
         record.files = changes.written()
         with suppress(Exception):
             await _close(team)
+        if owns_process:
+            end_descendants()
     return record
 
 
