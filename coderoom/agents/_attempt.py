@@ -151,6 +151,11 @@ class Attempt:
         """Whether the code was not allowed to run."""
         return self.outcome is Outcome.REJECTED
 
+    @property
+    def refusal(self) -> str:
+        """Why it was not allowed to run, in the words that AutoGen's users know; empty if nobody said no."""
+        return f"Code execution was not approved. Reason: {self.reason}" if self.rejected else ""
+
     def describe(self) -> str:
         """What happened, in words for a model.
 
@@ -160,7 +165,7 @@ class Attempt:
 
     def _result_in_words(self) -> str:
         if self.rejected:
-            return f"Code execution was not approved. Reason: {self.reason}"
+            return self.refusal
         if not self.blocks:
             return "Nothing was run."
         if self.outcome is Outcome.OK:

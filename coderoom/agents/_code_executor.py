@@ -13,8 +13,6 @@ from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
-    CodeExecutionEvent,
-    CodeGenerationEvent,
     ModelClientStreamingChunkEvent,
     TextMessage,
     ThoughtEvent,
@@ -32,8 +30,15 @@ from coderoom.agents._attempt import Attempt, Selection, select_blocks, texts_of
 from coderoom.agents._code_executor_config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from coderoom.agents._code_runner import CodeRunner
 from coderoom.agents._decisions import RetryDecision, StopReason, why_stop
+from coderoom.agents._messages import (
+    code_event,
+    decision_event,
+    execution_event,
+    facts,
+    final_message,
+    plain_answer,
+)
 from coderoom.agents._model_calls import Conversation, call_model
-from coderoom.agents._report import facts, report
 from coderoom.approval import Approval, ApprovalFuncType
 
 __all__ = ["CodeExecutorAgent"]
@@ -235,7 +240,7 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         context = [message.to_model_message() for message in messages]
         await self._may_go_on(cancellation_token)
         attempt = await self._runner.attempt(1, selection, context, cancellation_token)
-        yield self._execution_event(attempt)
+        yield execution_event(self.name, attempt)
         stop_reason = why_stop([attempt], 0)
         text = attempt.describe() if attempt.blocks else no_code
         yield Response(chat_message=TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason)))
@@ -266,26 +271,21 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
                     else:
                         yield part
             assert reply is not None
-            text = str(reply.content)
-            selection = select_blocks([text], self._supported_languages)
+            number = len(attempts) + 1
+            selection = select_blocks([str(reply.content)], self._supported_languages)
             if not selection.is_code:
-                yield await self._plain_answer(message_id, text, reply.usage, selection, attempts)
+                for note in selection.notes:
+                    await self._add_to_context(note)
+                yield Response(chat_message=plain_answer(self.name, message_id, reply, attempts))
                 return
-            yield CodeGenerationEvent(
-                id=message_id,
-                retry_attempt=len(attempts),
-                content=text,
-                code_blocks=list(selection.blocks),
-                source=self.name,
-                models_usage=reply.usage,
-            )
-            attempt = await self._run(len(attempts) + 1, selection, cancellation_token)
+            yield code_event(self.name, message_id, reply, number, selection.blocks)
+            attempt = await self._run(number, selection, cancellation_token)
             attempts.append(attempt)
-            yield self._execution_event(attempt)
+            yield execution_event(self.name, attempt)
             stop_reason = why_stop(attempts, self._max_retries_on_error)
             if stop_reason is None:
                 decision, usage = await self._decide(attempt, cancellation_token)
-                yield self._decision_event(attempt, decision, usage)
+                yield decision_event(self.name, attempt, decision, usage)
                 if decision.retry:
                     await self._add_to_context(prompts.retry_plan(decision))
                 else:
@@ -351,65 +351,19 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
     async def _sum_up(
         self, attempt: Attempt, stop_reason: StopReason, cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
-        message_id, summary, usage = str(uuid.uuid4()), "", None
+        message_id = str(uuid.uuid4())
+        summary: CreateResult | None = None
         if self._reflect and stop_reason is not StopReason.REJECTED:
             hint = prompts.before_reflection(attempt, stop_reason)
             async with aclosing(self._ask_model(message_id, cancellation_token, hint)) as parts:
                 async for part in parts:
                     if isinstance(part, CreateResult):
-                        summary, usage = str(part.content), part.usage
+                        summary = part
                     else:
                         yield part
-        yield Response(
-            chat_message=TextMessage(
-                id=message_id,
-                content=report(summary, attempt),
-                source=self.name,
-                models_usage=usage,
-                metadata=facts(attempt, stop_reason) | {keys.SUMMARY: summary},
-            )
-        )
+        yield Response(chat_message=final_message(self.name, message_id, summary, attempt, stop_reason))
 
     # --- Small parts ---
-
-    async def _plain_answer(
-        self,
-        message_id: str,
-        text: str,
-        usage: RequestUsage,
-        selection: Selection,
-        attempts: Sequence[Attempt],
-    ) -> Response:
-        for note in selection.notes:
-            await self._add_to_context(note)
-        metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
-        if attempts:
-            # What was run before, in this turn, stays true: a model cannot talk a failure away.
-            metadata = facts(attempts[-1], StopReason.NO_CODE) | {keys.SUMMARY: text}
-            text = report(text, attempts[-1])
-        return Response(
-            chat_message=TextMessage(
-                id=message_id, content=text, source=self.name, models_usage=usage, metadata=metadata
-            )
-        )
-
-    def _execution_event(self, attempt: Attempt) -> CodeExecutionEvent:
-        return CodeExecutionEvent(
-            retry_attempt=attempt.number - 1, result=attempt.result, source=self.name, metadata=facts(attempt)
-        )
-
-    def _decision_event(
-        self, attempt: Attempt, decision: RetryDecision, usage: RequestUsage | None
-    ) -> CodeGenerationEvent:
-        # AutoGen's own type, since a team refuses types that it does not know; the metadata tells it apart.
-        return CodeGenerationEvent(
-            retry_attempt=attempt.number - 1,
-            content=prompts.retry_notice(attempt, decision),
-            code_blocks=[],
-            source=self.name,
-            models_usage=usage,
-            metadata={keys.EVENT: keys.RETRY_DECISION, keys.RETRY: str(decision.retry).lower()},
-        )
 
     def _select(self, messages: Sequence[BaseChatMessage]) -> Selection:
         return select_blocks([text for message in messages for text in texts_of(message)], self._supported_languages)
