@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -21,6 +22,9 @@ DecisionT = TypeVar("DecisionT", bound=BaseModel)
 _UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonError"})
 """What the OpenAI package raises, beside a `ValueError`, for an answer that it cannot parse."""
 _MOST_TRIES = 1000
+_THOUGHTS = re.compile(r"<(think|thinking)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_FENCED = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
+_VARIES = re.compile(r"[\s\\]+")
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,9 @@ async def ask_structured(
             return Answer(None, f"(unreadable: {type(error).__name__})", None)
         raise
     text = encodable(result.content) if isinstance(result.content, str) else ""
-    return Answer(parse_tolerantly(text, schema), text, result.usage)
+    shown = [message.content for message in messages if isinstance(message, UserMessage)]
+    texts = [part for content in shown for part in ([content] if isinstance(content, str) else content)]
+    return Answer(parse_tolerantly(text, schema, [part for part in texts if isinstance(part, str)]), text, result.usage)
 
 
 def _output_arguments(model_client: ChatCompletionClient, schema: type[BaseModel]) -> dict[str, Any]:
@@ -104,13 +110,25 @@ def _strict(schema: Any) -> Any:
     return closed | {"additionalProperties": False} if schema.get("type") == "object" else closed
 
 
-def parse_tolerantly(text: str, schema: type[DecisionT]) -> DecisionT | None:
+def parse_tolerantly(text: str, schema: type[DecisionT], shown: Sequence[str] = ()) -> DecisionT | None:
     """The decision in `text`: a JSON object alone, in a fence, or in the middle of prose.
 
-    Two that differ are none: one of them may be quoted from what the model was shown.
+    In prose, an object that stands in what the model was shown is a quotation and no decision: code can print one,
+    and a model that refuses may cite it. Two that differ are none either.
+
+    Args:
+        text: The model's answer. What it thinks aloud in `<think>` is left out.
+        schema: The decision's type.
+        shown: What the model was shown.
     """
+    answer = _THOUGHTS.sub("", text).strip()
+    objects = _json_objects(answer)
+    fenced = _FENCED.fullmatch(answer)
+    if len(objects) != 1 or objects[0][1] not in {answer, fenced[1] if fenced else answer}:
+        known = [_bare(part) for part in shown]
+        objects = [(value, raw) for value, raw in objects if not any(_bare(raw) in part for part in known)]
     found: list[DecisionT] = []
-    for candidate in _json_objects(text):
+    for candidate, _ in objects:
         try:
             decision = schema.model_validate(candidate)
         except ValidationError:
@@ -120,10 +138,15 @@ def parse_tolerantly(text: str, schema: type[DecisionT]) -> DecisionT | None:
     return found[0] if len(found) == 1 else None
 
 
-def _json_objects(text: str) -> list[dict[str, Any]]:
-    """Every JSON object in the text, in fences and prose too, or none at all if there is too much to look at."""
+def _bare(text: str) -> str:
+    """The text as a quotation of it may look: however spaced, escaped and quoted."""
+    return _VARIES.sub("", text).replace("'", '"').lower()
+
+
+def _json_objects(text: str) -> list[tuple[dict[str, Any], str]]:
+    """Every JSON object in the text and how it stands there, or none at all if there is too much to look at."""
     decoder = json.JSONDecoder(strict=False)
-    found: list[dict[str, Any]] = []
+    found: list[tuple[dict[str, Any], str]] = []
     position = text.find("{")
     # A failed try may read to the end of the text, so that very many of them would cost its square.
     for _ in range(_MOST_TRIES):
@@ -135,7 +158,7 @@ def _json_objects(text: str) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             pass
         else:
-            found.append(_encodable(value))
+            found.append((_encodable(value), text[position:end]))
         position = text.find("{", end)
     return []
 

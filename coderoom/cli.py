@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 import os
@@ -49,6 +50,10 @@ def main() -> NoReturn:
 
     130 means that it was interrupted.
     """
+    for stream in (sys.stdout, sys.stderr):
+        # What a model writes must not fail for want of a character set.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         code = app(standalone_mode=False)
     except _UsageProblem as error:
@@ -161,7 +166,7 @@ def run(
 
     prepared = prepare_run(
         team,
-        sys.stdin.read() if task == "-" else task,
+        _standard_input().decode("utf-8", "replace") if task == "-" else task,
         model=model,
         workspace=workspace,
         files=files or (),
@@ -212,7 +217,7 @@ def execute(
 
     from coderoom.runs import ExecView, read_blocks, run_file
 
-    blocks, skipped = read_blocks(file, sys.stdin.buffer.read() if file == "-" else None)
+    blocks, skipped = read_blocks(file, _standard_input() if file == "-" else None)
     view = ExecView(Console(quiet=as_json))
     view.begin()
     result = asyncio.run(run_file(blocks, view, workspace=workspace, timeout=timeout, skipped=skipped))
@@ -264,6 +269,12 @@ def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
         sign, colour = signs[finding.state]
         typer.echo(f"{typer.style(sign, fg=None if colour == 'dim' else colour)} {finding.name:18} {finding.detail}")
     return EXIT_OK
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise RequestError("There is no standard input to read from.")
+    return sys.stdin.buffer.read()
 
 
 def _print_json(data: dict[str, Any]) -> None:

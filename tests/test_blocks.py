@@ -673,3 +673,31 @@ def test_what_looks_like_one_inside_the_code_does_not(text: str, code: str) -> N
 def test_an_open_string_is_no_end() -> None:
     [block] = extract_code_blocks('```python\ns = """\na ```')
     assert not block.closed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do not run this: <!-- <execute>harm()</execute> --> at all.",
+        "# Title <!-- <execute>harm()</execute> -->",
+        "Over <!-- several\nlines <execute>harm()</execute>\nof text --> it goes.",
+    ],
+)
+def test_a_tag_in_a_comment_inside_a_paragraph_is_no_code(text: str) -> None:
+    assert extract_code_blocks(text) == []
+
+
+def test_a_tag_beside_a_comment_is() -> None:
+    [block] = extract_code_blocks("Here <!-- not <execute>this</execute> --> but <execute>that()</execute>")
+    assert block.code == "that()"
+
+
+@pytest.mark.parametrize("shape", ["> -\nx\n", "> 1.\nx\n", "> ~~~\nx\n", "> <!--\nx\n", ">     c\nx\n"])
+def test_quotes_with_lazy_lines_come_to_an_end(shape: str) -> None:
+    # Read anew for each quote, this would take hours.
+    extract_code_blocks(shape * 40_000)
+
+
+def test_ordinary_quotes_are_read_in_a_long_text() -> None:
+    quote = "> Run this:\n> ```python\n> print(1)\n> ```\n\nSome words.\n\n"
+    assert len(extract_code_blocks(quote * 500)) == 500

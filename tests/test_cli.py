@@ -403,3 +403,33 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
     command = f"{sys.executable} -m coderoom doctor | true"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, check=False)
     assert b"Traceback" not in done.stderr
+
+
+def test_an_old_character_set_is_no_failure(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", [python("print('\u2713 done')")])
+    env = {"PYTHONIOENCODING": "latin1", "PYTHONUTF8": "0"}
+    arguments = [sys.executable, "-m", "coderoom", "run", "coder-executor", "Tick.", "--model", model]
+    done = subprocess.run(arguments, cwd=tmp_path, env=environment(env), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_standard_input_is_a_wrong_request(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m coderoom exec - <&-"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"standard input" in done.stderr
+
+
+@pytest.mark.parametrize("workspace", ["loop", "x" * 5000])
+def test_a_workspace_that_cannot_be_is_a_wrong_request(tmp_path: Path, workspace: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    done = coderoom("run", "analyst", "x", "--model", REPLAY, "-w", workspace, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "workspace" in done.stderr
+
+
+def test_a_file_of_the_folder_passes_for_no_package(tmp_path: Path) -> None:
+    (tmp_path / "autogen_evil.py").write_text("open('ran', 'w')")
+    (tmp_path / "team.yaml").write_text("provider: autogen_evil.Team\nconfig: {}\n")
+    assert coderoom("validate", "team.yaml", cwd=tmp_path).returncode == 2
+    assert not (tmp_path / "ran").exists()

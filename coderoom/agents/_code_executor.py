@@ -139,7 +139,9 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         self._max_retries_on_error = max_retries_on_error
         self._system_message = system_message or None
         self._sources = None if sources is None else list(sources)
-        self._supported_languages = list(supported_languages or self.DEFAULT_SUPPORTED_LANGUAGES)
+        self._supported_languages = list(
+            self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
+        )
         self._approval_func = approval_func
         self._reflect = reflect
         self._max_output_chars = max_output_chars

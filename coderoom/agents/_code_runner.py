@@ -35,6 +35,8 @@ class CodeRunner:
         self.executor = ExecutorRunner(executor)
         self._approval = approval
         self._max_output_chars = max_output_chars
+        # For the outputs of an executor that works in no folder of this machine.
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     async def attempt(
         self,
@@ -81,9 +83,17 @@ class CodeRunner:
             left_out=selection.left_out,
         )
 
+    def _own_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True)
+        return Path(self._folder.name)
+
     async def close(self) -> None:
-        """Stop the executor, and let go of what the approval holds."""
+        """Stop the executor, and let go of what the approval and the outputs hold."""
         await self.executor.stop()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
         if isinstance(self._approval, Approval):
             await self._approval.close()
 
@@ -103,6 +113,5 @@ class CodeRunner:
             return execution.output, None
         whole = execution.whole_output
         if whole is None:
-            folder = self.executor.work_dir or Path(tempfile.mkdtemp(prefix="coderoom-"))
-            whole = save_output(execution.output, folder)
+            whole = save_output(execution.output, self.executor.work_dir or self._own_folder())
         return bound_output(execution.output, limit, whole=whole, total=execution.total_chars), whole

@@ -17,10 +17,10 @@ from pydantic import Field
 from coderoom._components import DumpsAsItself, StrictConfig, load_if_given
 from coderoom._structured import Answer, ask_structured
 from coderoom.agents import metadata as keys
-from coderoom.agents._attempt import select_blocks, texts_of
-from coderoom.agents._decisions import StopReason
+from coderoom.agents._attempt import texts_of
 from coderoom.agents._model_calls import Conversation
 from coderoom.agents._verdict import ReviewVerdict
+from coderoom.blocks import Block, extract_code_blocks
 from coderoom.outcome import Outcome
 
 __all__ = ["ReviewerAgent", "ReviewerAgentConfig"]
@@ -135,7 +135,7 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
             if keys.OUTCOME in message.metadata:
                 self._outcome = keys.read_outcome(message.metadata)
                 self._exit_code = message.metadata.get(keys.EXIT_CODE, "")
-            elif _brings_code(message):
+            if _brings_code(message):
                 # What was known of the old code says nothing about it.
                 self._outcome, self._exit_code = None, ""
 
@@ -152,6 +152,8 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
             said = answer.text[:_SHOWN_OF_UNREADABLE]
             summary = f"The reviewer's answer could not be read as a verdict, so it approves nothing. It said: {said}"
             return ReviewVerdict(approved=False, issues=[], summary=summary)
+        if answer.value.approved and any(issue.severity == "error" for issue in answer.value.issues):
+            return answer.value.refuse("The reviewer approved, but named an error as well.")
         if not answer.value.approved or self._outcome is Outcome.OK:
             return answer.value
         if self._outcome is None:
@@ -204,7 +206,17 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
 
 
 def _brings_code(message: BaseChatMessage) -> bool:
-    selection = select_blocks(texts_of(message), ("python", "sh"))
-    # A coder that answers with a block without a language has written something that nobody ran.
-    wrote_something = message.metadata.get(keys.STOP_REASON) == StopReason.NO_CODE and bool(selection.left_out)
-    return selection.is_code or wrote_something
+    """Whether a message shows code that nobody has run: any block that may be code, but for those that were run.
+
+    A block without a language may be code that its author forgot to label.
+    """
+    if keys.OUTCOME not in message.metadata:
+        return any(_may_be_code(block) for text in texts_of(message) for block in extract_code_blocks(text))
+    # A report: what was run stands in it too, marked as shown only.
+    ran = {block.code.strip() for block in extract_code_blocks(message.to_model_text()) if block.no_run}
+    summary = extract_code_blocks(message.metadata.get(keys.SUMMARY, ""))
+    return any(_may_be_code(block) and block.code.strip() not in ran for block in summary)
+
+
+def _may_be_code(block: Block) -> bool:
+    return not block.no_run and not block.is_data

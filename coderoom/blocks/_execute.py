@@ -15,7 +15,7 @@ __all__ = ["heading_rule", "paragraph_rule"]
 
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
 _INTERRUPTING = frozenset("`~>#*+-_=<0123456789")  # what the lines that end a paragraph begin with
-_MARK = re.compile(r"`+|<execute[ \t]*>", re.IGNORECASE)
+_MARK = re.compile(r"`+|<execute[ \t]*>|<!--|-->", re.IGNORECASE)
 
 
 def paragraph_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -94,12 +94,21 @@ def _read_segment(state: StateBlock, tags: TagIndex, offset: int, line: int, sto
 
 
 def _code_spans_and_tags(state: StateBlock, offset: int, line: int, stop: int) -> list[tuple[int, int]]:
-    """List the opening tags as (offset, 0), and each run of backticks as (offset, end of the code span it opens)."""
+    """List the opening tags as (offset, 0), and what hides them, code spans and comments, as (offset, its end)."""
     marks: list[tuple[int, int]] = []
     span_ends: dict[int, int] = {}
+    comment_end = 0
     for number in range(stop - 1, line - 1, -1):
         begin = offset if number == line else line_start(state, number)
         for match in reversed(list(_MARK.finditer(state.src, begin, state.eMarks[number]))):
+            if match[0] == "-->":
+                comment_end = match.end()
+                continue
+            if match[0] == "<!--":
+                # A comment that is not closed hides nothing: the rule for blocks has read those that are.
+                if comment_end:
+                    marks.append((match.start(), comment_end))
+                continue
             if match[0][0] == "<":
                 marks.append((match.start(), 0))
                 continue

@@ -61,10 +61,25 @@ def _shallow_quote(state: StateBlock, start: int, end: int, silent: bool) -> boo
     scan = scan_of(state)
     if scan.quotes == _MAX_QUOTES or state.level >= _MAX_NESTING - 2:
         return False
+    if not silent and not _pay_for_lazy_lines(state, start, end):
+        return False
     scan.quotes += 1
     found = blockquote(state, start, end, silent)
     scan.quotes -= 1
     return found
+
+
+def _pay_for_lazy_lines(state: StateBlock, start: int, end: int) -> bool:
+    """Pay for the lines that markdown-it looks at for a quote: all up to a blank one, also if they end up outside."""
+    if not state.src.startswith(">", line_start(state, start)):
+        return True
+    scan = scan_of(state)
+    for line in range(start, end):
+        if state.isEmpty(line):
+            break
+        if not scan.pay(state.eMarks[line] - state.bMarks[line] + 1):
+            return False
+    return True
 
 
 def _comment_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:

@@ -87,6 +87,9 @@ def check_class(
     envelope["component_type"] = right
 
 
+_LARGE = 10**9  # Python refuses to write numbers of thousands of digits
+
+
 def check_version(envelope: Mapping[str, Any], path: Path, component_class: Any, findings: Findings) -> bool:
     """Say whether the config is of the installed version, so that its schema is known."""
     from autogen_core import ComponentFromConfig
@@ -96,7 +99,8 @@ def check_version(envelope: Mapping[str, Any], path: Path, component_class: Any,
     if not version or version == installed:
         return True
     if version > installed:
-        findings.problem(place, f"{name} is installed in version {installed}, and this config is of version {version}")
+        shown = version if version < _LARGE else "a far greater one"
+        findings.problem(place, f"{name} is installed in version {installed}, and this config is of version {shown}")
         return True
     if component_class._from_config_past_version.__func__ is ComponentFromConfig._from_config_past_version.__func__:  # type: ignore[attr-defined]
         findings.problem(place, f"{name} is installed in version {installed} and reads no config of version {version}")

@@ -14,6 +14,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
+from coderoom._text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.executors._calls import CallEnded, CallGaveUp, Calls
 from coderoom.executors._execution import TIMEOUT_CODE, Execution, LocalCodeResult
@@ -164,6 +165,9 @@ class ExecutorRunner:
             if self._raw is not None:
                 return await self._raw.run(blocks)
             result = await self._executor.execute_code_blocks(blocks, token)
+            if isinstance(result, LocalCodeResult):
+                return result.execution
+            return _from_result(result, time.monotonic() - begin)
         except CodeRoomError:
             raise
         except TimeoutError as error:
@@ -171,9 +175,6 @@ class ExecutorRunner:
             return Execution(Outcome.TIMEOUT, TIMEOUT_CODE, output, time.monotonic() - begin, None, len(output))
         except Exception as error:
             raise self._unavailable("failed", error) from error
-        if isinstance(result, LocalCodeResult):
-            return result.execution
-        return _from_result(result, time.monotonic() - begin)
 
     def _unavailable(self, what: str, error: BaseException) -> SandboxUnavailable:
         cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -185,6 +186,9 @@ class ExecutorRunner:
 
 def _from_result(result: CodeResult, duration: float) -> Execution:
     code, output = result.exit_code, result.output
+    if not isinstance(code, int) or isinstance(code, bool) or not isinstance(output, str):
+        raise TypeError(f"its result has exit code {code!r} and an output of type {type(output).__name__!r}")
+    output = encodable(output)
     if code == 0:
         outcome = Outcome.OK
     elif code == TIMEOUT_CODE and output.rstrip().endswith("Timeout"):

@@ -232,6 +232,9 @@ def _conclude(result: CodeResult, control: Control) -> Execution:
     if report is None:
         return _conclude_without_report(result, control)
     outcome, code, output = report["outcome"], int(report["exit_code"]), result.output
+    if outcome == "ok" and result.exit_code != code:
+        # The launcher ends with the exit code that it reports: somebody else wrote this report.
+        outcome, code = Outcome.ERROR, result.exit_code if result.exit_code > 0 else 128 - result.exit_code
     if outcome == "unavailable":
         raise SandboxUnavailable(f"The code could not be run: {report['message']}")
     if outcome == "cancelled":

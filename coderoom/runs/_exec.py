@@ -89,11 +89,15 @@ def read_blocks(file: str, stdin: bytes | None = None) -> tuple[list[Block], lis
 
 def _read_text(file: str, stdin: bytes | None) -> str:
     try:
-        data = Path(file).read_bytes() if stdin is None else stdin
-    except OSError as error:
-        raise RequestError(f"Cannot read {file!r}: {error.strerror or error}.") from error
+        if stdin is None:
+            with Path(file).open("rb") as source:
+                data = source.read(_MOST_BYTES + 1)
+        else:
+            data = stdin
+    except (OSError, ValueError) as error:
+        raise RequestError(f"Cannot read {file!r}: {getattr(error, 'strerror', None) or error}.") from error
     if len(data) > _MOST_BYTES:
-        raise RequestError(f"{file!r} has {len(data)} bytes; at most {_MOST_BYTES} are read.")
+        raise RequestError(f"{file!r} has more than {_MOST_BYTES} bytes.")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

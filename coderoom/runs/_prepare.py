@@ -63,9 +63,7 @@ def prepare_run(
     """
     if not task.strip():
         raise RequestError("The task is empty: say what to do.")
-    folder = (workspace or Path(DEFAULT_WORKSPACE)).resolve()
-    if folder.exists() and not folder.is_dir():
-        raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
+    folder = _folder(workspace or Path(DEFAULT_WORKSPACE))
     loaded = load_team(team, model=model, trust=trust, env={**os.environ, WORKSPACE_VARIABLE: str(folder)})
     executors = executors_of(loaded)
     used = any(folder_of(executor) == folder for executor in executors)
@@ -79,6 +77,17 @@ def prepare_run(
         task = f"{task}\n\nFiles in the working folder: {', '.join(names)}"
     record = RunRecord(team=team, task=task, model=model, isolation=isolation_of(executors))
     return PreparedRun(loaded, record, tuple(_notices(record)))
+
+
+def _folder(workspace: Path) -> Path:
+    try:
+        folder = workspace.resolve()
+        usable = folder.is_dir() or not folder.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from error
+    if not usable:
+        raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
+    return folder
 
 
 def _notices(record: RunRecord) -> list[str]:

@@ -17,6 +17,7 @@ from coderoom.executors import end_descendants
 __all__ = ["EXIT_INTERRUPTED", "cancel_on_signal"]
 
 EXIT_INTERRUPTED = 130
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _END_OTHERS_SECONDS: Final = 0.8
 _END_ALL_SECONDS: Final = 1.7
 
@@ -28,7 +29,7 @@ def _end_all() -> None:
 
 @contextmanager
 def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) -> Iterator[None]:
-    """While this lasts, SIGINT and SIGTERM cancel `token`.
+    """While this lasts, Ctrl-C, SIGTERM and the terminal's end cancel `token`.
 
     Args:
         token: What to cancel.
@@ -49,7 +50,7 @@ def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) ->
                 timer.start()
         token.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         # Not in the main thread, or not on this system: then the caller's own ways apply.
         with suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, cancel)

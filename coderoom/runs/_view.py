@@ -34,7 +34,10 @@ __all__ = ["ExecView", "RunView"]
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _STREAMED_LINES: Final = 12
+_STREAMED_CHARACTERS: Final = 4000
 _OUTPUT_LINES: Final = 40
+_LONGEST_MARKDOWN: Final = 50_000
+_MOST_QUOTES: Final = 500
 
 
 class RunView:
@@ -96,7 +99,8 @@ class RunView:
             self._name(chunk.source)
             self._live = Live(console=self._console, transient=True, refresh_per_second=12)
             self._live.start()
-        self._streamed += chunk.content
+        # Only the end is shown, so no more is kept.
+        self._streamed = (self._streamed + chunk.content)[-_STREAMED_CHARACTERS:]
         tail = visible(self._streamed).splitlines()[-_STREAMED_LINES:]
         self._live.update(Text("\n".join(tail), style="dim"))
 
@@ -175,6 +179,9 @@ class ExecView:
 
 
 def _markdown(text: str) -> RenderableType:
+    # Rich reads Markdown in more than linear time, worst of all in quotes.
+    if len(text) > _LONGEST_MARKDOWN or text.count(">") > _MOST_QUOTES:
+        return Text(visible(text))
     return Markdown(visible(text), code_theme="ansi_dark", hyperlinks=False)
 
 

@@ -77,21 +77,25 @@ class FileChanges:
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self._folders = sorted({folder.resolve() for folder in folders})
+        resolved = sorted({folder.resolve() for folder in folders})
+        self._folders = [one for one in resolved if not any(other in one.parents for other in resolved)]
         self._before = dict(self._files())
 
     def written(self) -> list[Path]:
-        """The files that are new or changed, sorted."""
+        """The files that are new or changed, sorted; none if there are too many to watch."""
+        if len(self._before) >= _MOST_FILES:
+            return []
         return sorted(path for path, stamp in self._files() if self._before.get(path) != stamp)
 
     def _files(self) -> Iterator[tuple[Path, tuple[int, int]]]:
         seen = 0
         for folder in self._folders:
             for path in folder.rglob("*"):
-                if _OWN_FOLDER in path.parts or "__pycache__" in path.parts or not path.is_file():
+                inside = path.relative_to(folder).parts
+                if _OWN_FOLDER in inside or "__pycache__" in inside or not path.is_file():
                     continue
                 seen += 1
-                if seen > _MOST_FILES:
+                if seen > 2 * _MOST_FILES:
                     return
                 try:
                     status = path.stat()

@@ -35,6 +35,7 @@ class CodingTeamConfig(RoundRobinGroupChatConfig):
 
     model_config = ConfigDict(extra="forbid")
 
+    max_turns: int | None = Field(default=None, ge=1)
     custom_message_types: list[str] = Field(default_factory=list)
     """Dotted names, `mypackage.messages.Plan` or `autogen_agentchat.messages.StructuredMessage[mypackage.Plan]`."""
 
@@ -77,6 +78,8 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         custom_message_types: Sequence[type[Message]] | None = None,
         emit_team_events: bool = False,
     ) -> None:
+        if max_turns is not None and max_turns < 1:
+            raise ValueError(f"The maximum number of turns must be 1 or more, not {max_turns}.")
         self._custom_message_types = list(custom_message_types or ())
         super().__init__(
             list(participants),
@@ -93,6 +96,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         self._cut_short = False
         self._going = asyncio.Event()
         self._going.set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         if self._embedded_runtime:
             self._runtime = _Runtime(ignore_unhandled_exceptions=False)
 
@@ -188,12 +192,25 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
 
     async def _put_right(self) -> None:
         """Put right what a run that was cut short may have left behind."""
+        await self._follow_loop()
         condition = self._termination_condition
         if self._cut_short and condition is not None and condition.terminated:
             await condition.reset()
         if not self._going.is_set():
             await self.resume()
         self._failure, self._cut_short = None, False
+
+    async def _follow_loop(self) -> None:
+        """Go on in another event loop, as two calls of `asyncio.run` have: queues stay with the one they were used in."""
+        loop, before = asyncio.get_running_loop(), self._loop
+        self._loop = loop
+        if before is None or before is loop or not self._embedded_runtime:
+            return
+        state = await self.save_state()
+        self._runtime = _Runtime(ignore_unhandled_exceptions=False)
+        self._output_message_queue = asyncio.Queue()
+        self._initialized = False
+        await self.load_state(state)
 
     async def pause(self) -> None:
         """Hold the turns back, and the agents that know how to pause; nothing happens if the team does not run."""

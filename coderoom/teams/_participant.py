@@ -160,7 +160,7 @@ class Participant(ChatAgentContainer):
     async def _note_state(self) -> Mapping[str, Any] | None:
         try:
             return await self._agent.save_state()
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             logger.debug("The state of %r cannot be noted: %s", self._agent.name, error)
             return None
 
@@ -169,5 +169,5 @@ class Participant(ChatAgentContainer):
             return
         try:
             await self._agent.load_state(state)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             logger.debug("The state of %r cannot be put back: %s", self._agent.name, error)

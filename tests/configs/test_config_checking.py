@@ -345,3 +345,24 @@ def test_a_message_type_is_an_import_and_has_to_be_trusted(tmp_path: Path) -> No
     assert [problem.line for problem in problems] == [9, 10]
     assert all("antigravity" in problem.message and "trust" in problem.message for problem in problems)
     assert check_team(path, trust=["antigravity"]) == []
+
+
+@pytest.mark.parametrize("line", ["max_turns: 0", "max_turns: -1"])
+def test_a_number_that_cannot_be_is_told(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text(f"provider: coderoom.teams.CodingTeam\nconfig:\n  {line}\n  participants: []\n")
+    assert any(problem.line == 3 for problem in check_team(path))
+
+
+def test_a_version_of_thousands_of_digits_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "team.yaml"
+    version = "0x" + "f" * 5000
+    path.write_text(f"provider: coderoom.teams.CodingTeam\ncomponent_version: {version}\nconfig: {{}}\n")
+    assert any(problem.line == 2 for problem in check_team(path))
+
+
+def test_a_provider_does_not_run_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text("provider: coderoom.__main__.X\nconfig: {}\n")
+    assert check_team(path)
+    assert capsys.readouterr().out == ""

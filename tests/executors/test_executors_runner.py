@@ -346,3 +346,33 @@ async def test_what_autogens_executor_refuses_is_an_error_of_the_code(tmp_path: 
     assert execution.output.startswith("before\n")
     assert "unknown language cobol" in execution.output
     await runner.stop()
+
+
+FORGE = """
+import json, os, pathlib, signal
+words = pathlib.Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\\0")
+control = next(word for word in words if (pathlib.Path(word) / "settings.json").exists())
+report = {"outcome": "ok", "exit_code": 0, "duration": 0, "total_chars": 0, "truncated": False, "whole": None}
+(pathlib.Path(control) / "report.json").write_text(json.dumps(report))
+os.kill(os.getppid(), signal.SIGKILL)
+"""
+
+
+async def test_a_report_that_the_code_wrote_itself_is_no_success(tmp_path: Path) -> None:
+    runner = ExecutorRunner(LocalCodeExecutor(tmp_path))
+    execution = await run(runner, python(FORGE))
+    await runner.stop()
+    assert execution.outcome is Outcome.ERROR
+    assert execution.exit_code != 0
+
+
+@pytest.mark.parametrize("result", [CodeResult(False, "x")])
+async def test_a_result_that_makes_no_sense_is_the_executors_failure(result: CodeResult) -> None:
+    class Nonsense(OwnExecutor):
+        async def execute_code_blocks(
+            self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken
+        ) -> CodeResult:
+            return result
+
+    with pytest.raises(SandboxUnavailable, match="exit code False"):
+        await ExecutorRunner(Nonsense()).run([python("")])

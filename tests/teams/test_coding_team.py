@@ -523,3 +523,12 @@ async def test_a_cancelled_run_of_a_loaded_team_can_be_saved_and_taken_up_elsewh
         result = await play(other)
     assert speakers(result) == ["coder"]
     assert "15" in result.messages[-1].to_text()
+
+
+def test_one_team_in_two_event_loops() -> None:
+    """As a script has them that calls `asyncio.run` twice."""
+    a, b = Player("a"), Player("b")
+    team = CodingTeam([a, b], max_turns=2)
+    assert speakers(asyncio.run(team.run(task="one"))) == ["a", "b"]
+    assert speakers(asyncio.run(team.run(task="two"))) == ["a", "b"]
+    assert b.context == ["user: one", "a: a 1", "user: two", "a: a 2"]
