@@ -201,7 +201,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         self._failure, self._cut_short = None, False
 
     async def _follow_loop(self) -> None:
-        """Go on in another event loop, as two calls of `asyncio.run` have: queues stay with the one they were used in."""
+        """Go on in another event loop, as two calls of `asyncio.run` have: queues stay with the first one."""
         loop, before = asyncio.get_running_loop(), self._loop
         self._loop = loop
         if before is None or before is loop or not self._embedded_runtime:
