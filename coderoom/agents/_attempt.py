@@ -11,7 +11,7 @@ from pathlib import Path
 from autogen_agentchat.messages import BaseChatMessage, MultiModalMessage
 from autogen_core.code_executor import CodeBlock, CodeResult
 
-from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
+from coderoom.blocks import Block, extract_code_blocks, normalize_language
 from coderoom.outcome import Outcome
 
 __all__ = ["Attempt", "Selection", "select_blocks", "texts_of"]
@@ -114,11 +114,6 @@ class Attempt:
     reason: str = ""
     incomplete: bool = False
     left_out: tuple[str, ...] = ()
-
-    @property
-    def code(self) -> str:
-        """The code as Markdown."""
-        return "\n\n".join(fence(block.code, block.language) for block in self.blocks)
 
     @property
     def failure(self) -> str | None:

@@ -45,7 +45,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy: `coderoom doctor` needs no AutoGen, and `coderoom exec` no agents.
+    # Lazy: `coderoom doctor` needs no AutoGen.
     for module, names in _MODULES.items():
         if name in names:
             return getattr(importlib.import_module(f"coderoom.runs.{module}"), name)

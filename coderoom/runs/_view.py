@@ -66,7 +66,7 @@ class RunView:
         if isinstance(message, ModelClientStreamingChunkEvent):
             self._stream(message)
             return
-        self._end_stream()
+        self.stop()
         rendering = self._render(message)
         if rendering is not None:
             self._name(message.source)
@@ -74,13 +74,16 @@ class RunView:
 
     def end(self, record: RunRecord) -> None:
         """Show what it came to."""
-        self._end_stream()
+        self.stop()
         self._console.print(Rule(style="dim"))
         self._console.print(_summary(record))
 
     def stop(self) -> None:
-        """Leave the terminal as it was, whatever happened."""
-        self._end_stream()
+        """End the region in which tokens stream, and leave the terminal as it was."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._streamed = ""
 
     def _name(self, source: str) -> None:
         if source == self._speaker:
@@ -103,12 +106,6 @@ class RunView:
         self._streamed = (self._streamed + chunk.content)[-_STREAMED_CHARACTERS:]
         tail = visible(self._streamed).splitlines()[-_STREAMED_LINES:]
         self._live.update(Text("\n".join(tail), style="dim"))
-
-    def _end_stream(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-        self._streamed = ""
 
     def _render(self, message: BaseAgentEvent | BaseChatMessage) -> RenderableType | None:
         if isinstance(message, CodeExecutionEvent):
