@@ -94,7 +94,8 @@ class Findings:
             {path: reference for path, reference in self.references.items() if not is_under(path, unused)}
         )
         told = [(path, message) for path, reference in references.items() for message in reference.problems]
-        told += [(path, references.hide(message)) for path, message in self._found]
+        secrets = references.secrets()
+        told += [(path, references.hide(message, secrets)) for path, message in self._found]
         # What an alias repeats has the place of its anchor, and is told for its first use only.
         unique: dict[tuple[Mark, str], Path] = {}
         for path, message in told:

@@ -55,9 +55,14 @@ class References(dict[Path, Reference]):
             if len(value) >= 6 and is_secret_name(name)
         }
 
-    def hide(self, text: str) -> str:
-        """Put the references back in place of the secret values in a text."""
-        for value, name in self.secrets().items():
+    def hide(self, text: str, secrets: Mapping[str, str] | None = None) -> str:
+        """Put the references back in place of the secret values in a text.
+
+        Args:
+            text: The text.
+            secrets: What `secrets` gave, for whoever hides them in many texts.
+        """
+        for value, name in (self.secrets() if secrets is None else secrets).items():
             text = text.replace(value, name)
             if "..." in text:  # it may have been cut
                 cut = next((n for n in range(len(value) - 1, 5, -1) if f"{value[:n]}..." in text), None)
