@@ -212,6 +212,12 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         self._initialized = False
         await self.load_state(state)
 
+    async def reset(self) -> None:
+        """Forget everything: the team, its agents and its termination condition start anew."""
+        if not self._is_running:
+            await self._follow_loop()
+        await super().reset()
+
     async def pause(self) -> None:
         """Hold the turns back, and the agents that know how to pause; nothing happens if the team does not run."""
         if not self._is_running:

@@ -532,3 +532,5 @@ def test_one_team_in_two_event_loops() -> None:
     assert speakers(asyncio.run(team.run(task="one"))) == ["a", "b"]
     assert speakers(asyncio.run(team.run(task="two"))) == ["a", "b"]
     assert b.context == ["user: one", "a: a 1", "user: two", "a: a 2"]
+    asyncio.run(team.reset())
+    assert speakers(asyncio.run(team.run(task="three"))) == ["a", "b"]
