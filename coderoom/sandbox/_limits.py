@@ -1,0 +1,37 @@
+"""What a piece of code may use."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["Limits"]
+
+_MIB = 1024 * 1024
+
+
+class Limits(BaseModel):
+    """What a cell, its session and everything that they start may use.
+
+    Attributes:
+        wall_seconds: How long a cell may take.
+        cpu_seconds: How much processor time a cell may take, over all its processes; `None`: no limit of its own.
+        memory_bytes: How much memory one process may have, and all of a session's together.
+        processes: How many processes and threads a session may have at a time.
+        open_files: How many files a process may have open at a time.
+        file_bytes: How large a file may grow.
+        disk_bytes: How much a session may write into its workspace, and how large its private `/tmp` is.
+        output_bytes: How much of what a cell prints is kept, beginning and end; the rest is counted and dropped.
+        value_bytes: How large a cell's value may be, as JSON; of a larger one there is only its `repr`, cut.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    wall_seconds: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
+    cpu_seconds: float | None = Field(default=None, gt=0, le=86_400, allow_inf_nan=False)
+    memory_bytes: int = Field(default=1024 * _MIB, ge=32 * _MIB)
+    processes: int = Field(default=64, ge=1, le=4096)
+    open_files: int = Field(default=256, ge=32, le=4096)
+    file_bytes: int = Field(default=256 * _MIB, ge=4096)
+    disk_bytes: int = Field(default=512 * _MIB, ge=65_536)
+    output_bytes: int = Field(default=_MIB, ge=1024, le=256 * _MIB)
+    value_bytes: int = Field(default=_MIB, ge=1024, le=64 * _MIB)
