@@ -1,0 +1,68 @@
+"""The system calls that Python has no name for."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from typing import Any
+
+__all__ = ["CLONE_NEWIPC", "CLONE_NEWNET", "CLONE_NEWNS", "CLONE_NEWPID", "CLONE_NEWUSER", "CLONE_NEWUTS", "libc", "syscall"]
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+# Numbers that differ between machines; those from 424 on are the same everywhere.
+_NUMBERS = {
+    "x86_64": {"capset": 126, "pivot_root": 155, "seccomp": 317},
+    "aarch64": {"capset": 91, "pivot_root": 41, "seccomp": 277},
+}
+_COMMON = {
+    "pidfd_send_signal": 424,
+    "open_tree": 428,
+    "move_mount": 429,
+    "pidfd_open": 434,
+    "mount_setattr": 442,
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict_self": 446,
+}
+
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
+
+
+def libc(name: str, *arguments: Any) -> int:
+    """Call a function of the C library that answers -1 and sets `errno` when it fails.
+
+    Raises:
+        OSError: It failed, or there is no such function here.
+    """
+    return _call(getattr(_libc, name, None), name, arguments)
+
+
+def syscall(name: str, *arguments: Any) -> int:
+    """Make a system call by its name.
+
+    Raises:
+        OSError: It failed, or its number is not known on this machine.
+    """
+    number = _COMMON.get(name) or _NUMBERS.get(platform.machine(), {}).get(name)
+    function = getattr(_libc, "syscall", None) if number is not None else None
+    # Variadic: every argument must be as wide as a register.
+    wide = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    return _call(function, name, (ctypes.c_long(number or 0), *wide))
+
+
+def _call(function: Any, name: str, arguments: tuple[Any, ...]) -> int:
+    if function is None:
+        raise OSError(38, f"{name}: not known on {platform.system()} {platform.machine()}")
+    result: int = function(*arguments)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
