@@ -1,0 +1,149 @@
+"""The host's end of a socket to behind the wall."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from coderoom.sandbox._inside.frames import (
+    KEY_SIZE,
+    LAST,
+    MORE,
+    STDERR,
+    STDOUT,
+    Assembler,
+    packets,
+    receive_packet,
+    send_packet,
+)
+
+__all__ = ["HostChannel"]
+
+_AT_ONCE = 32
+_LARGEST = 96 * 1024 * 1024
+
+
+class HostChannel:
+    """Reads and writes packets without blocking the event loop.
+
+    What comes in is hostile: packets of another shape or with another key are dropped, descriptors are closed, and no
+    message can be larger than 96 MiB.
+
+    Args:
+        sock: The socket; it is owned from now on.
+        on_message: Called with each message.
+        on_end: Called once when the other side has closed.
+        key: The key of its packets.
+        on_output: Called with what was printed, under the tag of its stream.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        on_message: Callable[[dict[str, Any]], None],
+        on_end: Callable[[], None],
+        key: bytes = bytes(KEY_SIZE),
+        on_output: Callable[[bytes, bytes], None] | None = None,
+    ) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._key = key
+        self._on_message = on_message
+        self._on_end = on_end
+        self._on_output = on_output
+        self._assembler = Assembler(_LARGEST)
+        self._loop = asyncio.get_running_loop()
+        self._sending = asyncio.Lock()
+        self._reading = False
+        self.closed = False
+        self.resume()
+
+    def pause(self) -> None:
+        """Read no more for now; the other side waits once the socket is full."""
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._sock.fileno())
+
+    def resume(self) -> None:
+        """Read on."""
+        if not self._reading and not self.closed:
+            self._reading = True
+            self._loop.add_reader(self._sock.fileno(), self.drain)
+
+    async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        """Send a message.
+
+        Raises:
+            ConnectionError: The other side has closed.
+        """
+        if not self._sending.locked():
+            # Nearly always: it fits into one packet, and the socket has room for it.
+            parts = list(packets(message, self._key))
+            if len(parts) == 1 and self._send_now(parts[0], fds):
+                return
+        async with self._sending:
+            for part in packets(message, self._key):
+                while not self._send_now(part, fds):
+                    await self._wait_for_room()
+                fds = ()
+
+    def drain(self, at_once: int = _AT_ONCE) -> None:
+        """Take in what has arrived, up to a number of packets."""
+        for _ in range(at_once):
+            if self.closed:
+                return
+            try:
+                data, fds = receive_packet(self._sock)
+            except BlockingIOError:
+                return
+            except OSError:
+                data, fds = b"", []
+            for fd in fds:
+                os.close(fd)
+            if not data:
+                self.close()
+                self._on_end()
+                return
+            self._take(data)
+
+    def close(self) -> None:
+        """Close the socket; a second time does nothing."""
+        if not self.closed:
+            self.pause()
+            self.closed = True
+            self._sock.close()
+
+    def _take(self, data: bytes) -> None:
+        if data[:KEY_SIZE] != self._key:
+            return
+        tag, body = data[KEY_SIZE : KEY_SIZE + 1], data[KEY_SIZE + 1 :]
+        if tag in (STDOUT, STDERR):
+            if self._on_output is not None:
+                self._on_output(tag, body)
+        elif tag in (MORE, LAST):
+            message = self._assembler.add(tag, body)
+            if message is not None:
+                self._on_message(message)
+
+    def _send_now(self, packet: bytes, fds: Sequence[int]) -> bool:
+        if self.closed:
+            raise ConnectionError("the channel is closed")
+        try:
+            send_packet(self._sock, packet, fds)
+        except BlockingIOError:
+            return False
+        return True
+
+    async def _wait_for_room(self) -> None:
+        writable: asyncio.Future[None] = self._loop.create_future()
+        fd = self._sock.fileno()
+        self._loop.add_writer(fd, lambda: writable.done() or writable.set_result(None))
+        try:
+            await writable
+        finally:
+            with contextlib.suppress(ValueError, OSError):
+                self._loop.remove_writer(fd)

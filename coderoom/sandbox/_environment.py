@@ -1,0 +1,42 @@
+"""The environment of code inside: an allow-list, and nothing of the host's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from coderoom.errors import RequestError
+
+__all__ = ["environment"]
+
+_BASE = {
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/tmp/matplotlib",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUTF8": "1",
+    "TERM": "dumb",
+    "USER": "coder",
+    # A process with threads cannot be forked safely, and a fork of many has little use for more of them.
+    "MKL_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of the code.
+
+    Args:
+        extra: What comes besides, or in the place of, what programs need.
+
+    Raises:
+        RequestError: A name or a value is none.
+    """
+    for name, value in extra.items():
+        if not name or "=" in name or "\0" in name or not isinstance(value, str) or "\0" in value:
+            raise RequestError(f"env: {name!r} is not the name of an environment variable, or its value is not text")
+    zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
+    return {**_BASE, **zone, **extra}

@@ -1,0 +1,1 @@
+def boot(c): return {}

@@ -1,0 +1,170 @@
+"""The interpreter of a runner: its variables, and how a cell is run in them."""
+
+from __future__ import annotations
+
+import __future__
+
+import ast
+import asyncio
+import builtins
+import inspect
+import linecache
+import os
+import sys
+import traceback
+import types
+from typing import Any, Dict, List, Optional
+
+from .files import Workspace
+from .values import describe
+
+__all__ = ["Interpreter"]
+
+_FUTURES = 0
+for _name in __future__.all_feature_names:
+    _FUTURES |= getattr(__future__, _name).compiler_flag
+
+_OURS = os.path.dirname(__file__) + os.sep
+_NO_INPUT = "input() is not available: nobody can answer here. Put the values into the code."
+
+
+class Interpreter:
+    """A module named `__main__`, and what happens in it.
+
+    Args:
+        config: The worker's configuration.
+    """
+
+    def __init__(self, config: Dict[str, Any]) -> None:
+        self._limits = config["limits"]
+        self._count = 0
+        self._flags = 0
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._files = Workspace(config["workspace"], config["workspace_in_memory"])
+        self._module = types.ModuleType("__main__")
+        self._names = self._module.__dict__
+        self._names["__builtins__"] = builtins
+        sys.modules["__main__"] = self._module
+        sys.argv = [""]
+        builtins.input = _no_input
+        for name in ("exit", "quit"):  # `-S` leaves them out, and scripts use them.
+            if not hasattr(builtins, name):
+                setattr(builtins, name, sys.exit)
+        if config.get("restricted"):
+            from . import restricted
+
+            self._names["__builtins__"] = restricted.make_namespace_builtins(config["restricted"])
+
+    def run(self, message: Dict[str, Any]) -> Dict[str, Any]:
+        """Run a cell.
+
+        Args:
+            message: The request: its `code`, and the variable `result_name` whose value counts if the cell does not
+                end with an expression that has one.
+
+        Returns:
+            What came of it, as far as this process can tell.
+        """
+        self._count += 1
+        filename = "<cell %d>" % self._count
+        code = message["code"]
+        self._files.remember()
+        try:
+            value = self._execute(code, filename)
+            if value is None and message.get("result_name"):
+                value = self._names.get(message["result_name"])
+            answer: Dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
+        except BaseException as error:
+            answer = self.failure(error)
+        answer["artifacts"] = self._files.changes()
+        return answer
+
+    def failure(self, error: BaseException) -> Dict[str, Any]:
+        """What a raised exception means for the cell."""
+        if isinstance(error, SystemExit):
+            return _exit(error)
+        outcome = "memory" if isinstance(error, MemoryError) else "error"
+        exit_code = 137 if outcome == "memory" else 1
+        try:
+            text, line = _explain(error)
+            sys.stderr.write(text)
+        except BaseException:  # Its own `__str__`, or what it has put in the place of `sys.stderr`, may do anything.
+            text, line = type(error).__name__ + "\n", None
+        number = getattr(error, "errno", None) if isinstance(error, OSError) else None
+        return {
+            "outcome": outcome,
+            "exit_code": exit_code,
+            "error": {
+                "type": type(error).__name__,
+                "message": _message(error),
+                "traceback": text,
+                "line": line,
+                "errno": number if isinstance(number, int) else None,
+            },
+        }
+
+    def _execute(self, code: str, filename: str) -> Any:
+        lines = code.splitlines(keepends=True)
+        linecache.cache[filename] = (len(code), None, lines, filename)
+        flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        tree = compile(code, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = ast.Expression(tree.body.pop().value)
+        whole = compile(tree, filename, "exec", flags, dont_inherit=True)
+        final = compile(last, filename, "eval", flags, dont_inherit=True) if last is not None else None
+        self._flags |= whole.co_flags & _FUTURES
+        self._evaluate(whole)
+        return None if final is None else self._evaluate(final)
+
+    def _evaluate(self, code: types.CodeType) -> Any:
+        value = eval(code, self._names)
+        if code.co_flags & inspect.CO_COROUTINE:
+            if self._loop is None or self._loop.is_closed():
+                self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+            return self._loop.run_until_complete(value)
+        return value
+
+
+def _no_input(prompt: object = "", /) -> str:
+    raise EOFError(_NO_INPUT)
+
+
+def _exit(error: SystemExit) -> Dict[str, Any]:
+    code = error.code
+    if code is None:
+        code = 0
+    elif not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    if code == 0:
+        return {"outcome": "ok", "exit_code": 0}
+    return {"outcome": "error", "exit_code": code & 0xFF, "error": {"type": "Exit", "message": "exit code %d" % code}}
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)[:10_000]
+    except BaseException:
+        return "its text could not be made"
+
+
+def _explain(error: BaseException) -> "tuple[str, Optional[int]]":
+    """The traceback of the user's lines, and the line of the cell."""
+    whole = traceback.TracebackException(type(error), error, error.__traceback__, capture_locals=False)
+    seen: List[Any] = []
+    _strip(whole, seen)
+    frames = [frame for frame in whole.stack if frame.filename.startswith("<cell ")]
+    line = frames[0].lineno if frames else getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+    return "".join(whole.format()), line
+
+
+def _strip(whole: Any, seen: List[Any]) -> None:
+    """Take out the frames that are ours, here and in what the exception came of."""
+    if whole is None or whole in seen:
+        return
+    seen.append(whole)
+    whole.stack[:] = [frame for frame in whole.stack if not frame.filename.startswith(_OURS)]
+    for other in (whole.__cause__, whole.__context__, *(getattr(whole, "exceptions", None) or ())):
+        _strip(other, seen)

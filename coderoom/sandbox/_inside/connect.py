@@ -1,0 +1,39 @@
+"""Connects the worker of a container to its host, over a socket in a folder that both see.
+
+Runs as a script, on any Python 3.4 or later, so that one that is too old can still say so.
+"""
+
+import json
+import os
+import socket
+import sys
+
+__all__ = ["main"]
+
+
+def main(control: str, workspace: str) -> None:
+    """Connect, say what there is here, take over the environment, and be the worker.
+
+    Args:
+        control: The path of the host's socket.
+        workspace: The folder that code must be able to write to.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(control)
+    found = {"python": sys.version_info[:3], "uid": os.getuid(), "writable": os.access(workspace, os.W_OK | os.X_OK)}
+    sock.send(json.dumps(found).encode())
+    told = sock.recv(1 << 20)
+    if not told:
+        return  # The host is gone, or found something wanting.
+    # The image's variables stay with the image.
+    os.environ.clear()
+    os.environ.update(json.loads(told.decode())["env"])
+    # Whoever finds this folder by its package finds the package.
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from _inside import zygote  # type: ignore[import-not-found]  # Its name behind the wall.
+
+    zygote.main(sock.detach())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

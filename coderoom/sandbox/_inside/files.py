@@ -1,0 +1,83 @@
+"""The files of a workspace, and which of them a cell has changed."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from typing import Any, Dict, List, Tuple
+
+__all__ = ["Workspace"]
+
+_MOST_FILES = 5000
+_MOST_ARTIFACTS = 100
+_MOST_BYTES = 8 * 1024 * 1024
+_HIDDEN = (".", "__pycache__")
+
+_Mark = Tuple[int, int, int]
+
+
+class Workspace:
+    """Looks at a folder before and after a cell.
+
+    Args:
+        folder: The folder.
+        bring: Whether the files' content goes along, since nobody else can see the folder.
+    """
+
+    def __init__(self, folder: str, bring: bool) -> None:
+        self._folder = folder
+        self._bring = bring
+        self._before: Dict[str, _Mark] = {}
+
+    def remember(self) -> None:
+        """Note what is there now."""
+        self._before = self._look()
+
+    def changes(self) -> List[Dict[str, Any]]:
+        """The files that are new or changed since then; the first hundred by name, hidden ones left out."""
+        found, room = [], _MOST_BYTES
+        for name, mark in sorted(self._look().items()):
+            if self._before.get(name) == mark or len(found) == _MOST_ARTIFACTS:
+                continue
+            artifact: Dict[str, Any] = {"name": name, "size": mark[1]}
+            if self._bring and mark[1] <= room:
+                content = self._read(name, room)
+                room -= len(content)
+                artifact["data"] = base64.b64encode(content).decode()
+            found.append(artifact)
+        return found
+
+    def _look(self) -> Dict[str, _Mark]:
+        marks: Dict[str, _Mark] = {}
+        folders = [""]
+        seen = 0
+        while folders:
+            folder = folders.pop()
+            try:
+                entries = list(os.scandir(os.path.join(self._folder, folder)))
+            except OSError:
+                continue
+            for entry in entries:
+                seen += 1
+                if seen > _MOST_FILES:
+                    return marks
+                if entry.name.startswith(_HIDDEN):
+                    continue
+                name = folder + entry.name
+                try:
+                    facts = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISDIR(facts.st_mode):
+                    folders.append(name + "/")
+                elif stat.S_ISREG(facts.st_mode):
+                    marks[name] = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+        return marks
+
+    def _read(self, name: str, room: int) -> bytes:
+        try:
+            with open(os.path.join(self._folder, name), "rb") as file:
+                return file.read(room)
+        except OSError:
+            return b""

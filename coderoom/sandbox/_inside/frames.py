@@ -1,0 +1,130 @@
+"""The packets that cross the wall.
+
+Every packet is one message of a `SOCK_SEQPACKET` socket: eight bytes of key, one byte of tag, and the rest. The key keeps
+bytes that code writes to descriptors at random from being taken for a packet; a packet of another shape is dropped.
+Messages are JSON in as many packets as they need; text on its way out goes as it is. Descriptors ride on the first packet.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+__all__ = ["KEY_SIZE", "MORE", "LAST", "STDERR", "STDOUT", "Assembler", "Channel", "packets", "receive_packet", "send_packet"]
+
+KEY_SIZE = 8
+MORE, LAST, STDOUT, STDERR = b"m", b"M", b"o", b"e"
+
+_PART = 61_440
+_PACKET = _PART + KEY_SIZE + 1
+_FDS = 8
+_ANCILLARY = socket.CMSG_SPACE(_FDS * array.array("i").itemsize)
+
+
+def packets(message: Dict[str, Any], key: bytes) -> Iterator[bytes]:
+    """The packets of a message."""
+    body = json.dumps(message, separators=(",", ":")).encode()
+    for begin in range(0, max(len(body), 1), _PART):
+        end = begin + _PART
+        yield key + (LAST if end >= len(body) else MORE) + body[begin:end]
+
+
+def send_packet(sock: socket.socket, packet: bytes, fds: Sequence[int] = ()) -> None:
+    """Send a packet, with descriptors."""
+    if fds:
+        sock.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+    else:
+        sock.send(packet)
+
+
+def receive_packet(sock: socket.socket) -> Tuple[bytes, List[int]]:
+    """Wait for a packet; an empty one is the end."""
+    data, ancillary, _, _ = sock.recvmsg(_PACKET, _ANCILLARY, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+    fds = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+    return data, list(fds)
+
+
+class Assembler:
+    """Puts messages together from their packets.
+
+    Args:
+        limit: The most bytes that a message may have.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: List[bytes] = []
+        self._size = 0
+
+    def add(self, tag: bytes, body: bytes) -> Optional[Dict[str, Any]]:
+        """Take a packet; return the message that it completes, if it completes a sound one."""
+        self._size += len(body)
+        if self._size <= self._limit:
+            self._parts.append(body)
+        if tag == MORE:
+            return None
+        whole, sound = b"".join(self._parts), self._size <= self._limit
+        self._parts, self._size = [], 0
+        if not sound:
+            return None
+        try:
+            message = json.loads(whole)
+        except (ValueError, RecursionError):
+            return None
+        return message if isinstance(message, dict) else None
+
+
+class Channel:
+    """The worker's end of a socket: sends and waits.
+
+    Args:
+        sock: The socket.
+        key: The key that packets on it have.
+    """
+
+    def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
+        self.sock = sock
+        self.key = key
+        self._assembler = Assembler(1 << 30)
+        self._fds: List[int] = []
+
+    def send(self, message: Dict[str, Any]) -> None:
+        """Send a message."""
+        for packet in packets(message, self.key):
+            send_packet(self.sock, packet)
+
+    def send_text(self, tag: bytes, data: bytes) -> None:
+        """Send output, as it is."""
+        head = self.key + tag
+        for begin in range(0, len(data), _PART):
+            self.sock.send(head + data[begin : begin + _PART])
+
+    def receive(self) -> Optional[Tuple[Dict[str, Any], List[int]]]:
+        """Wait for a message and its descriptors; `None`: the other side has closed."""
+        while True:
+            try:
+                data, fds = receive_packet(self.sock)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._fds += fds
+            if data[:KEY_SIZE] != self.key:
+                continue
+            message = self._assembler.add(data[KEY_SIZE : KEY_SIZE + 1], data[KEY_SIZE + 1 :])
+            if message is not None:
+                fds, self._fds = self._fds, []
+                return message, fds
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.sock.close()
+        for fd in self._fds:
+            os.close(fd)
+        self._fds = []

@@ -1,0 +1,148 @@
+"""A process that holds a state, forks it when asked to, and says how the forks ended.
+
+The keeper of a room is one: its state is the fresh one. A checkpoint is another: its state is that of the session it is
+a fork of. Both answer the same requests on a control socket of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import linux
+from .frames import Channel
+
+__all__ = ["Holder"]
+
+Start = Callable[[Dict[str, Any], List[int]], None]
+
+_LOWEST, _HIGHEST = 0.05, 0.5
+
+
+class Holder:
+    """Forks on request.
+
+    Args:
+        control: The control socket.
+        starts: What a fork does, by the request's `op`; it gets the request and its descriptors and never returns.
+    """
+
+    def __init__(self, control: Channel, starts: Dict[str, Start]) -> None:
+        self.control = control
+        self._starts = starts
+        self._children: Dict[int, Tuple[int, int]] = {}  # pid -> number of the request, pidfd
+        self._limits: Dict[int, str] = {}
+        self._poll = select.poll()
+
+    def serve(self) -> None:
+        """Answer requests until the other side closes the control socket."""
+        control = self.control.sock.fileno()
+        self._poll.register(control, select.POLLIN)
+        pause = _LOWEST
+        while True:
+            ready = [fd for fd, _ in self._poll.poll(pause * 1000 if self._children else None)]
+            if control in ready:
+                request = self.control.receive()
+                if request is None:
+                    return
+                self._answer(*request)
+                pause = _LOWEST
+            self._reap()
+            if not ready:
+                pause = _LOWEST if self.watch() else min(pause * 2, _HIGHEST)
+
+    def watch(self) -> bool:
+        """Look after the forks from time to time; say whether they are at work."""
+        return False
+
+    def handle(self, message: Dict[str, Any]) -> None:
+        """Answer a request that forks nothing."""
+        if message["op"] == "signal":
+            for pid, (number, _) in self._children.items():
+                if number == message["id"]:
+                    os.kill(pid, message["signal"])
+
+    def ended_at(self, pid: int, limit: str) -> None:
+        """Note that a fork was ended because it met a limit."""
+        self._limits[pid] = limit
+
+    def _answer(self, message: Dict[str, Any], fds: List[int]) -> None:
+        start = self._starts.get(message["op"])
+        if start is None:
+            self.handle(message)
+        else:
+            self._fork(start, message, fds)
+        for fd in fds:
+            os.close(fd)
+
+    def _fork(self, start: Start, message: Dict[str, Any], fds: List[int]) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self.control.send({"event": "ended", "id": message["id"], "fork": str(error)})
+            return
+        if pid:
+            pidfd = linux.syscall("pidfd_open", pid, 0)
+            os.set_inheritable(pidfd, False)
+            self._children[pid] = (message["id"], pidfd)
+            self._poll.register(pidfd, select.POLLIN)
+            return
+        status = 1
+        try:
+            self.control.close()
+            for _, pidfd in self._children.values():
+                os.close(pidfd)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            start(message, fds)
+            status = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+
+    def _reap(self) -> None:
+        """Take note of who has ended, orphans that were left to this process included."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            number, pidfd = self._children.pop(pid, (0, -1))
+            if pidfd < 0:
+                continue
+            self._poll.unregister(pidfd)
+            os.close(pidfd)
+            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            self.control.send(
+                {
+                    "event": "ended",
+                    "id": number,
+                    "status": code,
+                    "cpu": usage.ru_utime + usage.ru_stime,
+                    "peak": usage.ru_maxrss * 1024,
+                    "limit": self._limits.pop(pid, None),
+                }
+            )
+
+    @property
+    def children(self) -> List[int]:
+        """The forks that have not ended."""
+        return list(self._children)
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Reap until something is so, for some seconds at most."""
+        end: Optional[float] = time.monotonic() + seconds
+        while not condition():
+            self._reap()
+            if condition():
+                return True
+            if end is not None and time.monotonic() > end:
+                return False
+            time.sleep(0.0002)
+        return True

@@ -1,0 +1,114 @@
+"""The keeper of a room: forks its runners, watches what they use, and ends everything in the room."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from typing import Any, Dict, List, Optional
+
+from . import linux, lockdown, processes
+from .frames import Channel
+from .holder import Holder
+from .programs import run_program
+from .rooms import fresh_mounts
+from .runner import RESERVED_FILES, run_runner
+
+__all__ = ["Keeper"]
+
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
+_SECONDS_TO_END = 5.0
+_OWN_PROCESSES = 8  # The keeper, the runner and the checkpoints that wait.
+
+
+class Keeper(Holder):
+    """The first process of a room.
+
+    Args:
+        control: The room's control socket.
+        config: The worker's configuration.
+        nested: Whether the room has namespaces of its own.
+    """
+
+    def __init__(self, control: Channel, config: Dict[str, Any], nested: bool) -> None:
+        super().__init__(control, {"run": self._run, "exec": self._exec})
+        self._config = config
+        self._processes = processes.Nested() if nested else processes.Descendants()
+        self._limits_of = config["limits"]
+        self._cpu = 0.0
+        self._cpu_before: Optional[float] = None
+        os.chdir("/")
+        linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        # Nobody in the room may look into the memory or the environment of this process.
+        linux.libc("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+        locked = _lockdown(config, nested)
+        self._lockdown = lockdown.prepare(locked)
+        self._roomy = lockdown.prepare(dataclasses.replace(locked, address_space=False))
+        control.send({"event": "room", "nested": nested, "landlock": self._lockdown.landlock_abi})
+
+    def handle(self, message: Dict[str, Any]) -> None:
+        """Answer a request that forks nothing."""
+        op = message["op"]
+        if op == "reset":
+            self._end_all([])
+            if self._processes.nested:
+                fresh_mounts(self._config)
+            self.control.send({"event": "reset"})
+        elif op == "kill":
+            self._end_all(message.get("keep", []))
+            self.control.send({"event": "killed"})
+        elif op == "cell":  # Sent where there is a limit on processor time, which counts from here.
+            self._cpu_before = self._processes.use(self._limits_of["memory_bytes"]).cpu
+        elif op in ("freeze", "thaw"):
+            self._processes.signal_all(signal.SIGSTOP if op == "freeze" else signal.SIGCONT, [])
+            self.control.send({"event": op})
+        else:
+            super().handle(message)
+
+    def watch(self) -> bool:
+        """End the room's processes if together they use too much; say whether they are at work."""
+        use = self._processes.use(self._limits_of["memory_bytes"])
+        busy, self._cpu = use.cpu != self._cpu, use.cpu
+        limit = None
+        if use.memory > self._limits_of["memory_bytes"]:
+            limit = "memory"
+        elif use.processes > self._limits_of["processes"] + len(self.children):
+            limit = "processes"
+        elif self._cpu_before is not None and use.cpu - self._cpu_before > self._limits_of["cpu_seconds"]:
+            limit, self._cpu_before = "cpu", None
+        if limit is not None:
+            for pid in self.children:
+                self.ended_at(pid, limit)
+            self._end_all([])
+        return busy
+
+    def _end_all(self, keep: List[int]) -> None:
+        self._processes.signal_all(signal.SIGKILL, keep)
+        self.wait_for(lambda: self._processes.gone(keep), _SECONDS_TO_END)
+
+    def _run(self, message: Dict[str, Any], fds: List[int]) -> None:
+        run_runner(message, fds, self._config, self._lockdown)
+
+    def _exec(self, message: Dict[str, Any], fds: List[int]) -> None:
+        run_program(message, fds, self._config, self._lockdown if message["address_space"] else self._roomy)
+
+
+def _lockdown(config: Dict[str, Any], nested: bool) -> lockdown.Lockdown:
+    limits = config["limits"]
+    processes = None
+    if nested and _counts_by_namespace():
+        processes = limits["processes"] + _OWN_PROCESSES
+    return lockdown.Lockdown(
+        network=config["network"],
+        memory_bytes=limits["memory_bytes"],
+        open_files=limits["open_files"] + RESERVED_FILES,
+        file_bytes=limits["file_bytes"],
+        processes=processes,
+        **config["lockdown"],
+    )
+
+
+def _counts_by_namespace() -> bool:
+    """Whether a limit on processes counts those of a user namespace, as since Linux 5.14, and not all of the user."""
+    major, minor = os.uname().release.split(".")[:2]
+    return (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14)

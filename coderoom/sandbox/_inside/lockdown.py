@@ -1,0 +1,238 @@
+"""What a runner does to itself before it runs a user's code: it gives up everything it will not need, for good."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import errno
+import math
+import os
+import platform
+import resource
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import landlock, seccomp
+from .linux import libc, syscall
+
+__all__ = ["Lockdown", "Prepared", "apply", "limit_cpu", "prepare"]
+
+_MIB = 1024 * 1024
+# What a program may map beyond its memory: the files of libraries, above all.
+_ADDRESS_SLACK = 512 * _MIB
+
+_PR_CAPBSET_DROP = 24
+_PR_SET_SECUREBITS = 28
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+# Being user 0 gives no capabilities, ambient ones cannot be raised; and all of it is locked.
+_SECUREBITS = 0xEF
+_CAPABILITY_VERSION = 0x20080522
+
+
+@dataclasses.dataclass(frozen=True)
+class Lockdown:
+    """What code may still do; made of JSON's types only, so that it can come with the boot data.
+
+    Attributes:
+        network: Whether it may make TCP and UDP sockets.
+        read: What Landlock lets it read and execute; `None`: no Landlock.
+        write: What Landlock lets it change.
+        scoped: Whether Landlock keeps its signals and abstract sockets in.
+        use_seccomp: Whether there is a filter of system calls.
+        own_pid_only: For a wall without a PID namespace: it reaches no process but the runner, which then leads a
+            session of its own. Where Landlock keeps signals in, those to its own children still work.
+        local_sockets: Whether it may make AF_UNIX sockets: only where none of the host's can be reached.
+        memory_bytes: How much memory a process may have.
+        address_space: Whether its address space is bounded too; some programs reserve far more than they use.
+        processes: How many processes and threads the user may have; `None`: not bounded here.
+        open_files: How many files a process may have open.
+        file_bytes: How large a file may grow.
+        cpu_seconds: How much processor time a process may take; `None`: not bounded here.
+    """
+
+    network: bool
+    memory_bytes: int
+    open_files: int
+    file_bytes: int
+    read: Sequence[str] | None = None
+    write: Sequence[str] = ()
+    scoped: bool = True
+    use_seccomp: bool = True
+    own_pid_only: bool = False
+    local_sockets: bool = False
+    address_space: bool = True
+    processes: int | None = None
+    cpu_seconds: float | None = None
+
+    @classmethod
+    def from_boot(cls, data: Mapping[str, Any]) -> Lockdown:
+        """Take it from the boot data; what is unknown in there is an error, never ignored."""
+        return cls(**data)
+
+
+class Prepared:
+    """A lockdown that costs its process next to nothing: what takes time has been done.
+
+    A process that has forked may apply it in each of its children.
+
+    Attributes:
+        lockdown: What it was made of.
+        landlock_abi: The version of Landlock that will be used; 0: none.
+        seccomp: Whether there will be a filter of system calls.
+    """
+
+    def __init__(self, lockdown: Lockdown) -> None:
+        self.lockdown = lockdown
+        self._ruleset = landlock.Ruleset(0, -1)
+        if lockdown.read is not None:
+            self._ruleset = landlock.prepare(lockdown.read, lockdown.write, lockdown.scoped, lockdown.network)
+        self.landlock_abi = self._ruleset.abi
+        self.seccomp = lockdown.use_seccomp
+        self._program = self._filter() if lockdown.use_seccomp else b""
+        self._limits = list(_limits(lockdown))
+
+    def apply(self) -> None:
+        """Lock this process down.
+
+        Raises:
+            OSError: A layer cannot be put on; the code must not run then.
+        """
+        _refuse_threads()
+        if self.lockdown.own_pid_only and os.getsid(0) != os.getpid():
+            os.setsid()
+        for limit, value in self._limits:
+            _bound(limit, value)
+        _bound_memory(self.lockdown)
+        if self.lockdown.cpu_seconds is not None:
+            limit_cpu(self.lockdown.cpu_seconds, final=True)
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        _drop_capabilities()
+        self._ruleset.enforce()
+        if self._program:
+            seccomp.install(seccomp.for_pid(self._program, os.getpid()))
+
+    def close(self) -> None:
+        """Forget it, without having applied it here."""
+        self._ruleset.close()
+
+    def _filter(self) -> bytes:
+        lockdown = self.lockdown
+        return seccomp.build_filter(
+            platform.machine(),
+            lockdown.network,
+            seccomp.SOME_PID if lockdown.own_pid_only else None,
+            signals=not (lockdown.scoped and self.landlock_abi >= 6),
+            local_sockets=lockdown.local_sockets,
+        )
+
+
+def prepare(lockdown: Lockdown) -> Prepared:
+    """Do what takes time, once: read the rules' paths, build the filter.
+
+    To be called behind the wall, when everything is mounted and `/dev` is complete.
+
+    Raises:
+        OSError: A layer is not possible on this machine.
+    """
+    return Prepared(lockdown)
+
+
+def apply(lockdown: Lockdown) -> Prepared:
+    """Prepare and apply at once.
+
+    Raises:
+        OSError: A layer cannot be put on; the code must not run then.
+    """
+    prepared = prepare(lockdown)
+    prepared.apply()
+    return prepared
+
+
+def limit_cpu(seconds: float, *, final: bool = False) -> None:
+    """Let this process take that much more processor time, in whole seconds, rounded up.
+
+    It gets SIGXCPU at the end of it.
+
+    Args:
+        seconds: How much more.
+        final: Whether it is killed one second after that, and can never get more. Else the code itself could ask for
+            more, and the next call of this can give it.
+    """
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    soft = max(1, math.ceil(usage.ru_utime + usage.ru_stime + seconds))
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    soft = _lower(soft, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, _lower(soft + 1, hard) if final else hard))
+
+
+def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:
+    limits = [
+        (resource.RLIMIT_FSIZE, lockdown.file_bytes),
+        (resource.RLIMIT_NOFILE, lockdown.open_files),
+        # Unlike 0, this also keeps a crash from the program that the host may have for core files.
+        (resource.RLIMIT_CORE, 1),
+        (resource.RLIMIT_MEMLOCK, 65_536),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, 1024),
+        (resource.RLIMIT_RTPRIO, 0),
+        (resource.RLIMIT_NICE, 0),
+    ]
+    if lockdown.processes is not None:
+        limits.append((resource.RLIMIT_NPROC, lockdown.processes))
+    return limits
+
+
+def _bound_memory(lockdown: Lockdown) -> None:
+    """Bound what this process may add to what it has from its preloaded modules."""
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib costs more than the whole lockdown
+        pages = [int(word) for word in file.read().split()]
+    page = resource.getpagesize()
+    data = pages[5] * page
+    if data >= lockdown.memory_bytes:
+        raise OSError(
+            errno.ENOMEM,
+            f"a limit of {lockdown.memory_bytes} bytes of memory: the interpreter and what it has preloaded already "
+            f"take {data}; raise the limit, or preload less",
+        )
+    _bound(resource.RLIMIT_DATA, lockdown.memory_bytes)
+    if lockdown.address_space:
+        _bound(resource.RLIMIT_AS, pages[0] * page + lockdown.memory_bytes + _ADDRESS_SLACK)
+
+
+def _bound(limit: int, value: int) -> None:
+    value = _lower(value, resource.getrlimit(limit)[1])
+    resource.setrlimit(limit, (value, value))
+
+
+def _lower(value: int, hard: int) -> int:
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def _refuse_threads() -> None:
+    # Landlock and capabilities are a thread's own: another thread would stay as it is. The folder has a link for each.
+    threads = os.stat("/proc/self/task").st_nlink - 2  # noqa: PTH116
+    if threads != 1:
+        raise OSError(
+            errno.EBUSY, f"this process has {threads} threads; only one with a single thread can be locked down"
+        )
+
+
+def _drop_capabilities() -> None:
+    try:
+        _prctl(_PR_SET_SECUREBITS, _SECUREBITS)
+        for capability in range(64):
+            _prctl(_PR_CAPBSET_DROP, capability)
+    except OSError as error:
+        # Without the capability to change them; or there are no more capabilities than that.
+        if error.errno not in (errno.EPERM, errno.EINVAL):
+            raise
+    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    syscall("capset", header, (ctypes.c_uint32 * 6)())
+
+
+def _prctl(option: int, value: int) -> None:
+    # The kernel insists that the arguments it does not use are zeros, as wide as a register.
+    libc("prctl", option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))

@@ -1,0 +1,136 @@
+"""The processes of a room, as its keeper sees them."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, List, NamedTuple, Set
+
+__all__ = ["Descendants", "Nested", "Use"]
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Use(NamedTuple):
+    """What the processes of a room use together.
+
+    Attributes:
+        memory: Bytes of memory that are theirs alone, as far as that can be told cheaply.
+        processes: How many processes and threads there are.
+        cpu: Seconds of processor time that they have used.
+    """
+
+    memory: int
+    processes: int
+    cpu: float
+
+
+class _Processes:
+    nested = False
+
+    def pids(self) -> List[int]:
+        """All of the room but its keeper."""
+        raise NotImplementedError
+
+    def signal_all(self, number: int, keep: List[int]) -> None:
+        """Send a signal to all but the keeper and those that are to be kept."""
+        raise NotImplementedError
+
+    def gone(self, keep: List[int]) -> bool:
+        """Whether nobody is left; whoever appeared meanwhile is ended too."""
+        left = set(self.pids()).difference(keep)
+        if left:
+            self.signal_all(9, keep)
+        return not left
+
+    def use(self, limit: int) -> Use:
+        """What they use together; a sum of memory that is above the limit is exact."""
+        memory = threads = ticks = 0
+        base = _resident(os.getpid())
+        pids = self.pids()
+        for pid in pids:
+            try:
+                with open(f"/proc/{pid}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            threads += int(fields[17])
+            ticks += sum(map(int, fields[11:15]))  # With those of children that it has waited for.
+            # A fork shares the keeper's pages until it writes to them.
+            memory += max(_resident(pid) - base, 0)
+        if memory > limit:
+            memory = sum(map(_share, pids))  # Exact, and a hundred times slower.
+        return Use(memory, threads, ticks / _TICKS)
+
+
+class Nested(_Processes):
+    """Those of a process namespace: everybody in it but number 1, which is the keeper."""
+
+    nested = True
+
+    def pids(self) -> List[int]:
+        """All of the room but its keeper."""
+        return [pid for pid in _all_pids() if pid != 1]
+
+    def signal_all(self, number: int, keep: List[int]) -> None:
+        """Send a signal to all but the keeper and those that are to be kept."""
+        if not keep:
+            _kill(-1, number)
+        else:
+            for pid in self.pids():
+                if pid not in keep:
+                    _kill(pid, number)
+
+
+class Descendants(_Processes):
+    """Those that descend from the keeper, where there is no namespace: orphans come back to it, since it reaps them."""
+
+    def pids(self) -> List[int]:
+        """All of the room but its keeper."""
+        parents: Dict[int, int] = {}
+        for pid in _all_pids():
+            try:
+                with open(f"/proc/{pid}/stat", "rb") as file:
+                    parents[pid] = int(file.read().rpartition(b")")[2].split()[1])
+            except OSError:
+                continue
+        found: Set[int] = set()
+        newest = {os.getpid()}
+        while newest:
+            newest = {pid for pid, parent in parents.items() if parent in newest and pid not in found}
+            found |= newest
+        return sorted(found)
+
+    def signal_all(self, number: int, keep: List[int]) -> None:
+        """Send a signal to all but the keeper and those that are to be kept."""
+        for pid in self.pids():
+            if pid not in keep:
+                _kill(pid, number)
+
+
+def _all_pids() -> List[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def _share(pid: int) -> int:
+    """What is resident for a process, pages that several have divided among them."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
+    except (OSError, StopIteration):
+        return _resident(pid)
+
+
+def _kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass

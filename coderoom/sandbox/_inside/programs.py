@@ -1,0 +1,45 @@
+"""Cells of other languages: a program, under the same lockdown as a runner."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List
+
+from . import lockdown
+
+__all__ = ["run_program"]
+
+
+def run_program(message: Dict[str, Any], fds: List[int], config: Dict[str, Any], prepared: lockdown.Prepared) -> None:
+    """Become a program; never returns unless it cannot be started.
+
+    Args:
+        message: The request: `argv`, the `code`, and whether it goes to the program's standard `input` or to the file
+            that takes the place of `{file}` in `argv`.
+        fds: The pipes for standard output and error.
+        config: The worker's configuration.
+        prepared: What is to be locked.
+    """
+    os.setsid()
+    code = os.open("/tmp", os.O_TMPFILE | os.O_RDWR, 0o600)
+    data = message["code"].encode("utf-8", "surrogateescape")
+    while data:
+        data = data[os.write(code, data) :]
+    os.lseek(code, 0, os.SEEK_SET)
+    argv = list(message["argv"])
+    if message["input"]:
+        os.dup2(code, 0)
+    else:
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.set_inheritable(code, True)
+        argv = [part.replace("{file}", "/dev/fd/%d" % code) for part in argv]
+    os.dup2(fds[0], 1)
+    os.dup2(fds[1], 2)
+    os.chdir(config["workspace"])
+    prepared.apply()
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        os.write(2, ("%s: %s\n" % (argv[0], error.strerror)).encode())
+        os._exit(127)

@@ -1,0 +1,296 @@
+"""A filter of system calls: what code behind a wall may not ask of the kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+from typing import NamedTuple
+
+from .linux import syscall
+
+__all__ = ["SOME_PID", "build_filter", "for_pid", "install"]
+
+# Stands for a pid that is not known yet, because the process has not been forked: larger than any that Linux gives.
+SOME_PID = 0x3E8AC5D7
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32 = 0x40000000
+
+_KILL = 0x80000000
+_ALLOW = 0x7FFF0000
+_EPERM = 0x00050000 | errno.EPERM
+_ENOSYS = 0x00050000 | errno.ENOSYS
+
+_LOAD = 0x20
+_AND = 0x54
+_JUMP = 0x05
+_JUMP_EQUAL = 0x15
+_JUMP_AT_LEAST = 0x35
+_RETURN = 0x06
+
+# CLONE_NEW* and CLONE_PARENT, which would give the one who started this process children that it does not know.
+_CLONE_FORBIDDEN = 0x7E020000 | 0x8000
+_SET_ID_BITS = 0o6000
+_O_CREATES = 0o100 | 0o20000000  # O_CREAT, __O_TMPFILE
+_TERMINAL_INPUT = (0x5412, 0x541C, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCSETD
+_SET_OWNER_IOCTLS = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
+_SET_OWNER_FCNTLS = (8, 15)  # F_SETOWN, F_SETOWN_EX
+_UNIX = 1
+_INTERNET = (2, 10)
+_SOCKET_TYPE = 0xF
+_STREAM, _DATAGRAM, _PACKETS = 1, 2, 5
+_PROTOCOLS = (0, 6, 17)  # The default, TCP and UDP; others load kernel modules.
+
+# A system call's name, its number on x86_64, its number on aarch64.
+# Denied whatever the arguments are, in this order: looking into other processes; mounts and namespaces; keys, programs
+# in the kernel; the machine's own state; files without their paths; memory that belongs to no process.
+_DENIED = """
+ptrace 101 117  process_vm_readv 310 270  process_vm_writev 311 271  process_madvise 440 440  kcmp 312 272
+pidfd_getfd 438 438
+mount 165 40  umount2 166 39  pivot_root 155 41  chroot 161 51  open_tree 428 428  move_mount 429 429  fsopen 430 430
+fsconfig 431 431  fsmount 432 432  fspick 433 433  mount_setattr 442 442  open_tree_attr 467 467  setns 308 268
+unshare 272 97
+keyctl 250 219  add_key 248 217  request_key 249 218  bpf 321 280  perf_event_open 298 241  userfaultfd 323 282
+io_uring_setup 425 425  io_uring_enter 426 426  io_uring_register 427 427
+kexec_load 246 104  kexec_file_load 320 294  create_module 174 -  init_module 175 105  finit_module 313 273
+delete_module 176 106  get_kernel_syms 177 -  query_module 178 -  reboot 169 142  swapon 167 224  swapoff 168 225
+acct 163 89  quotactl 179 60  quotactl_fd 443 443  syslog 103 116  iopl 172 -  ioperm 173 -  modify_ldt 154 -
+uselib 134 -  settimeofday 164 170  clock_settime 227 112  adjtimex 159 171  clock_adjtime 305 266
+sethostname 170 161  setdomainname 171 162  vhangup 153 58  nfsservctl 180 42
+name_to_handle_at 303 264  open_by_handle_at 304 265  fanotify_init 300 262  lookup_dcookie 212 18
+memfd_create 319 279  memfd_secret 447 447  shmget 29 194  shmat 30 196  shmctl 31 195  shmdt 67 197  semget 64 190
+semop 65 193  semctl 66 191  semtimedop 220 192  msgget 68 186  msgsnd 69 189  msgrcv 70 188  msgctl 71 187
+mq_open 240 180  mq_unlink 241 181
+"""
+# The C library and programs do without these; the arguments of clone3 and openat2 are out of a filter's sight.
+_UNKNOWN = """
+clone3 435 435  openat2 437 437  statmount 457 457  listmount 458 458
+"""
+_RULED = """
+clone 56 220  personality 135 92  ioctl 16 29  fcntl 72 25  socket 41 198  socketpair 53 199  chmod 90 -  fchmod 91 52
+fchmodat 268 53  fchmodat2 452 452  open 2 -  openat 257 56  creat 85 -  mknod 133 -  mknodat 259 33  kill 62 129
+tkill 200 130  tgkill 234 131  rt_sigqueueinfo 129 138  rt_tgsigqueueinfo 297 240  pidfd_send_signal 424 424
+prlimit64 302 261  setpriority 141 140  ioprio_set 251 30  sched_setscheduler 144 119  sched_setparam 142 118
+sched_setattr 314 274
+"""
+# What lies between a machine's own numbers and those that are the same everywhere, or is newer than this, is not known.
+_LAST_OWN = {"x86_64": 336, "aarch64": 294}
+_FIRST_COMMON = 424
+_NEWEST = 469
+
+
+class _Test(NamedTuple):
+    """Whether an argument is one of some values, or none of them.
+
+    Only the low 32 bits count, since the kernel takes no more of any argument that is tested here.
+    """
+
+    argument: int
+    values: tuple[int, ...]
+    mask: int = 0xFFFFFFFF
+    wanted: bool = True
+
+
+class _Rule(NamedTuple):
+    """Allows a system call if all tests of one of its alternatives hold; else it is not permitted."""
+
+    alternatives: tuple[tuple[_Test, ...], ...]
+
+
+def build_filter(
+    machine: str,
+    network: bool,
+    own_pid_only: int | None = None,
+    *,
+    signals: bool = True,
+    local_sockets: bool = False,
+) -> bytes:
+    """Build the filter as a program of classic BPF.
+
+    Args:
+        machine: What `platform.machine()` says.
+        network: Whether TCP and UDP sockets may be made.
+        own_pid_only: For a wall without a PID namespace: the only process that may be signalled, by itself and by what
+            it starts, as may be its process group; so it has to lead a session of its own. `SOME_PID`: see `for_pid`.
+        signals: `False` exempts signals from `own_pid_only`, for when Landlock keeps them in already.
+        local_sockets: Whether sockets of the family AF_UNIX may be made too: only where none of the host's can be
+            reached, neither by a path nor by an abstract name.
+
+    Raises:
+        OSError: The system calls of this machine are not known.
+    """
+    if machine not in _ARCHITECTURES:
+        raise OSError(errno.ENOSYS, f"no filter of system calls for {machine!r}: only for {', '.join(_ARCHITECTURES)}")
+    actions: dict[str, int | _Rule] = {**_file_rules(), **_socket_rules(network, local_sockets)}
+    actions["clone"] = _all(_Test(0, (0,), _CLONE_FORBIDDEN))
+    actions["personality"] = _all(_Test(0, (0, 0xFFFFFFFF)))
+    actions["ioctl"] = _all(_Test(1, _TERMINAL_INPUT, wanted=False))
+    if own_pid_only is not None:
+        actions.update(_pid_rules(own_pid_only, signals))
+    ruled = _numbers(_RULED, machine)
+    by_number: dict[int, int | _Rule] = {ruled[name]: action for name, action in actions.items() if name in ruled}
+    by_number.update(dict.fromkeys(_numbers(_DENIED, machine).values(), _EPERM))
+    by_number.update(dict.fromkeys(_numbers(_UNKNOWN, machine).values(), _ENOSYS))
+    return _assemble(machine, by_number)
+
+
+def for_pid(program: bytes, pid: int) -> bytes:
+    """Return a program that was built for `SOME_PID` with a real pid in its place."""
+    for sign in (1, -1):
+        program = program.replace(_word(sign * SOME_PID), _word(sign * pid))
+    return program
+
+
+def install(program: bytes) -> None:
+    """Put this process under a filter, for good, with all that it starts.
+
+    `PR_SET_NO_NEW_PRIVS` has to be on.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    instructions = ctypes.create_string_buffer(program, len(program))
+    # struct sock_fprog; ctypes' own structures cost more than all the rest.
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
+    set_mode_filter, all_threads = 1, 1
+    if syscall("seccomp", set_mode_filter, all_threads, header):
+        raise OSError(errno.EBUSY, "seccomp: another thread has a filter of its own")
+
+
+def _file_rules() -> dict[str, int | _Rule]:
+    """Files in the workspace belong to its owner on the host: none of them may run with the owner's rights there."""
+
+    def mode(argument: int) -> _Test:
+        return _Test(argument, (0,), _SET_ID_BITS)
+
+    def opening(flags: int) -> _Rule:
+        return _Rule(((_Test(flags, (0,), _O_CREATES),), (mode(flags + 1),)))
+
+    second, third = _all(mode(1)), _all(mode(2))
+    rules: dict[str, int | _Rule] = {"chmod": second, "fchmod": second, "fchmodat": third, "fchmodat2": third}
+    rules.update({"creat": second, "mknod": second, "mknodat": third, "open": opening(1), "openat": opening(2)})
+    return rules
+
+
+def _socket_rules(network: bool, local_sockets: bool) -> dict[str, int | _Rule]:
+    internet = (_Test(0, _INTERNET), _Test(1, (_STREAM, _DATAGRAM), _SOCKET_TYPE), _Test(2, _PROTOCOLS))
+    local = (_Test(0, (_UNIX,)),)
+    alternatives = (internet,) * network + (local,) * local_sockets
+    # A datagram socket of a pair can still be sent, or connected, to any other one.
+    types = (_STREAM, _PACKETS) + (_DATAGRAM,) * local_sockets
+    return {
+        "socket": _Rule(alternatives) if alternatives else _EPERM,
+        "socketpair": _all(_Test(0, (_UNIX,)), _Test(1, types, _SOCKET_TYPE)),
+    }
+
+
+def _pid_rules(pid: int, signals: bool) -> dict[str, int | _Rule]:
+    """Other processes of the same user can be ended in more ways than `kill`: by a limit, or as the owner of a file."""
+    itself = _Test(0, (0, pid))
+    rules: dict[str, int | _Rule] = {}
+    for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        rules[name] = _all(itself)
+    rules["setpriority"] = _all(_Test(0, (0,)), _Test(1, (0, pid)))
+    rules["ioprio_set"] = _all(_Test(0, (1,)), _Test(1, (0, pid)))
+    if signals:
+        rules["kill"] = _all(_Test(0, (pid, 0, -pid & 0xFFFFFFFF)))
+        for name in ("tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
+            rules[name] = _all(_Test(0, (pid,)))
+        rules["pidfd_send_signal"] = _EPERM
+        rules["fcntl"] = _all(_Test(1, _SET_OWNER_FCNTLS, wanted=False))
+        rules["ioctl"] = _all(_Test(1, _TERMINAL_INPUT + _SET_OWNER_IOCTLS, wanted=False))
+    return rules
+
+
+def _all(*tests: _Test) -> _Rule:
+    return _Rule((tests,))
+
+
+def _word(value: int) -> bytes:
+    return struct.pack("<I", value & 0xFFFFFFFF)
+
+
+def _numbers(table: str, machine: str) -> dict[str, int]:
+    words = table.split()
+    column = list(_ARCHITECTURES).index(machine) + 1
+    rows = [words[start : start + 3] for start in range(0, len(words), 3)]
+    return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
+
+
+def _assemble(machine: str, actions: dict[int, int | _Rule]) -> bytes:
+    steps: list[tuple[int, int | _Rule]] = []
+    for number in range(_NEWEST + 2):
+        known = number <= _LAST_OWN[machine] or _FIRST_COMMON <= number <= _NEWEST
+        action = actions.get(number, _ALLOW) if known else _ENOSYS
+        if not steps or steps[-1][1] != action:
+            steps.append((number, action))
+    if machine == "x86_64":
+        # -1 is what some programs try on purpose.
+        steps += [(_X32, _KILL), (0xFFFFFFFF, _ENOSYS)]
+    program = _Program()
+    program.search(steps, {rule: program.rule(rule) for rule in set(actions.values()) if isinstance(rule, _Rule)})
+    program.put(_LOAD, 0)
+    start = program.here()
+    program.put(_RETURN, _KILL)
+    program.put(_JUMP_EQUAL, _ARCHITECTURES[machine], yes=start)
+    program.put(_LOAD, 4)
+    return program.code()
+
+
+class _Program:
+    """A program, written from its end to its beginning, since jumps only go forward.
+
+    A place in it is how many instructions there are from there to the end.
+    """
+
+    def __init__(self) -> None:
+        self._backwards: list[bytes] = []
+
+    def here(self) -> int:
+        return len(self._backwards)
+
+    def put(self, code: int, value: int, yes: int | None = None, no: int | None = None) -> None:
+        """Put an instruction before the others; a jump without a place goes to the next one."""
+        skips = [0 if place is None else self.here() - place for place in (yes, no)]
+        self._backwards.append(struct.pack("<HBBI", code, *skips, value))
+
+    def code(self) -> bytes:
+        return b"".join(reversed(self._backwards))
+
+    def rule(self, rule: _Rule) -> int:
+        """Write down a rule and return its place."""
+        self.put(_RETURN, _EPERM)
+        failed = self.here()
+        self.put(_RETURN, _ALLOW)
+        allowed = self.here()
+        for tests in reversed(rule.alternatives):
+            passed = allowed
+            for test in reversed(tests):
+                self._test(test, passed, failed)
+                passed = self.here()
+            failed = self.here()
+        return self.here()
+
+    def _test(self, test: _Test, passed: int, failed: int) -> None:
+        found, other = (passed, failed) if test.wanted else (failed, passed)
+        for index, value in enumerate(reversed(test.values)):
+            self.put(_JUMP_EQUAL, value, yes=found, no=other if index == 0 else None)
+        if test.mask != 0xFFFFFFFF:
+            self.put(_AND, test.mask)
+        self.put(_LOAD, 16 + 8 * test.argument)
+
+    def search(self, steps: list[tuple[int, int | _Rule]], rules: dict[_Rule, int]) -> None:
+        """Write down a binary search for the last step that is not above the number."""
+        if len(steps) == 1:
+            action = steps[0][1]
+            if isinstance(action, int):
+                self.put(_RETURN, action)
+            else:
+                self.put(_JUMP, self.here() - rules[action])
+            return
+        middle = len(steps) // 2
+        self.search(steps[middle:], rules)
+        upper = self.here()
+        self.search(steps[:middle], rules)
+        self.put(_JUMP_AT_LEAST, steps[middle][0], yes=upper)

@@ -1,0 +1,184 @@
+"""From what is known of a cell's end to its result."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+import errno
+import mimetypes
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from coderoom._text import encodable
+from coderoom.outcome import Outcome
+from coderoom.sandbox._limits import Limits
+from coderoom.sandbox._result import Artifact, CodeError, ExecutionResult, Limit
+from coderoom.sandbox._runner import Cell
+
+__all__ = ["Ending", "conclude"]
+
+_GONE = "The session was restarted: earlier variables are gone."
+_KEPT = "Variables that were set before are still there."
+
+_LIMIT_OF_ERRNO: dict[int, Limit] = {
+    errno.EMFILE: "open_files",
+    errno.EFBIG: "file_size",
+    errno.ENOSPC: "disk",
+    errno.EAGAIN: "processes",
+    errno.ENOMEM: "memory",
+}
+
+
+class Ending(enum.Enum):
+    """Why nobody waits for a cell any more."""
+
+    BY_ITSELF = enum.auto()
+    TIMEOUT = enum.auto()
+    CANCELLED = enum.auto()
+
+
+def conclude(
+    cell: Cell,
+    ending: Ending,
+    code: str,
+    limits: Limits,
+    duration: float,
+    timeout: float | None = None,
+    *,
+    state_lost: bool = False,
+) -> ExecutionResult:
+    """Put a result together.
+
+    Args:
+        cell: The cell. What its process says of itself is data from code that may lie.
+        ending: Why nobody waits for it any more.
+        code: Its code.
+        limits: What it might use.
+        duration: How long it took.
+        timeout: The seconds that it had, if not the usual ones.
+        state_lost: Whether the session's variables are gone.
+    """
+    answer: Mapping[str, Any] = cell.answer or {}
+    facts: dict[str, Any] = {}
+    if ending is not Ending.BY_ITSELF:
+        facts = _stopped(ending, timeout or limits.wall_seconds, state_lost)
+    elif cell.answer is not None:
+        facts = _answered(answer)
+    elif cell.ended is not None:
+        facts = _died(cell.ended, limits, state_lost)
+    output = cell.output
+    if output.truncated and not facts.get("limit"):
+        facts["limit"] = "output"
+    peak = (cell.ended or {}).get("peak")
+    return ExecutionResult(
+        **facts,
+        stdout=output.text("stdout"),
+        stderr=output.text("stderr"),
+        output=output.text(),
+        duration=duration,
+        truncated=output.truncated,
+        output_size=output.size,
+        artifacts=_artifacts(answer.get("artifacts")),
+        code=code,
+        state_lost=state_lost,
+        peak_memory=peak if isinstance(peak, int) else None,
+    )
+
+
+def _stopped(ending: Ending, seconds: float, lost: bool) -> dict[str, Any]:
+    rest = _GONE if lost else _KEPT
+    if ending is Ending.CANCELLED:
+        error = CodeError("Cancelled", f"The code was cancelled. {rest}")
+        return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
+    error = CodeError("Limit", f"The code was stopped after {seconds:g} seconds. {rest}")
+    return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "wall"}
+
+
+def _answered(answer: Mapping[str, Any]) -> dict[str, Any]:
+    exit_code = answer.get("exit_code")
+    if not isinstance(exit_code, int) or not 0 <= exit_code <= 255:
+        exit_code = 1
+    if answer.get("outcome") == "ok" and exit_code == 0:
+        shown = answer.get("value_repr")
+        return {
+            "outcome": Outcome.OK,
+            "exit_code": 0,
+            "value": answer["value"] if "value" in answer else shown,
+            "value_repr": shown if isinstance(shown, str) else None,
+        }
+    error, limit = _error(answer.get("error"))
+    memory = answer.get("outcome") == "memory" or limit == "memory"
+    return {
+        "outcome": Outcome.MEMORY if memory else Outcome.ERROR,
+        "exit_code": 137 if memory else exit_code or 1,
+        "error": error,
+        "limit": "memory" if memory else limit,
+    }
+
+
+def _error(told: Any) -> tuple[CodeError, Limit | None]:
+    if not isinstance(told, dict):
+        return CodeError("Error", "The code failed and did not say why."), None
+    kind, message = str(told.get("type")), str(told.get("message"))
+    line = told.get("line")
+    limit = _LIMIT_OF_ERRNO.get(told["errno"]) if isinstance(told.get("errno"), int) else None
+    if kind == "RuntimeError" and message == "can't start new thread":
+        limit = "processes"
+    text = encodable(str(told.get("traceback") or ""))
+    return CodeError(encodable(kind), encodable(message), text, line if isinstance(line, int) else None), limit
+
+
+def _died(ended: Mapping[str, Any], limits: Limits, lost: bool) -> dict[str, Any]:
+    rest = f" {_GONE}" if lost else ""
+    met = ended.get("limit")
+    if met == "memory":
+        size = limits.memory_bytes // (1024 * 1024)
+        error = CodeError("Limit", f"The code wanted more memory than the {size:,} MiB that it may have.{rest}")
+        return {"outcome": Outcome.MEMORY, "exit_code": 137, "error": error, "limit": "memory"}
+    if met == "cpu":
+        error = CodeError("Limit", f"The code used more than {limits.cpu_seconds:g} seconds of processor time.{rest}")
+        return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "cpu"}
+    if met == "processes":
+        error = CodeError("Limit", f"The code had more than {limits.processes} processes at a time.{rest}")
+        return {"outcome": Outcome.ERROR, "exit_code": 137, "error": error, "limit": "processes"}
+    if met == "disk":
+        size = limits.disk_bytes // (1024 * 1024)
+        error = CodeError("Limit", f"The code wrote more than {size:,} MiB into its workspace.{rest}")
+        return {"outcome": Outcome.ERROR, "exit_code": 137, "error": error, "limit": "disk"}
+    status = ended.get("status")
+    if not isinstance(status, int):
+        error = CodeError("Error", f"The code's process could not be started: {ended.get('fork')}.{rest}")
+        return {"outcome": Outcome.ERROR, "exit_code": 126, "error": error, "limit": "processes"}
+    if status < 0:
+        limit: Limit | None = "file_size" if -status == signal.SIGXFSZ else None
+        error = CodeError("Signal", f"The code's process was ended by {_signal(-status)}.{rest}")
+        return {"outcome": Outcome.ERROR, "exit_code": 128 - status, "error": error, "limit": limit}
+    if status == 0:
+        return {"outcome": Outcome.OK, "exit_code": 0}
+    return {"outcome": Outcome.ERROR, "exit_code": status, "error": CodeError("Exit", f"exit code {status}.{rest}")}
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _artifacts(told: Any) -> tuple[Artifact, ...]:
+    found = []
+    for item in told if isinstance(told, list) else ():
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not isinstance(item.get("size"), int):
+            continue
+        name = encodable(item["name"])
+        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        data = None
+        if isinstance(item.get("data"), str):
+            try:
+                data = base64.b64decode(item["data"], validate=True)
+            except (binascii.Error, ValueError):
+                continue
+        found.append(Artifact(name, item["size"], media_type, None, data))
+    return tuple(found)

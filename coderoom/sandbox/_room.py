@@ -1,0 +1,240 @@
+"""The host's hold on a room behind the wall: its keeper, and what runs there."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox._channel import HostChannel
+from coderoom.sandbox._runner import Runner
+
+__all__ = ["Holder", "Room", "describe_end"]
+
+_PATIENCE = 20.0
+_numbers = itertools.count(1)
+
+
+class Holder:
+    """A process behind the wall that forks a state it holds: a room's keeper, or a checkpoint.
+
+    Args:
+        sock: Our end of its control socket.
+        key: The key of its packets.
+    """
+
+    def __init__(self, sock: socket.socket, key: bytes | None = None) -> None:
+        self.facts: Mapping[str, Any] = {}
+        self.lost = False
+        self._runners: dict[int, Runner] = {}
+        self._events: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+        extra = {} if key is None else {"key": key}
+        self._control = HostChannel(sock, self._on_message, self._on_end, **extra)
+
+    async def expect(self, event: str) -> Mapping[str, Any]:
+        """Wait for an event.
+
+        Raises:
+            SandboxUnavailable: The process failed, has ended or does not answer.
+        """
+        future = self._future(event)
+        try:
+            return await asyncio.wait_for(asyncio.shield(future), _PATIENCE)
+        except TimeoutError:
+            raise SandboxUnavailable(f"The sandbox did not answer within {_PATIENCE:g} seconds ({event!r}).") from None
+        finally:
+            if self._events.get(event) is future:
+                del self._events[event]
+            future.cancel()
+
+    async def ask(self, op: str, event: str, **arguments: Any) -> Mapping[str, Any]:
+        """Make a request and wait for its answer.
+
+        Raises:
+            SandboxUnavailable: As `expect`.
+        """
+        self.announce(event)  # The answer may come before there is somebody who waits.
+        await self.tell({"op": op, **arguments})
+        return await self.expect(event)
+
+    async def tell(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        """Make a request.
+
+        Raises:
+            SandboxUnavailable: The process has ended.
+        """
+        try:
+            await self._control.send(message, fds)
+        except OSError as error:
+            raise SandboxUnavailable(f"The sandbox's process has ended ({error}).") from error
+
+    async def start(self, runner: Runner, op: str = "run", **arguments: Any) -> int:
+        """Let a fork of the state become a runner.
+
+        Returns:
+            Its number.
+
+        Raises:
+            SandboxUnavailable: The process has ended.
+        """
+        number = next(_numbers)
+        self._runners[number] = runner
+        try:
+            await self.tell({"op": op, "id": number, "key": runner.key.hex(), **arguments}, runner.theirs)
+        finally:
+            runner.handed_over()
+        return number
+
+    async def interrupt(self, number: int) -> None:
+        """Let a runner's code be interrupted, as Ctrl-C does it."""
+        await self.tell({"op": "signal", "id": number, "signal": int(signal.SIGINT)})
+
+    def close(self) -> None:
+        """Let the process end."""
+        self._control.close()
+        self._on_end()
+
+    def announce(self, event: str) -> None:
+        """Say that `expect` will be called for an event that may come before."""
+        self._future(event)
+
+    def _future(self, event: str) -> asyncio.Future[Mapping[str, Any]]:
+        future = self._events.get(event)
+        if future is None:
+            future = self._events[event] = asyncio.get_running_loop().create_future()
+            if self.lost:
+                self._fail(SandboxUnavailable("The sandbox's process has ended."))
+        return future
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        event = str(message.get("event"))
+        if event == "ended":
+            runner = self._runners.pop(int(message.get("id", 0)), None)
+            if runner is not None:
+                runner.note_end(message)
+        elif event == "failed":
+            self._fail(SandboxUnavailable(f"The sandbox could not be set up: {message.get('error')}"))
+        else:
+            future = self._events.get(event)
+            if future is not None and not future.done():
+                future.set_result(message)
+
+    def _on_end(self) -> None:
+        self.lost = True
+        self._fail(SandboxUnavailable("The sandbox's process has ended."))
+        runners, self._runners = self._runners, {}
+        for runner in runners.values():
+            runner.note_end({"lost": True})
+
+    def _fail(self, error: SandboxUnavailable) -> None:
+        for future in self._events.values():
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # Somebody may have stopped waiting.
+
+
+class Room(Holder):
+    """A room: one keeper, with the fresh state, and everything that runs there.
+
+    Attributes:
+        spare: A runner with a fresh state that has run nothing yet.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.spare: Runner | None = None
+        self.spare_number = 0
+
+    @classmethod
+    async def open(cls, tell_zygote: Callable[[dict[str, Any], Sequence[int]], Any]) -> Room:
+        """Have a room made.
+
+        Raises:
+            SandboxUnavailable: It cannot be made.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        room = cls(ours)
+        try:
+            room.announce("room")
+            try:
+                await tell_zygote({"op": "room"}, [theirs.fileno()])
+            finally:
+                theirs.close()
+            room.facts = await room.expect("room")
+        except BaseException:
+            room.close()
+            raise
+        return room
+
+    async def prepare(self) -> None:
+        """Fork a runner from the fresh state, for whoever comes next.
+
+        Raises:
+            SandboxUnavailable: It cannot be forked.
+        """
+        runner = Runner()
+        self.spare = runner
+        self.spare_number = await self.start(runner)
+
+    async def take_spare(self) -> tuple[Runner, int]:
+        """The spare runner, once it is ready.
+
+        Raises:
+            SandboxUnavailable: It could not be made.
+        """
+        if self.spare is None:
+            await self.prepare()
+        runner, self.spare = self.spare, None
+        assert runner is not None
+        try:
+            await asyncio.wait_for(runner.ready.wait(), _PATIENCE)
+        except TimeoutError:
+            raise SandboxUnavailable("The sandbox did not get ready in time.") from None
+        if runner.ended is not None:
+            raise SandboxUnavailable(f"The sandbox's process could not start: {describe_end(runner.ended)}.")
+        return runner, self.spare_number
+
+    async def reset(self) -> None:
+        """End everything in the room and empty its private folders.
+
+        Raises:
+            SandboxUnavailable: The room is lost.
+        """
+        spare, self.spare = self.spare, None
+        await self.ask("reset", "reset")
+        if spare is not None:
+            spare.close()
+
+    async def kill(self, keep: Sequence[int] = ()) -> None:
+        """End everything in the room but its keeper and those that are to be kept.
+
+        Raises:
+            SandboxUnavailable: The room is lost.
+        """
+        await self.ask("kill", "killed", keep=list(keep))
+
+    def close(self) -> None:
+        """Let everything in the room end."""
+        super().close()
+        if self.spare is not None:
+            self.spare.close()
+            self.spare = None
+
+
+def describe_end(facts: Mapping[str, Any]) -> str:
+    """What is known of why a process ended."""
+    if facts.get("lost"):
+        return "everything in the sandbox has ended"
+    if facts.get("fork"):
+        return str(facts["fork"])
+    status = facts.get("status")
+    if isinstance(status, int) and status < 0:
+        try:
+            return f"it was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"it was ended by signal {-status}"
+    return f"it ended with exit code {status}"

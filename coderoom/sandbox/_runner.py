@@ -1,0 +1,162 @@
+"""The host's hold on one process that runs code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from coderoom.sandbox._channel import HostChannel
+from coderoom.sandbox._collector import Collector, StreamName
+from coderoom.sandbox._inside.frames import KEY_SIZE, STDOUT
+
+__all__ = ["Cell", "Runner"]
+
+_CHUNK = 65_536
+_BUFFERED = 512  # More than fits into a socket or a pipe.
+
+
+class Cell:
+    """A cell that runs.
+
+    Attributes:
+        number: Its number, which its answer has to have.
+        output: What it prints.
+        finished: Set when there is an answer, or when its process has ended.
+        answer: What its process says came of it; `None` if the process ended before it could say.
+        ended: What the process's parent says of its end; `None` as long as it lives.
+    """
+
+    def __init__(self, number: int, output: Collector) -> None:
+        self.number = number
+        self.output = output
+        self.finished = asyncio.Event()
+        self.answer: Mapping[str, Any] | None = None
+        self.ended: Mapping[str, Any] | None = None
+
+
+class Runner:
+    """Both ends of what a process behind the wall has been given: a channel, if it speaks, and two pipes.
+
+    Args:
+        speaks: Whether it has a channel, as Python's runners do and other programs do not.
+    """
+
+    def __init__(self, speaks: bool = True) -> None:
+        self.key = secrets.token_bytes(KEY_SIZE)
+        self.ready = asyncio.Event()
+        self.pid = 0
+        self.ended: Mapping[str, Any] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._cell: Cell | None = None
+        self._channel: HostChannel | None = None
+        self.theirs: list[int] = []
+        if speaks:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._channel = HostChannel(ours, self._on_message, self.ready.set, self.key, self._on_output)
+            self.theirs.append(theirs.detach())
+        self._pipes: dict[int, StreamName] = {}
+        for name in ("stdout", "stderr"):
+            reader, writer = os.pipe()
+            os.set_blocking(reader, False)
+            self._pipes[reader] = name
+            self.theirs.append(writer)
+            self._loop.add_reader(reader, self._read_pipe, reader)
+
+    def handed_over(self) -> None:
+        """Close the ends that the process has been sent."""
+        for fd in self.theirs:
+            os.close(fd)
+        self.theirs = []
+
+    def watch(self, cell: Cell) -> None:
+        """Let what the process prints and answers from now on be a cell's."""
+        self._cell = cell
+
+    async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        """Send a message to the process.
+
+        Raises:
+            ConnectionError: It has closed its channel.
+        """
+        if self._channel is None:
+            raise ConnectionError("it has no channel")
+        await self._channel.send(message, fds)
+
+    def pause(self) -> None:
+        """Let the process wait with its output."""
+        if self._channel is not None:
+            self._channel.pause()
+        for pipe in self._pipes:
+            self._loop.remove_reader(pipe)
+
+    def resume(self) -> None:
+        """Take output again."""
+        if self._channel is not None:
+            self._channel.resume()
+        for pipe in self._pipes:
+            self._loop.add_reader(pipe, self._read_pipe, pipe)
+
+    def note_end(self, facts: Mapping[str, Any]) -> None:
+        """Take note that the process has ended; what it had written before is read first."""
+        if self._channel is not None:
+            self._channel.drain(_BUFFERED)
+        for pipe in list(self._pipes):
+            for _ in range(_BUFFERED):
+                if not self._read_pipe(pipe):
+                    break
+        self.ended = facts
+        self.ready.set()
+        if self._cell is not None:
+            self._cell.ended = facts
+            self._cell.finished.set()
+
+    def close(self) -> None:
+        """Close everything; a second time does nothing."""
+        if self._channel is not None:
+            self._channel.close()
+        for pipe in list(self._pipes):
+            self._close_pipe(pipe)
+        self.handed_over()
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        event = message.get("event")
+        if event == "ready":
+            self.pid = int(message.get("pid", 0))
+            self.ready.set()
+        elif event == "done" and self._cell is not None and message.get("id") == self._cell.number:
+            self._cell.answer = message
+            self._cell.finished.set()
+
+    def _on_output(self, tag: bytes, data: bytes) -> None:
+        if self._cell is not None:
+            self._cell.output.add("stdout" if tag == STDOUT else "stderr", data)
+
+    def _read_pipe(self, pipe: int) -> bool:
+        if self._channel is not None:
+            self._channel.drain()  # What Python has printed before comes first.
+        name = self._pipes.get(pipe)
+        if name is None:
+            return False
+        try:
+            data = os.read(pipe, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close_pipe(pipe)
+            return False
+        if self._cell is not None:
+            self._cell.output.add(name, data)
+        return True
+
+    def _close_pipe(self, pipe: int) -> None:
+        if self._pipes.pop(pipe, None) is not None:
+            with contextlib.suppress(RuntimeError):  # The event loop is closed already.
+                self._loop.remove_reader(pipe)
+            os.close(pipe)

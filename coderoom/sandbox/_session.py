@@ -1,0 +1,233 @@
+"""A state that lasts, in a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from coderoom.errors import RequestError
+from coderoom.sandbox._files import Snapshot
+from coderoom.sandbox._result import ExecutionResult, OutputChunk
+
+if TYPE_CHECKING:
+    from coderoom.sandbox._sandbox import Sandbox
+
+__all__ = ["Checkpoint", "Session"]
+
+_QUEUE = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A state that a session can return to.
+
+    Attributes:
+        held: The engine's hold on it.
+        files: The workspace's files as they were, if they were asked for.
+    """
+
+    held: Any
+    files: Snapshot | None
+
+
+class Session:
+    """One interpreter state in a sandbox; made by `Sandbox.session`.
+
+    Variables, imports, the current folder and files last from cell to cell, also over a cell that fails. Cells run one
+    after the other; several sessions run at the same time.
+    """
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._stack = contextlib.AsyncExitStack()
+        self._engine: Any = None
+        self._lock = asyncio.Lock()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Get a fresh state ready; the first cell does it too.
+
+        Raises:
+            SandboxUnavailable: The sandbox cannot be started.
+            RequestError: The session is closed.
+        """
+        async with self._lock:
+            await self._start()
+
+    async def run(self, code: str, *, language: str = "python", timeout: float | None = None) -> ExecutionResult:
+        """Run a cell.
+
+        Args:
+            code: The cell.
+            language: `python`, or `sh`, `bash` or `javascript` for a program of its own in the same workspace.
+            timeout: The seconds that it has; `None`: the sandbox's `limits.wall_seconds`.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke; that says nothing about the code.
+            RequestError: The language is not known here, or the session is closed.
+        """
+        return await self._run(code, language, timeout, None)
+
+    async def stream(
+        self, code: str, *, language: str = "python", timeout: float | None = None
+    ) -> AsyncIterator[OutputChunk | ExecutionResult]:
+        """Run a cell and give what it prints while it prints it; the result comes last.
+
+        The code waits if nobody takes what it prints. A stream that is left before its end ends the cell.
+
+        Args:
+            code: As for `run`.
+            language: As for `run`.
+            timeout: As for `run`.
+
+        Yields:
+            Pieces of output, then the result.
+
+        Raises:
+            SandboxUnavailable: As `run`.
+            RequestError: As `run`.
+        """
+        async with contextlib.aclosing(
+            stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk), self._hold)
+        ) as items:
+            async for item in items:
+                yield item
+
+    async def cancel(self) -> None:
+        """End the cell that runs; its result has the outcome `cancelled` and the output so far."""
+        if self._engine is not None:
+            await self._engine.cancel()
+
+    async def checkpoint(self, *, files: bool = False) -> Checkpoint:
+        """Keep the state as it is, to come back to it. Threads and programs that still run are not in it.
+
+        Args:
+            files: Keep the files of the workspace too.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+            RequestError: The session is closed, or the workspace is too large to be kept.
+        """
+        async with self._lock:
+            await self._start()
+            snapshot = await self._sandbox.snapshot(self._engine) if files else None
+            return Checkpoint(await self._engine.checkpoint(), snapshot)
+
+    async def rollback(self, checkpoint: Checkpoint) -> None:
+        """Go back to a state as if nothing had happened since; as often as wanted.
+
+        Checkpoints that were made after it are gone.
+
+        Args:
+            checkpoint: The state. If files were kept with it, the workspace gets those again.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+            RequestError: The checkpoint is of another session, or gone.
+        """
+        async with self._lock:
+            await self._start()
+            await self._engine.rollback(checkpoint.held)
+            if checkpoint.files is not None:
+                await checkpoint.files.restore()
+
+    async def restart(self) -> None:
+        """Go back to a fresh state; files stay, checkpoints are gone.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+            RequestError: The session is closed.
+        """
+        async with self._lock:
+            await self._start()
+            await self._engine.restart()
+
+    async def close(self) -> None:
+        """End everything that the session has started; a second time does nothing."""
+        self._closed = True
+        await self.cancel()
+        async with self._lock:
+            engine, self._engine = self._engine, None
+            if engine is not None:
+                engine.close()
+            await self._stack.aclose()
+
+    async def _start(self) -> None:
+        if self._closed:
+            raise RequestError("The session is closed; make a new one with sandbox.session().")
+        if self._engine is None:
+            self._engine = await self._stack.enter_async_context(self._sandbox.open_engine())
+
+    async def _run(
+        self, code: str, language: str, timeout: float | None, on_chunk: Callable[[OutputChunk], None] | None
+    ) -> ExecutionResult:
+        rejected = self._sandbox.reject(code, language)
+        if rejected is not None:
+            return rejected
+        async with self._lock:
+            await self._start()
+            result: ExecutionResult = await self._engine.run(code, language, timeout, on_chunk=on_chunk)
+        return self._sandbox.with_paths(result)
+
+    def _hold(self, hold: bool) -> None:
+        if self._engine is not None:
+            self._engine.hold_output(hold)
+
+
+async def stream_of(
+    run: Callable[[Callable[[OutputChunk], None]], Any], hold: Callable[[bool], None]
+) -> AsyncIterator[OutputChunk | ExecutionResult]:
+    """Turn a run that reports its output into a stream that nobody can flood."""
+    queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
+    held = False
+
+    def take(chunk: OutputChunk) -> None:
+        nonlocal held
+        queue.put_nowait(chunk)
+        if queue.qsize() >= _QUEUE and not held:
+            held = True
+            hold(True)
+
+    task = asyncio.ensure_future(run(take))
+    task.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (chunk := await queue.get()) is not None:
+            if held and queue.qsize() < _QUEUE // 4:
+                held = False
+                hold(False)
+            yield chunk
+        yield await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResult:
+    """The result with the places of its artifacts on this machine; what is no file there is left out."""
+    if workspace is None or not result.artifacts:
+        return result
+    found = []
+    for artifact in result.artifacts:
+        path = workspace / artifact.name
+        # Names come from inside: they may lead anywhere.
+        if ".." not in Path(artifact.name).parts and not path.is_symlink() and path.is_file():
+            found.append(replace(artifact, path=path))
+    return replace(result, artifacts=tuple(found))

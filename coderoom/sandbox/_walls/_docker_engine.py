@@ -1,0 +1,176 @@
+"""The Docker engine that there is: finding it, and what it can do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coderoom.errors import MissingDependencyError, SandboxUnavailable
+
+__all__ = ["Engine", "connect", "is_missing", "reason"]
+
+_UNIX = "unix://"
+_START = "Start Docker (for instance: systemctl start docker), or set DOCKER_HOST to where its engine listens."
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine on this machine that answers.
+
+    Attributes:
+        client: docker-py's low-level client.
+        info: What the engine says of itself.
+    """
+
+    client: Any
+    info: Mapping[str, Any]
+
+    @property
+    def security(self) -> frozenset[str]:
+        """The names of the engine's security options, for instance `seccomp`, `rootless` and `userns`."""
+        parts = [part for option in self.info.get("SecurityOptions") or () for part in option.split(",")]
+        return frozenset(part.removeprefix("name=") for part in parts if part.startswith("name=") or "=" not in part)
+
+    @property
+    def remaps_users(self) -> bool:
+        """Whether a container's user numbers are others on the host, of which there are few."""
+        return bool(self.security & {"rootless", "userns"})
+
+    def lacks(self) -> list[str]:
+        """What of the wall this engine will leave out."""
+        wanted = {
+            "MemoryLimit": "the limit on memory",
+            "SwapLimit": "the limit on swap",
+            "PidsLimit": "the limit on processes",
+            "CpuCfsQuota": "the limit on processors",
+        }
+        lacking = [what for key, what in wanted.items() if self.info.get(key) is False]
+        return lacking if "seccomp" in self.security else ["the filter of system calls (seccomp)", *lacking]
+
+    def describe(self) -> str:
+        """What the engine is and how it keeps containers in, in one line."""
+        security = self.security
+        parts = [
+            f"Docker {self.info.get('ServerVersion', '?')} with {self.info.get('DefaultRuntime', '?')}",
+            *(f"{'' if name in security else 'no '}{said}" for name, said in (("seccomp", "seccomp"), ("apparmor", "AppArmor"))),
+            *(said for name, said in (("selinux", "SELinux"), ("userns", "remapped users")) if name in security),
+            "rootless" if "rootless" in security else "run by root",
+        ]
+        return ", ".join(parts)
+
+    def close(self) -> None:
+        """Close the connections to it."""
+        self.client.close()
+
+
+def connect(timeout: float = 60) -> Engine:
+    """Find the engine, as the `docker` command would, and talk to it.
+
+    Args:
+        timeout: How many seconds an answer may take.
+
+    Raises:
+        SandboxUnavailable: There is none that could be used.
+        MissingDependencyError: The package `docker` is not installed.
+    """
+    docker = _package()
+    if not sys.platform.startswith("linux"):
+        raise SandboxUnavailable(
+            f"The wall 'docker' works on Linux only, so far: on {platform.system()} Docker runs its containers in a virtual "
+            "machine, into which this machine's sockets cannot be handed."
+        )
+    url = _url(docker)
+    if not url.startswith(_UNIX):
+        raise SandboxUnavailable(
+            f"The Docker engine at {url!r} is not on this machine, or its socket cannot be seen: the wall 'docker' needs "
+            "one that listens on a unix:// socket here. Set DOCKER_HOST to it, or unset it for the usual place."
+        )
+    _knock(url.removeprefix(_UNIX))
+    try:
+        client = docker.APIClient(base_url=url, version="auto", timeout=timeout)
+    except docker.errors.DockerException as error:
+        raise SandboxUnavailable(f"The Docker engine at {url!r} does not answer ({reason(error)}). {_START}") from error
+    try:
+        engine = Engine(client, client.info())
+        _check(engine)
+    except BaseException as error:
+        client.close()
+        if isinstance(error, OSError | docker.errors.DockerException):
+            raise SandboxUnavailable(f"The Docker engine at {url!r} does not answer ({reason(error)}). {_START}") from error
+        raise
+    return engine
+
+
+def reason(error: BaseException) -> str:
+    """What an engine's error says, without the address of the request."""
+    return str(getattr(error, "explanation", None) or error) or type(error).__name__
+
+
+def is_missing(error: BaseException) -> bool:
+    """Whether an engine's error says that there is no such thing."""
+    return getattr(getattr(error, "response", None), "status_code", None) == 404
+
+
+def _package() -> Any:
+    try:
+        # Late: it takes a while to import, and most sandboxes do not need it.
+        import docker  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"The wall 'docker' needs the package 'docker' ({error}): pip install docker"
+        ) from error
+    return docker
+
+
+def _url(docker: Any) -> str:
+    url = os.environ.get("DOCKER_HOST")
+    if url:
+        return url
+    name = os.environ.get("DOCKER_CONTEXT")
+    try:
+        context = docker.context.ContextAPI.get_context(name) if name else docker.context.ContextAPI.get_current_context()
+    except docker.errors.DockerException:
+        context = None
+    found: str = (context.Host if context is not None else "") or f"{_UNIX}/var/run/docker.sock"
+    return found.removeprefix("http+")
+
+
+def _knock(path: str) -> None:
+    """Find out why there is no connection, which docker-py tells in ways that differ."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(5)
+        try:
+            sock.connect(path)
+        except FileNotFoundError as error:
+            raise SandboxUnavailable(f"No Docker engine listens at {path!r}: there is no such socket. {_START}") from error
+        except PermissionError as error:
+            raise SandboxUnavailable(
+                f"This user may not use the Docker engine at {path!r}. Add the user to the socket's group "
+                f"({_group_of(path)!r}), which makes it as mighty as root, or install Docker's rootless mode."
+            ) from error
+        except OSError as error:
+            raise SandboxUnavailable(f"No Docker engine answers at {path!r} ({error}). {_START}") from error
+
+
+def _group_of(path: str) -> str:
+    try:
+        return Path(path).group()
+    except (OSError, KeyError):
+        return "docker"
+
+
+def _check(engine: Engine) -> None:
+    info = engine.info
+    if info.get("OSType", "linux") != "linux":
+        raise SandboxUnavailable(f"The Docker engine runs {info['OSType']!r} containers; the sandbox needs Linux ones.")
+    if info.get("KernelVersion") != platform.release():
+        raise SandboxUnavailable(
+            f"The Docker engine ({info.get('OperatingSystem', '?')}) runs in a virtual machine, into which this machine's "
+            "sockets cannot be handed. Use an engine that runs on this system itself (DOCKER_HOST), or another wall."
+        )

@@ -1,0 +1,206 @@
+"""The worker behind a wall, and the rooms that it keeps ready."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from coderoom.errors import MissingDependencyError, SandboxUnavailable
+from coderoom.sandbox._channel import HostChannel
+from coderoom.sandbox._room import Room
+from coderoom.sandbox._walls._base import StartedWorker, Wall, WallSpec
+
+__all__ = ["Worker"]
+
+_PATIENCE = 120.0  # For imports, which may be many.
+_IDLE_ROOMS = 4
+
+
+class Worker:
+    """One warm process behind a wall, with rooms for whoever needs one.
+
+    Args:
+        wall: The wall.
+        spec: What it is asked for.
+        preload: The modules that are imported once, for all.
+        rules: The policy's rules for inside; `None` without a policy.
+        rooms: How many rooms there may be at a time; whoever needs one more waits.
+    """
+
+    def __init__(
+        self, wall: Wall, spec: WallSpec, preload: Sequence[str], rules: Mapping[str, Any] | None, rooms: int
+    ) -> None:
+        self._wall = wall
+        self._spec = spec
+        self._preload = list(preload)
+        self._rules = rules
+        self._idle: deque[Room] = deque()
+        self._all: set[Room] = set()
+        self._free = asyncio.Semaphore(rooms)
+        self._waiting: deque[asyncio.Future[Room | None]] = deque()
+        self._tidying: set[asyncio.Task[None]] = set()
+        self._started: StartedWorker | None = None
+        self._control: HostChannel | None = None
+        self._ready: asyncio.Future[Mapping[str, Any]] | None = None
+        self.facts: Mapping[str, Any] = {}
+
+    async def start(self) -> None:
+        """Start it and wait until it is warm.
+
+        Raises:
+            SandboxUnavailable: It cannot be started.
+            MissingDependencyError: A module to be imported is not there.
+        """
+        self._started = started = await self._wall.start(self._spec)
+        self._ready = asyncio.get_running_loop().create_future()
+        try:
+            self._control = HostChannel(started.control, self._on_message, self._on_end)
+            await self._control.send(self._config(started.boot))
+            self.facts = await asyncio.wait_for(self._ready, _PATIENCE)
+        except (TimeoutError, OSError) as error:
+            what = f"did not get ready within {_PATIENCE:g} seconds" if isinstance(error, TimeoutError) else str(error)
+            raise await self._failed(what) from error
+        except BaseException:
+            await self.close()
+            raise
+        missing = self.facts.get("missing")
+        if missing:
+            await self.close()
+            listed = "; ".join(f"{name!r} ({why})" for name, why in missing.items())
+            raise MissingDependencyError(
+                f"Modules of preload cannot be imported inside the sandbox: {listed}. "
+                "Install them for the interpreter that the sandbox uses, or leave them out of preload."
+            )
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has ended."""
+        return self._control is None or self._control.closed
+
+    @contextlib.asynccontextmanager
+    async def room(self) -> AsyncIterator[Room]:
+        """A room of one's own, in its fresh state, for as long as the context lasts.
+
+        Raises:
+            SandboxUnavailable: There is none to be had.
+        """
+        async with self._free:
+            room = await self._take()
+            try:
+                yield room
+            finally:
+                self._give_back(room)
+
+    async def close(self) -> None:
+        """End it, and everything behind its wall."""
+        for task in self._tidying:
+            task.cancel()
+        for room in list(self._all):
+            room.close()
+        self._all.clear()
+        self._idle.clear()
+        if self._control is not None:
+            self._control.close()
+        started, self._started = self._started, None
+        if started is not None:
+            await asyncio.shield(started.end())
+
+    def kill(self) -> None:
+        """The same without an event loop."""
+        if self._started is not None:
+            self._started.kill()
+            self._started = None
+
+    def _config(self, boot: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "boot": dict(boot),
+            "rooms": boot.get("rooms", "namespaces"),
+            "workspace": boot.get("workspace", "/workspace"),
+            "workspace_in_memory": self._spec.workspace is None,
+            "lockdown": boot.get("lockdown", {}),
+            "network": self._spec.network,
+            "limits": self._spec.limits.model_dump(),
+            "preload": self._preload,
+            "restricted": self._rules,
+        }
+
+    async def _take(self) -> Room:
+        while self._idle:
+            room = self._idle.popleft()
+            if not room.lost:
+                return room
+            self._all.discard(room)
+        if len(self._tidying) > len(self._waiting):
+            # One will be free in a moment, sooner than a new one could be made.
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            tidied = await waiting
+            if tidied is not None:
+                return tidied
+        if self._control is None or self.lost:
+            raise await self._failed("has ended")
+        room = await Room.open(self._control.send)
+        self._all.add(room)
+        return room
+
+    def _give_back(self, room: Room) -> None:
+        if room.lost or self.lost:
+            self._all.discard(room)
+            room.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._tidy(room))
+        self._tidying.add(task)
+        task.add_done_callback(self._tidying.discard)
+
+    async def _tidy(self, room: Room) -> None:
+        # Whatever goes wrong costs no more than this room.
+        try:
+            await room.reset()
+            await room.prepare()
+        except (SandboxUnavailable, OSError):
+            self._drop(room)
+        else:
+            if not self._hand_over(room):
+                if len(self._idle) < _IDLE_ROOMS:
+                    self._idle.append(room)
+                else:
+                    self._drop(room)
+
+    def _drop(self, room: Room) -> None:
+        self._all.discard(room)
+        room.close()
+        self._hand_over(None)
+
+    def _hand_over(self, room: Room | None) -> bool:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(room)
+                return True
+        return False
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        if self._ready is None or self._ready.done():
+            return
+        if message.get("event") == "ready":
+            self._ready.set_result(message)
+        elif message.get("event") == "failed":
+            self._ready.set_exception(SandboxUnavailable(f"The sandbox could not start: {message.get('error')}"))
+
+    def _on_end(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(ConnectionError("ended at once"))
+        for room in list(self._all):
+            room.close()
+        self._all.clear()
+
+    async def _failed(self, what: str) -> SandboxUnavailable:
+        started = self._started
+        detail = "" if started is None else started.describe_death()
+        await self.close()
+        return SandboxUnavailable(
+            f"The sandbox's worker behind the wall {self._wall.name!r} {what}. {detail}".strip()
+        )
