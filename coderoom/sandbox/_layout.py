@@ -6,9 +6,8 @@ import functools
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import coderoom
 from coderoom.errors import RequestError
@@ -66,7 +65,8 @@ class Layout:
         symlinks: Symbolic links, as pairs of what they say and where they are.
         files: Small files, path to text.
         workspace: The folder that is bound at `/workspace`; `None`: there is an empty one in memory.
-        guarded: What of the workspace stays read-only, as paths relative to it.
+        guarded: Paths in the workspace that are mounts of their own, and whether they stay writable: the interpreter's
+            do not, and those above it must not be moved away.
         packages: Folders for `sys.path` that the interpreter does not find by itself.
         programs: Folders for `PATH`.
     """
@@ -76,13 +76,9 @@ class Layout:
     symlinks: tuple[tuple[str, str], ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     workspace: str | None = None
-    guarded: tuple[str, ...] = ()
+    guarded: tuple[tuple[str, bool], ...] = ()
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
-
-    def as_data(self) -> dict[str, Any]:
-        """The layout as JSON-like data."""
-        return asdict(self)
 
 
 def layout_for(spec: WallSpec) -> Layout:
@@ -99,13 +95,15 @@ def layout_for(spec: WallSpec) -> Layout:
         return layout
     workspace = spec.workspace.resolve()
     _check_workspace(workspace, interpreter)
+    return replace(layout, workspace=str(workspace), guarded=_guarded(workspace, layout))
+
+
+def _guarded(workspace: Path, layout: Layout) -> tuple[tuple[str, bool], ...]:
     own = Path(coderoom.__file__).resolve().parent
-    guarded = {path for path in (*(Path(source) for source, _ in layout.read_only), own) if path.is_relative_to(workspace)}
-    return replace(
-        layout,
-        workspace=str(workspace),
-        guarded=tuple(sorted(str(path.relative_to(workspace)) for path in guarded)),
-    )
+    inside = [path for path in (own, *(Path(source) for source, _ in layout.read_only)) if path.is_relative_to(workspace)]
+    kept = {str(path.relative_to(workspace)): False for path in inside}
+    above = {str(folder): True for path in kept for folder in Path(path).parents if str(folder) != "."}
+    return tuple(sorted({**above, **kept}.items()))
 
 
 @functools.lru_cache(maxsize=16)

@@ -141,10 +141,10 @@ def _attribute(walk: _Walk, node: ast.Attribute) -> None:
     inner = node.value
     if node.attr in ("__name__", "__qualname__") and isinstance(inner, ast.Attribute):
         walk.named_classes.add(inner)
-    if node.attr == "__class__" and isinstance(node.ctx, ast.Load):
-        # Ordinary classes say `self.__class__`, and it gives no more than `type` does: only the next step climbs.
-        if isinstance(inner, ast.Name) or node in walk.named_classes:
-            return
+    # Ordinary classes say `self.__class__`, and it gives no more than `type` does: only the next step climbs.
+    ordinary = isinstance(inner, ast.Name) or node in walk.named_classes
+    if node.attr == "__class__" and isinstance(node.ctx, ast.Load) and ordinary:
+        return
     problem = RULES.attribute(node.attr)
     if problem is None and isinstance(inner, (ast.Name, ast.Attribute)):
         walk.members.append(node)

@@ -74,6 +74,11 @@ _BUILTINS: Final = {
 
 _NAMES: Final = "__build_class__ __builtins__ __cached__ __file__ __loader__ __path__ __spec__"
 
+_FRAMES: Final = """
+    f_back f_builtins f_code f_globals f_locals f_trace gi_code gi_frame gi_yieldfrom cr_await cr_code cr_frame
+    cr_origin ag_await ag_code ag_frame tb_frame tb_next func_closure func_code func_dict func_globals
+"""
+
 # With hints for those that have a harmless neighbour. What else begins and ends with two underscores is refused unless
 # it is in the list below.
 _ATTRIBUTES: Final = {
@@ -86,13 +91,6 @@ _ATTRIBUTES: Final = {
     "__getattribute__": "define `__getattr__`, or use `getattr`",
     "__reduce__": "use `copy.copy`",
     "__reduce_ex__": "use `copy.copy`",
-    **dict.fromkeys(
-        """
-        f_back f_builtins f_code f_globals f_locals f_trace gi_code gi_frame gi_yieldfrom cr_await cr_code cr_frame
-        cr_origin ag_await ag_code ag_frame tb_frame tb_next func_closure func_code func_dict func_globals
-        """.split(),
-        _INSIDES,
-    ),
 }
 
 _ARITHMETIC: Final = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or"
@@ -124,6 +122,6 @@ def restricted_rules() -> dict[str, Any]:
         "module_hints": {name: hint for hint, names in _MODULE_HINTS.items() for name in names.split()},
         "builtins": dict(_BUILTINS),
         "names": _NAMES.split(),
-        "attributes": dict(_ATTRIBUTES),
+        "attributes": {**_ATTRIBUTES, **dict.fromkeys(_FRAMES.split(), _INSIDES)},
         "dunders": [f"__{name}__" for name in dunders],
     }

@@ -198,16 +198,18 @@ class Room(Holder):
             raise SandboxUnavailable(f"The sandbox's process could not start: {describe_end(runner.ended)}.")
         return runner, self.spare_number
 
-    async def reset(self) -> None:
-        """End everything in the room and empty its private folders.
+    async def renew(self) -> None:
+        """End everything in the room, empty its private folders, and fork a spare runner from the fresh state.
 
         Raises:
             SandboxUnavailable: The room is lost.
         """
-        spare, self.spare = self.spare, None
-        await self.ask("reset", "reset")
-        if spare is not None:
-            spare.close()
+        if self.spare is not None:
+            self.spare.close()
+        self.announce("reset")
+        await self.tell({"op": "reset"})
+        await self.prepare()
+        await self.expect("reset")
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
         """End everything in the room but its keeper and those that are to be kept.

@@ -40,7 +40,8 @@ class Worker:
         self._idle: deque[Room] = deque()
         self._all: set[Room] = set()
         self._free = asyncio.Semaphore(rooms)
-        self._waiting: deque[asyncio.Future[Room | None]] = deque()
+        self._waiting: deque[asyncio.Future[Room]] = deque()
+        self._opening: asyncio.Task[None] | None = None
         self._tidying: set[asyncio.Task[None]] = set()
         self._started: StartedWorker | None = None
         self._control: HostChannel | None = None
@@ -96,8 +97,9 @@ class Worker:
 
     async def close(self) -> None:
         """End it, and everything behind its wall."""
-        for task in self._tidying:
-            task.cancel()
+        for task in (*self._tidying, *([self._opening] if self._opening is not None else [])):
+            if task is not asyncio.current_task():
+                task.cancel()
         for room in list(self._all):
             room.close()
         self._all.clear()
@@ -133,18 +135,37 @@ class Worker:
             if not room.lost:
                 return room
             self._all.discard(room)
-        if len(self._tidying) > len(self._waiting):
-            # One will be free in a moment, sooner than a new one could be made.
-            waiting = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            tidied = await waiting
-            if tidied is not None:
-                return tidied
-        if self._control is None or self.lost:
-            raise await self._failed("has ended")
-        room = await Room.open(self._control.send)
-        self._all.add(room)
+        # Whatever comes first: a room that somebody else is done with, or a new one.
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        self._open_more()
+        try:
+            room = await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self._offer(waiting.result())
+            raise
         return room
+
+    def _open_more(self) -> None:
+        if self._waiting and (self._opening is None or self._opening.done()):
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+
+    async def _open(self) -> None:
+        while self._waiting:
+            try:
+                if self._control is None or self.lost:
+                    raise await self._failed("has ended")
+                room = await Room.open(self._control.send)
+            except (SandboxUnavailable, OSError) as error:
+                while self._waiting:
+                    waiting = self._waiting.popleft()
+                    if not waiting.done():
+                        waiting.set_exception(error)
+                return
+            self._all.add(room)
+            await room.prepare()
+            self._offer(room)
 
     def _give_back(self, room: Room) -> None:
         if room.lost or self.lost:
@@ -158,29 +179,27 @@ class Worker:
     async def _tidy(self, room: Room) -> None:
         # Whatever goes wrong costs no more than this room.
         try:
-            await room.reset()
-            await room.prepare()
+            await room.renew()
         except (SandboxUnavailable, OSError):
             self._drop(room)
         else:
-            if not self._hand_over(room):
-                if len(self._idle) < _IDLE_ROOMS:
-                    self._idle.append(room)
-                else:
-                    self._drop(room)
+            self._offer(room)
 
-    def _drop(self, room: Room) -> None:
-        self._all.discard(room)
-        room.close()
-        self._hand_over(None)
-
-    def _hand_over(self, room: Room | None) -> bool:
+    def _offer(self, room: Room) -> None:
+        """Give a room to who waits longest, or keep it for whoever comes next."""
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_result(room)
-                return True
-        return False
+                return
+        if len(self._idle) < _IDLE_ROOMS:
+            self._idle.append(room)
+        else:
+            self._drop(room)
+
+    def _drop(self, room: Room) -> None:
+        self._all.discard(room)
+        room.close()
 
     def _on_message(self, message: dict[str, Any]) -> None:
         if self._ready is None or self._ready.done():

@@ -1,1 +1,195 @@
-def boot(c): return {}
+"""The first thing that a worker does: it builds what is left to build of its wall, and gives up what that took."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from typing import Any, Dict, Optional, Tuple
+
+from . import linux, mounts
+
+__all__ = ["boot", "probe"]
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 1, 4, 24, 38, 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION = 0x20080522
+_SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
+_NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
+
+
+def boot(config: Dict[str, Any]) -> Dict[str, Any]:
+    """Finish the wall; to be called once, by a process with one thread.
+
+    Where `enter` is given, the process that returns is another one than the one that called: the first of a new process
+    namespace. The caller waits for it and ends as it ends.
+
+    Args:
+        config: What the wall on the host has put together:
+
+            - `enter`: build everything here: `user` (whether in a user namespace), `network`, `hostname`, `root` (see
+              `mounts.build_root`), `inside` (where this package will be);
+            - `proc`: whether only `/proc` is missing; `open`: folders that anybody may write to;
+            - `workspace`: where it is; `owner`: whose files it holds, if they have to look like the worker's own;
+              `guarded`: see `mounts.guard`;
+            - `identity`: the user and group to become;
+            - `environment`: all of it; `packages`: folders for `sys.path`.
+
+    Returns:
+        What is known of the result: `identity`.
+
+    Raises:
+        OSError: Something is not possible here.
+    """
+    identity = None if config.get("identity") is None else tuple(config["identity"])
+    linux.libc("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    enter = config.get("enter")
+    if enter is not None:
+        _enter(enter)
+    elif config.get("proc"):
+        mounts.mount_proc()
+    for place in config.get("open", ()):
+        os.chmod(place, 0o1777)
+    _arrange_workspace(config, identity)
+    if identity is not None:
+        _become(*identity)
+    if enter is not None or identity is not None:
+        _drop_capabilities()
+    linux.libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if config.get("environment") is not None:
+        os.environ.clear()
+        os.environ.update(config["environment"])
+    sys.path.extend(path for path in config.get("packages", ()) if os.path.isdir(path))
+    return {"identity": [os.getuid(), os.getgid()]}
+
+
+def _enter(enter: Dict[str, Any]) -> None:
+    flags = _NAMESPACES
+    uid, gid = os.getuid(), os.getgid()
+    if enter["user"]:
+        flags |= linux.CLONE_NEWUSER
+    if not enter["network"]:
+        flags |= linux.CLONE_NEWNET
+    linux.libc("unshare", flags)
+    if enter["user"]:
+        for name, text in (("setgroups", "deny"), ("uid_map", "1000 %d 1" % uid), ("gid_map", "1000 %d 1" % gid)):
+            with open("/proc/self/" + name, "w") as file:
+                file.write(text)
+    child = os.fork()
+    if child:
+        _mirror(child)
+    linux.libc("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    os.setsid()
+    socket.sethostname(enter["hostname"])
+    if not enter["network"]:
+        _raise_loopback()
+    mounts.build_root(enter["root"])
+    _move_to(enter["inside"])
+
+
+def _mirror(child: int) -> None:
+    """Wait for the worker and end as it ends; never returns."""
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
+    # The host must see its sockets closed as soon as the worker has gone.
+    os.closerange(3, 65536)
+    _, status = os.waitpid(child, 0)
+    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
+def _raise_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING))
+
+
+def _move_to(inside: str) -> None:
+    """Let imports of this package find it where it is now."""
+    package = sys.modules[__name__.rpartition(".")[0]]
+    before = os.path.dirname(list(package.__path__)[0])
+    package.__path__[:] = [os.path.join(inside, package.__name__)]
+    sys.path[:] = [inside if entry == before else entry for entry in sys.path]
+    sys.path_importer_cache.clear()
+
+
+def _arrange_workspace(config: Dict[str, Any], identity: Optional[Tuple[int, int]]) -> None:
+    owner = config.get("owner")
+    if owner is not None and identity is not None:
+        mounts.idmap(config["workspace"], tuple(owner), identity)
+    mounts.guard(config["workspace"], config.get("guarded", ()))
+
+
+def _become(uid: int, gid: int) -> None:
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    # A change of user takes both away; without the first, /proc/self is root's and no namespace could be nested.
+    linux.libc("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+    linux.libc("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def _drop_capabilities() -> None:
+    for number in range(64):
+        try:
+            linux.libc("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
+        except OSError:
+            break
+    linux.libc("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header, nothing = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    linux.syscall("capset", ctypes.byref(header), ctypes.byref(nothing))
+
+
+def probe(control_fd: int) -> None:
+    """Boot, and tell the host what came of it; in place of a worker's `main`.
+
+    Args:
+        control_fd: The socket that the configuration comes over and the answer goes to, each one packet of JSON.
+    """
+    with socket.socket(fileno=control_fd) as sock:
+        sock.set_inheritable(False)
+        config = json.loads(sock.recv(1 << 20))
+        try:
+            answer = boot(config["boot"])
+            answer["nested"] = _try_nested()
+        except OSError as error:
+            answer = {"error": str(error)}
+        sock.send(json.dumps(answer).encode())
+
+
+def _try_nested() -> str:
+    """Try what a room needs: namespaces within the namespaces. Empty, or why it cannot be."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            _nest(writer)
+        except OSError as error:
+            os.write(writer, str(error).encode() or b"?")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return said.decode(errors="replace")
+
+
+def _nest(writer: int) -> None:
+    uid, gid = os.getuid(), os.getgid()
+    linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
+    for name, text in (("setgroups", "deny"), ("uid_map", "%d %d 1" % (uid, uid)), ("gid_map", "%d %d 1" % (gid, gid))):
+        with open("/proc/self/" + name, "w") as file:
+            file.write(text)
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        mounts.mount_proc()
+        mounts.mount_tmpfs("/tmp", 65536, "1777")
+    except OSError as error:
+        os.write(writer, str(error).encode())
+    os._exit(0)

@@ -28,11 +28,15 @@ class Workspace:
     def __init__(self, folder: str, bring: bool) -> None:
         self._folder = folder
         self._bring = bring
+        self._fresh = bring
         self._before: Dict[str, _Mark] = {}
 
     def remember(self) -> None:
         """Note what is there now."""
-        self._before = self._look()
+        if self._fresh:
+            self._fresh = False  # Nobody can have put anything there.
+        else:
+            self._before = self._look()
 
     def changes(self) -> List[Dict[str, Any]]:
         """The files that are new or changed since then; the first hundred by name, hidden ones left out."""

@@ -12,7 +12,7 @@ from .frames import Channel
 from .holder import Holder
 from .programs import run_program
 from .rooms import fresh_mounts
-from .runner import RESERVED_FILES, run_runner
+from .runner import RESERVED_FILES, Runner
 
 __all__ = ["Keeper"]
 
@@ -28,11 +28,13 @@ class Keeper(Holder):
         control: The room's control socket.
         config: The worker's configuration.
         nested: Whether the room has namespaces of its own.
+        runner: The fresh state.
     """
 
-    def __init__(self, control: Channel, config: Dict[str, Any], nested: bool) -> None:
+    def __init__(self, control: Channel, config: Dict[str, Any], nested: bool, runner: Runner) -> None:
         super().__init__(control, {"run": self._run, "exec": self._exec})
         self._config = config
+        self._runner = runner
         self._processes = processes.Nested() if nested else processes.Descendants()
         self._limits_of = config["limits"]
         self._cpu = 0.0
@@ -87,7 +89,7 @@ class Keeper(Holder):
         self.wait_for(lambda: self._processes.gone(keep), _SECONDS_TO_END)
 
     def _run(self, message: Dict[str, Any], fds: List[int]) -> None:
-        run_runner(message, fds, self._config, self._lockdown)
+        self._runner.start(message, fds, self._lockdown)
 
     def _exec(self, message: Dict[str, Any], fds: List[int]) -> None:
         run_program(message, fds, self._config, self._lockdown if message["address_space"] else self._roomy)

@@ -39,24 +39,31 @@ class Ruleset:
     def __init__(self, version: int, descriptor: int) -> None:
         self.abi = version
         self._descriptor = descriptor
+        _open.add(self)
 
     def enforce(self) -> None:
-        """Put this thread, and all that it starts, under the rules for good, and close them.
+        """Put this thread, and all that it starts, under the rules for good, and close all rulesets of this process.
 
-        `PR_SET_NO_NEW_PRIVS` has to be on. Those of a process that forked this one stay open.
+        Through an open one, code could loosen what the process that forked this one enforces next.
+        `PR_SET_NO_NEW_PRIVS` has to be on.
 
         Raises:
             OSError: The kernel refuses.
         """
         if self._descriptor >= 0:
             syscall("landlock_restrict_self", self._descriptor, _QUIET if self.abi >= 7 else 0)
-            self.close()
+        for ruleset in list(_open):
+            ruleset.close()
 
     def close(self) -> None:
         """Forget the rules."""
+        _open.discard(self)
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+_open: set[Ruleset] = set()
 
 
 def abi() -> int:

@@ -9,8 +9,8 @@ import math
 import os
 import platform
 import resource
-from collections.abc import Mapping, Sequence
-from typing import Any
+import struct
+from collections.abc import Sequence
 
 from . import landlock, seccomp
 from .linux import libc, syscall
@@ -24,6 +24,7 @@ _ADDRESS_SLACK = 512 * _MIB
 _PR_CAPBSET_DROP = 24
 _PR_SET_SECUREBITS = 28
 _PR_SET_NO_NEW_PRIVS = 38
+_PR_GET_NO_NEW_PRIVS = 39
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 # Being user 0 gives no capabilities, ambient ones cannot be raised; and all of it is locked.
@@ -66,11 +67,6 @@ class Lockdown:
     processes: int | None = None
     cpu_seconds: float | None = None
 
-    @classmethod
-    def from_boot(cls, data: Mapping[str, Any]) -> Lockdown:
-        """Take it from the boot data; what is unknown in there is an error, never ignored."""
-        return cls(**data)
-
 
 class Prepared:
     """A lockdown that costs its process next to nothing: what takes time has been done.
@@ -92,6 +88,7 @@ class Prepared:
         self.seccomp = lockdown.use_seccomp
         self._program = self._filter() if lockdown.use_seccomp else b""
         self._limits = list(_limits(lockdown))
+        _prctl(_PR_GET_NO_NEW_PRIVS, 0)  # The first call of a C function is slow.
 
     def apply(self) -> None:
         """Lock this process down.
@@ -229,8 +226,7 @@ def _drop_capabilities() -> None:
         if error.errno not in (errno.EPERM, errno.EINVAL):
             raise
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    syscall("capset", header, (ctypes.c_uint32 * 6)())
+    syscall("capset", struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -34,7 +34,9 @@ class _Processes:
 
     def signal_all(self, number: int, keep: List[int]) -> None:
         """Send a signal to all but the keeper and those that are to be kept."""
-        raise NotImplementedError
+        for pid in self.pids():
+            if pid not in keep:
+                _kill(pid, number)
 
     def gone(self, keep: List[int]) -> bool:
         """Whether nobody is left; whoever appeared meanwhile is ended too."""
@@ -77,9 +79,11 @@ class Nested(_Processes):
         if not keep:
             _kill(-1, number)
         else:
-            for pid in self.pids():
-                if pid not in keep:
-                    _kill(pid, number)
+            super().signal_all(number, keep)
+
+    def gone(self, keep: List[int]) -> bool:
+        """Whether nobody is left; whoever appeared meanwhile is ended too."""
+        return super().gone(keep) if keep else not _kill(-1, 9)
 
 
 class Descendants(_Processes):
@@ -100,12 +104,6 @@ class Descendants(_Processes):
             newest = {pid for pid, parent in parents.items() if parent in newest and pid not in found}
             found |= newest
         return sorted(found)
-
-    def signal_all(self, number: int, keep: List[int]) -> None:
-        """Send a signal to all but the keeper and those that are to be kept."""
-        for pid in self.pids():
-            if pid not in keep:
-                _kill(pid, number)
 
 
 def _all_pids() -> List[int]:
@@ -129,8 +127,9 @@ def _share(pid: int) -> int:
         return _resident(pid)
 
 
-def _kill(pid: int, number: int) -> None:
+def _kill(pid: int, number: int) -> bool:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        pass
+        return False
+    return True

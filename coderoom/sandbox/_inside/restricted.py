@@ -11,7 +11,8 @@ import operator
 import re
 import string
 import types
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 __all__ = ["Rulebook", "make_namespace_builtins", "refusal"]
 
@@ -23,7 +24,7 @@ _OF_SITE = ("copyright", "credits", "license")
 
 def refusal(name: str, hint: str = "") -> str:
     """Say that something is refused, and the way out if there is one."""
-    return "`%s` is not allowed here%s" % (name, ": " + hint if hint else "")
+    return f"`{name}` is not allowed here: {hint}" if hint else f"`{name}` is not allowed here"
 
 
 class Rulebook:
@@ -37,39 +38,39 @@ class Rulebook:
 
     relative = "relative imports are not allowed here: there is no package around this code"
 
-    def __init__(self, rules: Dict[str, Any]) -> None:
+    def __init__(self, rules: dict[str, Any]) -> None:
         self.vars_alone = refusal("vars()", "name the object")
-        self.builtins: Dict[str, str] = rules["builtins"]
+        self.builtins: dict[str, str] = rules["builtins"]
         self.names = frozenset(rules["names"])
-        self.modules: Dict[str, Optional[List[str]]] = rules["modules"]
+        self.modules: dict[str, list[str] | None] = rules["modules"]
         self.allowed = "allowed: " + ", ".join(sorted(self.modules))
-        self._module_hints: Dict[str, str] = rules["module_hints"]
-        self._attributes: Dict[str, str] = rules["attributes"]
+        self._module_hints: dict[str, str] = rules["module_hints"]
+        self._attributes: dict[str, str] = rules["attributes"]
         self._dunders = frozenset(rules["dunders"])
 
-    def name(self, name: str) -> Optional[str]:
+    def name(self, name: str) -> str | None:
         """A name that the code uses without having bound it."""
         if name in self.builtins:
             return refusal(name, self.builtins[name])
         return refusal(name) if name in self.names else None
 
-    def module(self, name: str) -> Optional[str]:
+    def module(self, name: str) -> str | None:
         """A module, by its full name."""
         if name in self.modules:
             return None
         return refusal(name, self._module_hints.get(name.partition(".")[0], ""))
 
-    def member(self, module: str, name: str, value: object = None) -> Optional[str]:
+    def member(self, module: str, name: str, value: object = None) -> str | None:
         """A name in an allowed module, whose value is `value` as far as that is known."""
-        if "%s.%s" % (module, name) in self.modules or name in _OF_MODULES:
+        if f"{module}.{name}" in self.modules or name in _OF_MODULES:
             return None
         listed = self.modules[module]
         unlisted = listed is not None and name not in listed
         if unlisted or name.startswith("_") or isinstance(value, types.ModuleType):
-            return refusal("%s.%s" % (module, name))
+            return refusal(f"{module}.{name}")
         return None
 
-    def attribute(self, name: str) -> Optional[str]:
+    def attribute(self, name: str) -> str | None:
         """An attribute of whatever object."""
         if name in self._attributes:
             return refusal(name, self._attributes[name])
@@ -77,7 +78,7 @@ class Rulebook:
         return refusal(name) if dunder and name not in self._dunders else None
 
 
-def make_namespace_builtins(rules: Dict[str, Any]) -> Dict[str, Any]:
+def make_namespace_builtins(rules: dict[str, Any]) -> dict[str, Any]:
     """Make what a cell's globals need as their `__builtins__`.
 
     Imported modules keep the real ones: only what the cell itself does is restricted.
@@ -118,7 +119,7 @@ def _checked(book: Rulebook, name: Any) -> Any:
     return exact
 
 
-def _guarded_access(book: Rulebook) -> Dict[str, Callable[..., Any]]:
+def _guarded_access(book: Rulebook) -> dict[str, Callable[..., Any]]:
     """The builtins that take the name of an attribute as data; `hasattr` is not one, it hands nothing out."""
 
     def get(obj: Any, name: Any, *default: Any) -> Any:
@@ -135,7 +136,7 @@ def _guarded_access(book: Rulebook) -> Dict[str, Callable[..., Any]]:
             raise PermissionError(book.vars_alone)
         # By `type`, for an object can say of its `__class__` what it likes.
         if issubclass(type(objects[0]), (type, types.ModuleType)):
-            raise PermissionError(refusal("vars(%s)" % type(objects[0]).__name__, "only of a class's instances"))
+            raise PermissionError(refusal(f"vars({type(objects[0]).__name__})", "only of a class's instances"))
         return vars(*objects)
 
     functions = {"getattr": get, "setattr": put, "delattr": delete, "vars": variables}
@@ -147,7 +148,7 @@ class _Importer:
 
     def __init__(self, book: Rulebook) -> None:
         self._book = book
-        self._made: Dict[str, types.ModuleType] = {}
+        self._made: dict[str, types.ModuleType] = {}
 
     @property
     def import_module(self) -> Callable[..., Any]:
@@ -155,13 +156,18 @@ class _Importer:
 
         def import_module(
             name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-        ) -> types.ModuleType:
+        ) -> types.ModuleType | None:
+            if type(fromlist) is list:
+                # No statement passes a list: a function in C needs the module itself, as `strptime` does, asks for it
+                # in the name of whoever called it, and takes it from `sys.modules`.
+                importlib.import_module(name)
+                return None
             if level:
                 raise ImportError(self._book.relative)
             name = str.__str__(name)
             problem = self._book.module(name)
             if problem:
-                raise ImportError("%s; %s" % (problem, self._book.allowed), name=name)
+                raise ImportError(f"{problem}; {self._book.allowed}", name=name)
             module = self._view(name)
             for member in fromlist or ():
                 self._check(name, module, member)
@@ -174,7 +180,7 @@ class _Importer:
         if member == "*" or hasattr(module, member):
             return
         problem = self._book.member(name, member, getattr(importlib.import_module(name), member, None))
-        raise ImportError(problem or "cannot import name %r from %r" % (member, name), name=name)
+        raise ImportError(problem or f"cannot import name {member!r} from {name!r}", name=name)
 
     def _view(self, name: str) -> types.ModuleType:
         if name not in self._made:
@@ -206,7 +212,7 @@ class _Importer:
 
         def missing(member: str) -> Any:
             if not hasattr(module, member):
-                raise AttributeError("module %r has no attribute %r" % (module.__name__, member))
+                raise AttributeError(f"module {module.__name__!r} has no attribute {member!r}")
             value = getattr(module, member)
             problem = self._book.member(module.__name__, member, value)
             if problem:
@@ -216,7 +222,7 @@ class _Importer:
         return missing
 
 
-def _replacements(book: Rulebook, module: str) -> Dict[str, Any]:
+def _replacements(book: Rulebook, module: str) -> dict[str, Any]:
     """What takes the names of attributes as data, as `getattr` does."""
     if module == "operator":
         return {"attrgetter": _attrgetter(book), "methodcaller": _methodcaller(book)}

@@ -54,6 +54,8 @@ def fresh_mounts(config: Dict[str, Any], first: bool = False) -> None:
         places[config["workspace"]] = f"size={size},mode=755"
     for place, options in places.items():
         if not first:
+            if not os.listdir(place):
+                continue
             linux.libc("umount2", place.encode(), _MNT_DETACH)
         linux.libc("mount", b"tmpfs", place.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode())
 

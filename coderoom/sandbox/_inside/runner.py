@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import resource
 import signal
@@ -12,80 +11,76 @@ import sys
 import threading
 from typing import Any, Dict, List
 
-from . import linux, lockdown
+from . import linux, lockdown, warmth
 from .cells import Interpreter
 from .frames import Channel
 from .holder import Holder
 from .streams import Streams, null_input
 
-__all__ = ["RESERVED_FILES", "run_runner"]
+__all__ = ["RESERVED_FILES", "Runner"]
 
 _PR_SET_DUMPABLE = 4
 
 RESERVED_FILES = 16
 
 
-def run_runner(message: Dict[str, Any], fds: List[int], config: Dict[str, Any], prepared: lockdown.Prepared) -> None:
-    """Be a runner that starts from a fresh state; never returns.
-
-    Args:
-        message: The request: the channel's `key`.
-        fds: The channel and the pipes for standard output and error.
-        config: The worker's configuration.
-        prepared: What is to be locked.
-    """
-    os.setsid()
-    os.chdir(config["workspace"])
-    null_input()
-    streams = _connect(message, fds, config)
-    prepared.apply()
-    _bound_files(config)
-    linux.libc("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
-    sys.path.insert(0, config["workspace"])
-    Runner(config, Interpreter(config), *streams).serve()
-
-
-def _connect(message: Dict[str, Any], fds: List[int], config: Dict[str, Any]) -> "tuple[Channel, Streams]":
-    # Above all numbers that the code's own files can have: out of the way of whoever closes or writes to all it finds.
-    lowest = config["limits"]["open_files"]
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(lowest + RESERVED_FILES, hard), hard))
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest) for fd in fds]
-    os.dup2(fds[1], 1)
-    os.dup2(fds[2], 2)
-    for fd in fds:
-        os.close(fd)
-    channel = Channel(socket.socket(fileno=high[0]), bytes.fromhex(message["key"]))
-    streams = Streams(channel, high[1:])
-    streams.install()
-    return channel, streams
-
-
-def _bound_files(config: Dict[str, Any]) -> None:
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(config["limits"]["open_files"], hard), hard))
-
-
 class Runner:
     """Runs cells until the host closes the channel.
 
+    It is made in the zygote, so that a fork of it has little left to do: its descriptors have fixed numbers, above all
+    those that the code's own files can have, and so out of the way of code that closes or writes to all it finds.
+
     Args:
         config: The worker's configuration.
-        interpreter: The state.
-        channel: Where requests come from and results go to.
-        streams: Where output goes to.
     """
 
-    def __init__(self, config: Dict[str, Any], interpreter: Interpreter, channel: Channel, streams: Streams) -> None:
+    def __init__(self, config: Dict[str, Any]) -> None:
+        lowest = config["limits"]["open_files"]
         self._config = config
-        self._interpreter = interpreter
-        self._channel = channel
-        self._streams = streams
+        self._places = list(range(lowest, lowest + 3))
+        _allow_files(lowest + RESERVED_FILES)
+        kind = (socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with socket.socket(*kind) as unused:
+            for place in self._places:  # Nothing else may get these numbers.
+                os.dup2(unused.fileno(), place, inheritable=False)
+        self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
+        self._streams = Streams(self._channel, self._places[1:])
+        self._interpreter = Interpreter(config)
         self._running = False
-        self._pid = os.getpid()
+        self._pid = 0
+        null_input()
+        sys.path.insert(0, config["workspace"])
+
+    def start(self, message: Dict[str, Any], fds: List[int], prepared: lockdown.Prepared) -> None:
+        """Be a runner in a fresh state; never returns.
+
+        Args:
+            message: The request: the channel's `key`.
+            fds: The channel and the pipes for standard output and error.
+            prepared: What is to be locked.
+        """
+        os.setsid()
+        warmth.after_fork()
+        os.chdir(self._config["workspace"])
+        self._connect(message, fds)
+        self._streams.install()
+        prepared.apply()
+        _allow_files(self._places[0])
+        linux.libc("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+        self.serve()
+
+    def _connect(self, message: Dict[str, Any], fds: List[int]) -> None:
+        self._channel.key = bytes.fromhex(message["key"])
+        for fd, place in zip(fds, self._places):
+            os.dup2(fd, place, inheritable=False)
+        os.dup2(fds[1], 1)
+        os.dup2(fds[2], 2)
+        for fd in fds:
+            os.close(fd)
 
     def serve(self) -> None:
         """Answer requests; never returns."""
+        self._pid = os.getpid()
         signal.signal(signal.SIGINT, self._interrupt)
         self._channel.send({"event": "ready", "pid": self._pid})
         while True:
@@ -140,18 +135,21 @@ class Runner:
             os.close(fd)
             return
         control = Channel(socket.socket(fileno=fd), self._channel.key)
-        self._channel.close()
-        for pipe in self._streams.pipes:
-            os.close(pipe)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
+        null = os.open(os.devnull, os.O_RDWR)
+        _allow_files(self._places[-1] + 1)
+        for place in (1, 2, *self._places):
+            os.dup2(null, place, inheritable=place < 3)
         os.close(null)
         control.send({"event": "holding", "pid": os.getpid()})
         Holder(control, {"run": self._resume}).serve()
         os._exit(0)
 
     def _resume(self, message: Dict[str, Any], fds: List[int]) -> None:
-        channel, streams = _connect(message, fds, self._config)
-        _bound_files(self._config)
-        Runner(self._config, self._interpreter, channel, streams).serve()
+        self._connect(message, fds)
+        _allow_files(self._places[0])
+        self.serve()
+
+
+def _allow_files(count: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count if hard == resource.RLIM_INFINITY else min(count, hard), hard))

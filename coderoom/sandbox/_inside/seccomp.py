@@ -229,7 +229,9 @@ def _assemble(machine: str, actions: dict[int, int | _Rule]) -> bytes:
         # -1 is what some programs try on purpose.
         steps += [(_X32, _KILL), (0xFFFFFFFF, _ENOSYS)]
     program = _Program()
-    program.search(steps, {rule: program.rule(rule) for rule in set(actions.values()) if isinstance(rule, _Rule)})
+    program.search(
+        steps, {rule: program.rule(rule) for rule in dict.fromkeys(actions.values()) if isinstance(rule, _Rule)}
+    )
     program.put(_LOAD, 0)
     start = program.here()
     program.put(_RETURN, _KILL)

@@ -6,7 +6,6 @@ with it everything behind the wall.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import select
@@ -17,10 +16,11 @@ import sys
 import traceback
 from typing import Any, Dict, List
 
-from . import boot, linux
+from . import boot, linux, warmth
 from .frames import Channel
 from .keeper import Keeper
 from .rooms import enter_room
+from .runner import Runner
 
 __all__ = ["main"]
 
@@ -45,11 +45,13 @@ def main(control_fd: int) -> None:
     config = first[0]
     try:
         facts = _prepare(config)
+        runner = Runner(config)
+        warmth.freeze()
     except Exception as error:
         channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()})
         return
     channel.send({"event": "ready", **facts})
-    _serve(channel, config)
+    _serve(channel, config, runner)
 
 
 def _prepare(config: Dict[str, Any]) -> Dict[str, Any]:
@@ -58,11 +60,11 @@ def _prepare(config: Dict[str, Any]) -> Dict[str, Any]:
     site.main()  # After the boot: what site-packages run at start gets no privileges of ours.
     sys.path[:] = [entry for entry in sys.path if entry not in ("", os.getcwd())]
     sys.dont_write_bytecode = True
+    warmth.collect_hooks()
     for name in _ALWAYS:
         importlib.import_module(name)
     missing = _preload(config.get("preload", []))
-    gc.collect()
-    gc.freeze()  # Collections in the forks would touch, and so copy, every page.
+    warmth.settle(config)
     return {
         **facts,
         "pid": os.getpid(),
@@ -83,7 +85,7 @@ def _preload(names: List[str]) -> Dict[str, str]:
     return missing
 
 
-def _serve(channel: Channel, config: Dict[str, Any]) -> None:
+def _serve(channel: Channel, config: Dict[str, Any], runner: Runner) -> None:
     wake, waker = os.pipe()
     for fd in (wake, waker):
         os.set_blocking(fd, False)
@@ -103,7 +105,7 @@ def _serve(channel: Channel, config: Dict[str, Any]) -> None:
                 return
             message, fds = request
             if message.get("op") == "room" and len(fds) == 1:
-                _open_room(channel, fds[0], config, (wake, waker))
+                _open_room(channel, fds[0], config, runner, (wake, waker))
 
 
 def _reap() -> None:
@@ -114,7 +116,9 @@ def _reap() -> None:
         pass
 
 
-def _open_room(channel: Channel, fd: int, config: Dict[str, Any], own: "tuple[int, int]") -> None:
+def _open_room(
+    channel: Channel, fd: int, config: Dict[str, Any], runner: Runner, own: "tuple[int, int]"
+) -> None:
     try:
         pid = os.fork()
     except OSError as error:
@@ -134,7 +138,7 @@ def _open_room(channel: Channel, fd: int, config: Dict[str, Any], own: "tuple[in
         room = Channel(socket.socket(fileno=fd))
         try:
             nested = enter_room(config)
-            Keeper(room, config, nested).serve()
+            Keeper(room, config, nested, runner).serve()
             status = 0
         except Exception as error:
             room.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()})

@@ -58,7 +58,10 @@ class Engine:
         security = self.security
         parts = [
             f"Docker {self.info.get('ServerVersion', '?')} with {self.info.get('DefaultRuntime', '?')}",
-            *(f"{'' if name in security else 'no '}{said}" for name, said in (("seccomp", "seccomp"), ("apparmor", "AppArmor"))),
+            *(
+                f"{'' if name in security else 'no '}{said}"
+                for name, said in (("seccomp", "seccomp"), ("apparmor", "AppArmor"))
+            ),
             *(said for name, said in (("selinux", "SELinux"), ("userns", "remapped users")) if name in security),
             "rootless" if "rootless" in security else "run by root",
         ]
@@ -102,7 +105,9 @@ def connect(timeout: float = 60) -> Engine:
     except BaseException as error:
         client.close()
         if isinstance(error, OSError | docker.errors.DockerException):
-            raise SandboxUnavailable(f"The Docker engine at {url!r} does not answer ({reason(error)}). {_START}") from error
+            raise SandboxUnavailable(
+                f"The Docker engine at {url!r} does not answer ({reason(error)}). {_START}"
+            ) from error
         raise
     return engine
 
@@ -134,7 +139,9 @@ def _url(docker: Any) -> str:
         return url
     name = os.environ.get("DOCKER_CONTEXT")
     try:
-        context = docker.context.ContextAPI.get_context(name) if name else docker.context.ContextAPI.get_current_context()
+        context = (
+            docker.context.ContextAPI.get_context(name) if name else docker.context.ContextAPI.get_current_context()
+        )
     except docker.errors.DockerException:
         context = None
     found: str = (context.Host if context is not None else "") or f"{_UNIX}/var/run/docker.sock"
@@ -148,7 +155,9 @@ def _knock(path: str) -> None:
         try:
             sock.connect(path)
         except FileNotFoundError as error:
-            raise SandboxUnavailable(f"No Docker engine listens at {path!r}: there is no such socket. {_START}") from error
+            raise SandboxUnavailable(
+                f"No Docker engine listens at {path!r}: there is no such socket. {_START}"
+            ) from error
         except PermissionError as error:
             raise SandboxUnavailable(
                 f"This user may not use the Docker engine at {path!r}. Add the user to the socket's group "

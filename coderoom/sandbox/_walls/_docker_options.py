@@ -68,7 +68,9 @@ class DockerOptions(BaseModel):
             return cls.model_validate(dict(options))
         except ValidationError as error:
             said = {str(found["loc"][0]): found for found in reversed(error.errors())}
-            mistakes = "; ".join(_mistake(name, found["type"], found["msg"], options.get(name)) for name, found in said.items())
+            mistakes = "; ".join(
+                _mistake(name, found["type"], found["msg"], options.get(name)) for name, found in said.items()
+            )
             raise RequestError(f"Wrong options of the wall 'docker': {mistakes}.") from error
 
 

@@ -1,0 +1,246 @@
+"""File trees made of mounts."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Dict, Iterable, Optional, Sequence, Tuple
+
+from . import linux
+
+__all__ = ["bind", "build_root", "guard", "idmap", "mount_proc", "mount_tmpfs"]
+
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
+_MS_BIND, _MS_REC, _MS_SILENT, _MS_PRIVATE, _MS_SLAVE = 4096, 16384, 32768, 1 << 18, 1 << 19
+_MNT_DETACH = 2
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
+_ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV, _ATTR_IDMAP = 1, 2, 4, 0x00100000
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
+# Where the new tree grows and where the old one waits, while both are needed.
+_NEW, _OLD = "/new", "/old"
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd")]
+
+
+def _mount(source: Optional[str], target: str, kind: Optional[str], flags: int, data: Optional[str] = None) -> None:
+    try:
+        encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
+        linux.libc("mount", *encoded[:3], ctypes.c_ulong(flags), encoded[3])
+    except OSError as error:
+        raise OSError(error.errno, "mount of %s at %s: %s" % (source or kind, target, os.strerror(error.errno))) from None
+
+
+def _private() -> None:
+    """Let no mount that is made from now on reach the namespace that this one was copied from."""
+    _mount(None, "/", None, _MS_REC | _MS_SLAVE | _MS_SILENT)
+
+
+def mount_proc(target: str = "/proc") -> None:
+    """Mount the `/proc` of this process's namespace."""
+    _mount("proc", target, "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+
+
+def mount_tmpfs(target: str, size: int, mode: str, owner: Optional[Tuple[int, int]] = None) -> None:
+    """Mount an empty folder in memory, for somebody else where an owner is given."""
+    options = "size=%d,mode=%s" % (size, mode)
+    if owner is not None:
+        options += ",uid=%d,gid=%d" % owner
+    _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, options)
+
+
+def bind(source: str, target: str, writable: bool = False, devices: bool = False) -> None:
+    """Show a file or a folder, and what is mounted below it, in another place as well."""
+    _mount(source, target, None, _MS_BIND | _MS_REC | _MS_SILENT)
+    _take_rights(target, writable=writable, devices=devices)
+
+
+def _take_rights(target: str, writable: bool, devices: bool) -> None:
+    """Take rights from a mount and all mounts below it: set-user-ID, devices, and writing unless that is allowed."""
+    attributes = _ATTR_NOSUID | (0 if devices else _ATTR_NODEV) | (0 if writable else _ATTR_RDONLY)
+    try:
+        _set_attributes(_AT_FDCWD, target, _AT_RECURSIVE, _Attributes(attr_set=attributes))
+    except OSError as error:
+        if error.errno != 38:  # ENOSYS, before Linux 5.12.
+            raise OSError(error.errno, "rights of %s: %s" % (target, os.strerror(error.errno))) from None
+        for place in _mounts_below(target):
+            # Of the flags that a mount has, none may go: some must not, and the kernel would refuse it all.
+            _mount(None, place, None, _MS_BIND | _MS_REMOUNT | _MS_SILENT | attributes | _flags_of(place))
+
+
+def _set_attributes(fd: int, path: str, flags: int, attributes: _Attributes) -> None:
+    size = ctypes.sizeof(attributes)
+    linux.syscall("mount_setattr", fd, ctypes.c_char_p(os.fsencode(path)), flags, ctypes.byref(attributes), size)
+
+
+def _mounts_below(target: str) -> Iterable[str]:
+    target = os.path.realpath(target)
+    found = []
+    with open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            place = os.fsdecode(line.split(b" ")[4].decode("unicode_escape").encode("latin-1"))
+            if place == target or place.startswith(target.rstrip("/") + "/"):
+                found.append(place)
+    return found
+
+
+def _flags_of(place: str) -> int:
+    names = {os.ST_RDONLY: 1, os.ST_NOSUID: 2, os.ST_NODEV: 4, os.ST_NOEXEC: 8}
+    names.update({os.ST_NOATIME: 1024, os.ST_NODIRATIME: 2048, os.ST_RELATIME: 1 << 21})
+    have = os.statvfs(place).f_flag
+    return sum(flag for have_flag, flag in names.items() if have & have_flag)
+
+
+def build_root(layout: Dict[str, Any]) -> None:
+    """Replace the file tree of this mount namespace, which has to be this process's own.
+
+    Args:
+        layout: `read_only`, `symlinks`, `files` and `workspace` as in the host's layout, `size` for what is in memory,
+            and `owner`, whose that is (`None`: this process's user).
+    """
+    _private()
+    _enter_scratch()
+    os.mkdir(_NEW)
+    _mount("tmpfs", _NEW, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=%d" % (8 * 1024 * 1024))
+    owner = None if layout["owner"] is None else tuple(layout["owner"])
+    size = layout["size"]
+    mount_tmpfs(_folder("/tmp"), size, "1777", owner)
+    _folder("/run")
+    for source, target in layout["read_only"]:
+        bind(_OLD + source, _place(target, os.path.isdir(_OLD + source)))
+    for text, path in layout["symlinks"]:
+        _folder(os.path.dirname(path))
+        if not os.path.lexists(_NEW + path):
+            os.symlink(text, _NEW + path)
+    for path, text in layout["files"].items():
+        with open(_place(path, False), "w", encoding="utf-8") as file:
+            file.write(text)
+    mount_proc(_folder("/proc"))
+    _mount_dev(size, owner)
+    _mount_workspace(layout, size, owner)
+    # Nobody fills the memory with files outside of what is bounded.
+    _remount_read_only(_NEW)
+    _remount_read_only(_NEW + "/dev")
+    _leave_old()
+
+
+def _enter_scratch() -> None:
+    """Make a tree with nothing but the old one in it; the old one is whole there, even where this one was mounted."""
+    base = "/tmp" if os.path.isdir("/tmp") else "/proc"
+    _mount("tmpfs", base, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
+    os.mkdir(base + _OLD)
+    os.chdir(base)
+    linux.syscall("pivot_root", ctypes.c_char_p(b"."), ctypes.c_char_p(_OLD[1:].encode()))
+    os.chdir("/")
+
+
+def _leave_old() -> None:
+    _mount(None, _OLD, None, _MS_REC | _MS_PRIVATE | _MS_SILENT)
+    linux.libc("umount2", _OLD.encode(), _MNT_DETACH)
+    # The scratch tree is put over the new one and taken away from there.
+    os.chdir(_NEW)
+    linux.syscall("pivot_root", ctypes.c_char_p(b"."), ctypes.c_char_p(b"."))
+    linux.libc("umount2", b".", _MNT_DETACH)
+    os.chdir("/")
+
+
+def _remount_read_only(target: str) -> None:
+    _mount(None, target, None, _MS_BIND | _MS_REMOUNT | _MS_SILENT | _MS_RDONLY | _flags_of(target))
+
+
+def _folder(path: str) -> str:
+    os.makedirs(_NEW + path, mode=0o755, exist_ok=True)
+    return _NEW + path
+
+
+def _place(path: str, folder: bool) -> str:
+    """A folder or an empty file to mount something on."""
+    if folder:
+        return _folder(path)
+    _folder(os.path.dirname(path))
+    if not os.path.exists(_NEW + path):
+        os.close(os.open(_NEW + path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+    return _NEW + path
+
+
+def _mount_dev(size: int, owner: Optional[Tuple[int, int]]) -> None:
+    _mount("tmpfs", _folder("/dev"), "tmpfs", _MS_NOSUID, "mode=0755,size=65536")
+    for name in _DEVICES:
+        if os.path.exists("%s/dev/%s" % (_OLD, name)):
+            bind("%s/dev/%s" % (_OLD, name), _place("/dev/" + name, False), writable=True, devices=True)
+    for name, text in _DEVICE_LINKS.items():
+        os.symlink(text, "%s/dev/%s" % (_NEW, name))
+    mount_tmpfs(_folder("/dev/shm"), size, "1777", owner)
+
+
+def _mount_workspace(layout: Dict[str, Any], size: int, owner: Optional[Tuple[int, int]]) -> None:
+    target = _folder("/workspace")
+    if layout["workspace"] is None:
+        mount_tmpfs(target, size, "0755", owner)
+        return
+    bind(_OLD + layout["workspace"], target, writable=True)
+
+
+def guard(workspace: str, guarded: Sequence[Tuple[str, bool]]) -> None:
+    """Keep parts of the workspace from being changed or moved.
+
+    Args:
+        workspace: Where it is.
+        guarded: Paths in it and whether they stay writable; what is mounted upon cannot be moved away.
+    """
+    for path, writable in guarded:
+        place = os.path.join(workspace, path)
+        bind(place, place, writable=writable)
+
+
+def idmap(target: str, outside: Tuple[int, int], inside: Tuple[int, int]) -> None:
+    """Let the files below a mount that belong to one user look like, and be, another's.
+
+    Args:
+        target: The mount, which is covered by one with other owners.
+        outside: The user and group whose files they are.
+        inside: Whose they are from now on, here.
+
+    Raises:
+        OSError: The kernel (before Linux 5.12) or the file system cannot do that.
+    """
+    users = _users(outside, inside)
+    tree = -1
+    place = ctypes.c_char_p(os.fsencode(target))
+    try:
+        tree = linux.syscall("open_tree", _AT_FDCWD, place, _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
+        _set_attributes(tree, "", _AT_EMPTY_PATH | _AT_RECURSIVE, _Attributes(attr_set=_ATTR_IDMAP, userns_fd=users))
+        linux.syscall("move_mount", tree, ctypes.c_char_p(b""), _AT_FDCWD, place, _MOVE_MOUNT_F_EMPTY_PATH)
+    finally:
+        for fd in (users, tree):
+            if fd >= 0:
+                os.close(fd)
+
+
+def _users(outside: Tuple[int, int], inside: Tuple[int, int]) -> int:
+    """A user namespace that maps one user and one group; a descriptor of it."""
+    ours, theirs = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            linux.libc("unshare", linux.CLONE_NEWUSER)
+            os.write(theirs[1], b"+")
+            os.close(ours[1])
+            os.read(ours[0], 1)
+        finally:
+            os._exit(0)
+    try:
+        os.close(theirs[1])
+        if os.read(theirs[0], 1) != b"+":
+            raise OSError(1, "no user namespace can be made")
+        for kind, number in (("uid", 0), ("gid", 1)):
+            with open("/proc/%d/%s_map" % (child, kind), "w") as file:
+                file.write("%d %d 1" % (outside[number], inside[number]))
+        return os.open("/proc/%d/ns/user" % child, os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        for fd in (*ours, theirs[0]):
+            os.close(fd)
+        os.waitpid(child, 0)

@@ -1,0 +1,120 @@
+"""Where a Python interpreter is installed, and what it needs of a machine's files."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from coderoom.errors import RequestError
+
+__all__ = ["Interpreter"]
+
+_OLDEST = (3, 8)
+_PATIENCE = 20.0
+_ASK = """
+import json, sys, sysconfig
+json.dump({"executable": sys.executable, "version": list(sys.version_info[:2]), "path": sys.path,
+           "prefixes": [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix],
+           "code": [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]},
+          sys.stdout)
+"""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python interpreter of this machine.
+
+    Attributes:
+        executable: Its path, by which it finds the packages of its virtual environment.
+        folders: What it is installed in: its prefixes, and folders of packages that lie elsewhere.
+        links: The symbolic links from the executable to the program, as pairs of where they are and what they say.
+        packages: Folders for `sys.path` that it does not find by itself when it starts isolated.
+        code: The folders whose files it runs.
+    """
+
+    executable: str
+    folders: tuple[Path, ...]
+    links: tuple[tuple[str, str], ...]
+    packages: tuple[str, ...]
+    code: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, python: Path | None, workspace: Path | None) -> Interpreter:
+        """Find out about an interpreter; `None` is the one that runs this.
+
+        Raises:
+            RequestError: It does not run, is too old or lies in the workspace.
+        """
+        if python is None:
+            return _own(tuple(sys.path))
+        python = python.absolute()
+        if workspace is not None and python.is_relative_to(workspace.resolve()) and str(python) != sys.executable:
+            # It is about to be run without a wall.
+            raise RequestError(
+                f"The interpreter {str(python)!r} lies inside the workspace, where code may have changed it; "
+                "use one elsewhere."
+            )
+        return _other(str(python))
+
+
+@functools.lru_cache(maxsize=4)
+def _own(path: tuple[str, ...]) -> Interpreter:
+    import sysconfig
+
+    code = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
+    prefixes = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
+    return _interpreter(sys.executable, prefixes, list(path), code)
+
+
+@functools.lru_cache(maxsize=16)
+def _other(python: str) -> Interpreter:
+    try:
+        asked = subprocess.run(
+            [python, "-I", "-c", _ASK], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=True, env={}
+        )
+        facts = json.loads(asked.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()
+        raise RequestError(f"The interpreter {python!r} cannot be used: {said or error}.") from error
+    if tuple(facts["version"]) < _OLDEST:
+        version = ".".join(map(str, facts["version"]))
+        raise RequestError(f"The interpreter {python!r} is Python {version}; the sandbox needs 3.8 or later.")
+    return _interpreter(facts["executable"], facts["prefixes"], facts["path"], facts["code"])
+
+
+def _interpreter(executable: str, prefixes: list[str], path: list[str], code: list[str]) -> Interpreter:
+    roots = [Path(prefix) for prefix in dict.fromkeys(prefixes)]
+    extra = [
+        Path(entry)
+        for entry in dict.fromkeys(path)
+        if Path(entry).name in ("site-packages", "dist-packages") and not any(Path(entry).is_relative_to(root) for root in roots)
+    ]
+    links = _links(executable)
+    # A virtual environment knows its interpreter by a path that may itself go through links.
+    real = Path(executable).resolve()
+    if not any(real.is_relative_to(root.resolve()) for root in roots):
+        roots.append(real.parent.parent)
+    return Interpreter(
+        executable=executable,
+        folders=(*roots, *extra),
+        links=tuple(links),
+        packages=tuple(map(str, extra)),
+        code=tuple(dict.fromkeys(Path(folder).resolve() for folder in (*code, *extra))),
+    )
+
+
+def _links(executable: str) -> list[tuple[str, str]]:
+    links = []
+    current = Path(executable)
+    for _ in range(40):
+        if not current.is_symlink():
+            break
+        text = os.readlink(current)
+        links.append((str(current), text))
+        current = Path(os.path.normpath(current.parent / text))
+    return links

@@ -1,0 +1,162 @@
+"""A container with a worker in it, from its making to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coderoom.sandbox._walls._docker_engine import Engine, is_missing, reason
+
+__all__ = ["Container", "DockerWorker"]
+
+_log = logging.getLogger(__name__)
+
+_TAIL = 4096
+_KILLED = 137
+# What the engine answers for a container that is being removed already, or is not running.
+_ON_ITS_WAY = 409
+
+
+class Container:
+    """A container that removes itself when its first process ends.
+
+    Args:
+        engine: Its engine, which is closed with it.
+        id: Its id.
+    """
+
+    def __init__(self, engine: Engine, id: str) -> None:
+        self._engine = engine
+        self.id = id
+        self._client = engine.client
+        self._said = b""
+        self._output: Any = self._client.attach_socket(id, params={"stdout": 1, "stderr": 1, "stream": 1})
+        os.set_blocking(self._output.fileno(), False)
+        # Once it is gone the engine knows nothing of it any more, so this is asked beforehand.
+        self._exit: Any = self._client.post(
+            f"{self._client.base_url}/v{self._client.api_version}/containers/{id}/wait",
+            params={"condition": "next-exit"},
+            stream=True,
+            timeout=(10, 2),
+        )
+        self._code: int | None = None
+
+    def fileno(self) -> int:
+        """What becomes readable when it writes something, and when it ends."""
+        return int(self._output.fileno())
+
+    def start(self) -> None:
+        """Start it."""
+        self._client.start(self.id)
+
+    def ended(self) -> bool:
+        """Take in what it has written; whether it has ended."""
+        while True:
+            try:
+                data = os.read(self.fileno(), 65_536)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+            if not data:
+                return True
+            self._said = (self._said + data)[-4 * _TAIL :]
+
+    def written(self) -> str:
+        """The end of what it has written."""
+        self.ended()
+        return _without_headers(self._said).decode(errors="replace").strip()[-_TAIL:]
+
+    def exit_code(self) -> int | None:
+        """Its exit code, if it has ended."""
+        if self._code is None:
+            with contextlib.suppress(Exception):  # Whatever goes wrong here, it is not known.
+                self._code = int(self._exit.json()["StatusCode"])
+        return self._code
+
+    def remove(self) -> None:
+        """End it at once and remove it; nothing is left of it when this returns."""
+        try:
+            self._client.remove_container(self.id, force=True, v=True)
+        except Exception as error:  # The engine's errors and the connection's.
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            if status == _ON_ITS_WAY:
+                with contextlib.suppress(Exception):
+                    self._client.wait(self.id, timeout=10, condition="removed")
+            elif not is_missing(error):
+                _log.warning("The container %s could not be removed: %s", self.id[:12], reason(error))
+
+    def close(self) -> None:
+        """Close the connections to it."""
+        with contextlib.suppress(Exception):
+            self._exit.close()
+        with contextlib.suppress(Exception):
+            self._output.close()
+        self._engine.close()
+
+
+@dataclass(eq=False)
+class DockerWorker:
+    """A worker in a container.
+
+    Attributes:
+        control: This side of its control channel.
+        boot: What it has to be told.
+        container: The container.
+        memory: How much memory the container may have.
+        undo: What else is to be done after its end.
+    """
+
+    control: socket.socket
+    boot: Mapping[str, Any]
+    container: Container
+    memory: int
+    undo: Callable[[], object]
+    _ended: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    async def end(self) -> None:
+        """End the container and remove it."""
+        self.control.close()
+        await asyncio.to_thread(self.kill)
+
+    def kill(self) -> None:
+        """The same, for when there is no event loop any more."""
+        self.control.close()
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            self.container.remove()
+            self.container.close()
+            self.undo()
+
+    def describe_death(self) -> str:
+        """What is known of why it ended by itself."""
+        if self._ended:
+            return "It was ended."
+        written, code = self.container.written(), self.container.exit_code()
+        if code is None:
+            return f"It wrote: {written}" if written else ""
+        why = f"Its container ended with exit code {code}."
+        if code == _KILLED:
+            why += f" It was killed from outside, most likely since it needed more than its {self.memory >> 20} MiB of memory."
+        return f"{why} It wrote: {written}" if written else why
+
+
+def _without_headers(data: bytes) -> bytes:
+    """What a container wrote, from a stream in which every piece has a head of eight bytes with its length."""
+    text = b""
+    while len(data) >= 8:
+        if data[0] > 2 or data[1:4] != b"\0\0\0":
+            return data  # Cut somewhere within.
+        size = int.from_bytes(data[4:8], "big")
+        text, data = text + data[8 : 8 + size], data[8 + size :]
+    return text

@@ -1,0 +1,159 @@
+"""The folders that a container shares with the host, and whom its code is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import socket
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox._layout import is_private
+from coderoom.sandbox._walls import _owned_folder
+
+__all__ = ["Meeting", "Tenant", "check_folders", "tenant_for", "visible_code"]
+
+_FEW_USERS = (10_000, 60_000)  # Whom an engine that remaps users knows in any case.
+_NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Nobody on any machine.
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """Whom the code is, and through which folder it sees its workspace.
+
+    Attributes:
+        uid: Its user, never 0.
+        gid: Its group.
+        workspace: The folder to be shown as the workspace; `None`: an empty one in memory.
+        how: What was done to the workspace so that the code may write there: nothing, or it is `"mounted"`, or `"given"`.
+        host_users: Whether the engine must not remap the users.
+    """
+
+    uid: int
+    gid: int
+    workspace: Path | None = None
+    how: str = ""
+    host_users: bool = False
+
+
+class Meeting:
+    """A private folder with a socket in it, at which the host waits for its worker.
+
+    Nobody else on this machine can get into the folder; the container sees only the part that has the socket.
+    """
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="coderoom-"))
+        self.folder = self._folder / "control"
+        self.mount = self._folder / "workspace"
+        self.folder.mkdir()
+        self.folder.chmod(0o711)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        path = self.folder / "socket"
+        try:
+            self.listener.bind(str(path))
+            path.chmod(0o666)
+            self.listener.listen(1)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Wait no longer, and leave nothing behind; the container keeps what it has mounted."""
+        self.listener.close()
+        _owned_folder.unmount(self.mount)
+        # Never by walking: should the workspace still be mounted there, it must survive this.
+        with contextlib.suppress(OSError):
+            (self.folder / "socket").unlink(missing_ok=True)
+        for folder in (self.folder, self.mount, self._folder):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def check_folders(workspace: Path | None, readable: tuple[Path, ...]) -> None:
+    """Check what is asked to be shown.
+
+    Raises:
+        RequestError: A folder is not there, or must not be shown.
+    """
+    if workspace is not None and not workspace.is_dir():
+        raise RequestError(f"The workspace {str(workspace)!r} is no folder; make it first.")
+    for path in readable:
+        if not path.exists():
+            raise RequestError(f"There is no {str(path)!r} to be made readable.")
+    for path in (*readable, *([workspace] if workspace is not None else [])):
+        if is_private(path) or is_private(path.resolve()):
+            raise RequestError(
+                f"{str(path)!r} is a home or system folder and is not shown to code as a whole; use a folder inside it."
+            )
+
+
+def tenant_for(workspace: Path | None, meeting: Meeting, remapped: bool, rootless: bool) -> Tenant:
+    """Find whom the code can be so that what it writes belongs to the workspace's owner.
+
+    Args:
+        workspace: The folder.
+        meeting: Where a mount for it could be.
+        remapped: Whether the engine remaps users.
+        rootless: Whether it cannot help doing so.
+
+    Raises:
+        SandboxUnavailable: There is no such user.
+    """
+    nobody = random.SystemRandom().randint(*(_FEW_USERS if remapped else _NOBODY))
+    if workspace is None:
+        return Tenant(nobody, nobody)
+    owner = workspace.stat()
+    open_to_all = owner.st_mode & stat.S_IRWXO == stat.S_IRWXO
+    if remapped and (open_to_all or rootless):
+        if not open_to_all:
+            raise SandboxUnavailable(
+                f"Code in a container of a rootless Docker engine cannot write into the workspace {str(workspace)!r}: its "
+                "owner is the container's root, which code never is. Make it writable for all (chmod a+rwx), or use the "
+                "wall 'bubblewrap', which needs no more rights than such an engine."
+            )
+        return Tenant(nobody, nobody, workspace)
+    if owner.st_uid:
+        return Tenant(owner.st_uid, owner.st_gid or owner.st_uid, workspace, host_users=remapped)
+    if os.geteuid():
+        if open_to_all:
+            return Tenant(nobody, nobody, workspace, host_users=remapped)
+        raise SandboxUnavailable(
+            f"The workspace {str(workspace)!r} belongs to root, and code is never root: use a folder of your own."
+        )
+    return _beside_root(workspace, meeting, nobody, remapped)
+
+
+def _beside_root(workspace: Path, meeting: Meeting, nobody: int, remapped: bool) -> Tenant:
+    try:
+        meeting.mount.mkdir()
+        _owned_folder.mounted_for(workspace, meeting.mount, nobody, nobody)
+        return Tenant(nobody, nobody, meeting.mount, "mounted", remapped)
+    except OSError as mounting:
+        try:
+            _owned_folder.give_to(workspace, nobody, nobody)
+        except OSError as giving:
+            raise SandboxUnavailable(
+                f"The workspace {str(workspace)!r} belongs to root, code is never root, and its files can be lent to "
+                f"nobody else ({mounting}; {giving}). Give it to another user (chown -R), or use an empty folder."
+            ) from mounting
+    return Tenant(nobody, nobody, workspace, "given", remapped)
+
+
+def visible_code(source: Path) -> tuple[Path, Path | None]:
+    """The folder of the worker's code, and its copy where one had to be made, since others may not read it."""
+    folders = [path for path in (source, *source.rglob("*")) if path.is_dir()]
+    if all(path.stat().st_mode & 0o005 == 0o005 for path in folders) and all(
+        path.stat().st_mode & 0o004 for path in source.rglob("*.py")
+    ):
+        return source, None
+    copy = Path(tempfile.mkdtemp(prefix="coderoom-")) / source.name
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return copy, copy.parent

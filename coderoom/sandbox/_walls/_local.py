@@ -1,0 +1,245 @@
+"""Starting a worker as a process of this machine, watching it, and ending it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coderoom.errors import SandboxUnavailable
+
+__all__ = ["LocalWorker", "Start", "descendants", "identity_to_become", "python_arguments"]
+
+_KEPT_OF_STDERR = 8192
+_SECONDS_TO_END = 5.0
+_PROGRAM = "import sys; sys.path.insert(0, {inside!r}); from _inside.{module} import {function}; {function}({fd})"
+_CONTROL_BUFFER = 1 << 20
+
+
+@dataclass
+class Start:
+    """What it takes to start a worker.
+
+    Attributes:
+        argv: The program and its arguments.
+        boot: What the worker is told first.
+        environment: The program's whole environment.
+        fds: Descriptors that the program gets besides its end of the control socket; they are closed here.
+        worker_pid: Called when it is to be ended: the process whose end ends everything; `None`: not known.
+        namespaces: Whether everything ends with that process.
+        tidy: Called once when it has ended.
+    """
+
+    argv: Sequence[str]
+    boot: Mapping[str, Any]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    fds: Sequence[int] = ()
+    worker_pid: Callable[[], int | None] = lambda: None
+    namespaces: bool = True
+    tidy: Callable[[], None] = lambda: None
+
+
+class LocalWorker:
+    """A worker that is a process of this machine.
+
+    Its attendant, a thread, starts it, takes in what it writes to standard error, and waits for it. That thread lives
+    as long as the process does, and that matters: "die with the parent" means the parent's *thread* to the kernel.
+
+    Attributes:
+        control: This side of the control socket.
+        boot: What it has to be told first.
+    """
+
+    def __init__(self, control: socket.socket, start: Start) -> None:
+        self.control = control
+        self.boot = start.boot
+        self._start = start
+        self._said = bytearray()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._ending = threading.Lock()
+
+    @classmethod
+    async def launch(cls, prepare: Callable[[int], Start]) -> LocalWorker:
+        """Start a worker.
+
+        Args:
+            prepare: Given the number of the worker's end of the control socket, it says how to start it.
+
+        Raises:
+            SandboxUnavailable: The program cannot be started.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.ExitStack() as unwind:
+            unwind.callback(ours.close)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
+            start = prepare(theirs.fileno())
+            worker = cls(ours, start)
+            try:
+                thread = threading.Thread(target=worker._attend, args=(theirs.fileno(),), daemon=True, name="coderoom-worker")
+                thread.start()
+                await asyncio.shield(asyncio.wrap_future(worker._started))
+            except OSError as error:
+                start.tidy()
+                raise SandboxUnavailable(f"{start.argv[0]!r} cannot be started: {error}.") from error
+            except BaseException:  # Cancelled: nobody would ever end it.
+                concurrent.futures.wait([worker._started], _SECONDS_TO_END)
+                worker.kill()
+                raise
+            finally:
+                for fd in start.fds:
+                    os.close(fd)
+            unwind.pop_all()
+        return worker
+
+    async def end(self) -> None:
+        """End it and everything behind the wall, at once; a second time does nothing."""
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._finish))
+
+    def kill(self) -> None:
+        """The same without an event loop."""
+        self._finish()
+
+    def describe_death(self) -> str:
+        """What is known of why it ended by itself."""
+        concurrent.futures.wait([self._ended], 1)
+        code = None if self._process is None else self._process.poll()
+        said = bytes(self._said[-_KEPT_OF_STDERR:]).decode(errors="replace").strip()
+        how = "It is still running." if code is None else f"It ended with exit code {code}."
+        if code is not None and (code < 0 or code > 128):
+            number = -code if code < 0 else code - 128
+            with contextlib.suppress(ValueError):
+                how = f"It was ended by {signal.Signals(number).name}."
+        return f"{how} It said: {said}" if said else how
+
+    def _attend(self, control_fd: int) -> None:
+        fds = (control_fd, *self._start.fds)
+        try:
+            process = subprocess.Popen(
+                self._start.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=dict(self._start.environment),
+                cwd="/",
+                pass_fds=fds,
+                start_new_session=True,
+            )
+        except BaseException as error:
+            self._ended.set_result(None)
+            self._started.set_exception(error)
+            return
+        self._process = process
+        self._started.set_result(None)
+        assert process.stderr is not None
+        with process.stderr:
+            while said := os.read(process.stderr.fileno(), 4096):
+                self._said += said
+                del self._said[: -2 * _KEPT_OF_STDERR]
+        process.wait()
+        self._ended.set_result(None)
+
+    def _finish(self) -> None:
+        with self._ending:
+            self.control.close()
+            if not self._ended.done():
+                self._stop()
+                # A worker without namespaces that was asked to end has had the time to.
+                if not concurrent.futures.wait([self._ended], _SECONDS_TO_END).done and self._process is not None:
+                    self._process.kill()
+                    concurrent.futures.wait([self._ended], _SECONDS_TO_END)
+            tidy, self._start.tidy = self._start.tidy, lambda: None
+            tidy()
+
+    def _stop(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        if not self._start.namespaces:
+            _end_tree(process.pid)
+            return
+        pid = self._start.worker_pid()
+        try:
+            # Signals do not wait for anything inside: the first process of a namespace takes all others along.
+            if pid is None:
+                process.terminate()
+            else:
+                os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            process.kill()
+
+
+def _end_tree(root: int) -> None:
+    """End a process and all that descend from it, who stay below it as long as it lives since it adopts orphans."""
+    deadline = time.monotonic() + _SECONDS_TO_END
+    while time.monotonic() < deadline:
+        living = descendants(root)
+        if not living:
+            break
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # Those that are stopped start no others meanwhile.
+            for pid in living:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+        time.sleep(0.001)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(root, signal.SIGKILL)
+
+
+def descendants(root: int) -> list[int]:
+    """The living processes that descend from one, as `/proc` tells."""
+    parents: dict[int, int] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                state, parent = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[:2]
+                # A dead one that nobody has waited for yet can start nothing, but its children are still below it.
+                parents[int(entry.name)] = int(parent) if state != b"Z" else -int(parent)
+    found: set[int] = set()
+    newest = {root}
+    while newest:
+        newest = {pid for pid, parent in parents.items() if abs(parent) in newest and pid not in found}
+        found |= newest
+    return sorted(pid for pid in found if parents[pid] > 0)
+
+
+def python_arguments(python: str, inside: str, program: tuple[str, str], control_fd: int) -> list[str]:
+    """The command that runs a function of a module of `_inside`.
+
+    Args:
+        python: The interpreter.
+        inside: The folder that `_inside` is in, as it is at the start.
+        program: The module's and the function's name.
+        control_fd: What the function is given.
+    """
+    text = _PROGRAM.format(inside=inside, module=program[0], function=program[1], fd=control_fd)
+    # Isolated, and without `site`: nothing that is installed runs before the wall is finished.
+    return [python, "-I", "-S", "-B", "-c", text]
+
+
+def identity_to_become() -> tuple[int, int] | None:
+    """The user and group that root's workers become: nobody's, so nothing is theirs; `None` for any other user.
+
+    A root that is one of a user namespace only is an ordinary user to the kernel.
+    """
+    if os.geteuid() != 0:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        first, outside, count = Path("/proc/self/uid_map").read_text(encoding="ascii").split()[:3]
+        if (int(first), int(outside)) != (0, 0) or int(count) < 1 << 31:
+            return None
+    number = 0x70000000 + secrets.randbelow(0x0FFFFFFF)
+    return number, number
