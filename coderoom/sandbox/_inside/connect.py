@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+from pathlib import Path
 
 __all__ = ["main"]
 
@@ -29,7 +30,7 @@ def main(control: str, workspace: str) -> None:
     os.environ.clear()
     os.environ.update(json.loads(told.decode())["env"])
     # Whoever finds this folder by its package finds the package.
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from _inside import zygote  # type: ignore[import-not-found]  # Its name behind the wall.
 
     zygote.main(sock.detach())

@@ -83,7 +83,7 @@ class DockerWall:
         except asyncio.CancelledError:
             # The thread undoes what it has done by then.
             launch.cancelled.set()
-            running.add_done_callback(lambda task: task.cancelled() or task.exception())
+            running.add_done_callback(_abandon)
             raise
 
     def _probe(self) -> WallReport:
@@ -138,7 +138,7 @@ class _Launch:
         lacking = engine.lacks()
         if lacking and self._options.strict:
             raise SandboxUnavailable(
-                f"The Docker engine ({engine.describe()}) leaves out {', '.join(lacking)}, which 'strict' does not allow."
+                f"The Docker engine ({engine.describe()}) leaves out {', '.join(lacking)}: the option 'strict' is set."
             )
         _sweep(engine)
         self._have_image(engine)
@@ -296,8 +296,8 @@ class _Launch:
             )
         if not writable:
             raise SandboxUnavailable(
-                f"Code in the container cannot write into the workspace {str(self._spec.workspace)!r}. Check that it may "
-                "be written to, and that the engine sees the same folders as this process."
+                f"Code in the container cannot write into the workspace {str(self._spec.workspace)!r}. Check that its "
+                "owner can, and that the engine sees the same folders as this process."
             )
         control.send(hello)
         control.setblocking(False)
@@ -309,6 +309,12 @@ class _Launch:
             + (f" It wrote: {written}" if written else "")
             + (f" The runtime {self._options.runtime!r} may be the reason." if self._options.runtime else "")
         )
+
+
+def _abandon(task: asyncio.Task[DockerWorker]) -> None:
+    # Unless it had done everything by then.
+    if not task.cancelled() and task.exception() is None:
+        threading.Thread(target=task.result().kill).start()
 
 
 def _sweep(engine: Engine) -> None:

@@ -111,7 +111,7 @@ class DockerWorker:
         boot: What it has to be told.
         container: The container.
         memory: How much memory the container may have.
-        undo: What else is to be done after its end.
+        undo: Ends and removes it, and whatever else was made for it.
     """
 
     control: socket.socket
@@ -134,8 +134,6 @@ class DockerWorker:
             if self._ended:
                 return
             self._ended = True
-            self.container.remove()
-            self.container.close()
             self.undo()
 
     def describe_death(self) -> str:
@@ -147,7 +145,7 @@ class DockerWorker:
             return f"It wrote: {written}" if written else ""
         why = f"Its container ended with exit code {code}."
         if code == _KILLED:
-            why += f" It was killed from outside, most likely since it needed more than its {self.memory >> 20} MiB of memory."
+            why += f" It was killed, most likely for needing more memory than its {self.memory >> 20} MiB."
         return f"{why} It wrote: {written}" if written else why
 
 

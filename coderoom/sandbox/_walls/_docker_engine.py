@@ -85,14 +85,14 @@ def connect(timeout: float = 60) -> Engine:
     docker = _package()
     if not sys.platform.startswith("linux"):
         raise SandboxUnavailable(
-            f"The wall 'docker' works on Linux only, so far: on {platform.system()} Docker runs its containers in a virtual "
-            "machine, into which this machine's sockets cannot be handed."
+            f"The wall 'docker' works on Linux only, so far: on {platform.system()} Docker runs its containers in a "
+            "virtual machine, into which this machine's sockets cannot be handed."
         )
     url = _url(docker)
     if not url.startswith(_UNIX):
         raise SandboxUnavailable(
-            f"The Docker engine at {url!r} is not on this machine, or its socket cannot be seen: the wall 'docker' needs "
-            "one that listens on a unix:// socket here. Set DOCKER_HOST to it, or unset it for the usual place."
+            f"The Docker engine at {url!r} is not on this machine: the wall 'docker' needs one that listens on a unix:// "
+            "socket here. Set DOCKER_HOST to it, or unset it for the usual place."
         )
     _knock(url.removeprefix(_UNIX))
     try:
@@ -180,6 +180,6 @@ def _check(engine: Engine) -> None:
         raise SandboxUnavailable(f"The Docker engine runs {info['OSType']!r} containers; the sandbox needs Linux ones.")
     if info.get("KernelVersion") != platform.release():
         raise SandboxUnavailable(
-            f"The Docker engine ({info.get('OperatingSystem', '?')}) runs in a virtual machine, into which this machine's "
-            "sockets cannot be handed. Use an engine that runs on this system itself (DOCKER_HOST), or another wall."
+            f"The Docker engine ({info.get('OperatingSystem', '?')}) runs in a virtual machine, into which this "
+            "machine's sockets cannot be handed. Use an engine on this system itself (DOCKER_HOST), or another wall."
         )

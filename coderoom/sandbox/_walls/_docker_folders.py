@@ -30,7 +30,7 @@ class Tenant:
         uid: Its user, never 0.
         gid: Its group.
         workspace: The folder to be shown as the workspace; `None`: an empty one in memory.
-        how: What was done to the workspace so that the code may write there: nothing, or it is `"mounted"`, or `"given"`.
+        how: What was done so that the code may write to the workspace: nothing, or it is `"mounted"` or `"given"`.
         host_users: Whether the engine must not remap the users.
     """
 
@@ -113,9 +113,9 @@ def tenant_for(workspace: Path | None, meeting: Meeting, remapped: bool, rootles
     if remapped and (open_to_all or rootless):
         if not open_to_all:
             raise SandboxUnavailable(
-                f"Code in a container of a rootless Docker engine cannot write into the workspace {str(workspace)!r}: its "
-                "owner is the container's root, which code never is. Make it writable for all (chmod a+rwx), or use the "
-                "wall 'bubblewrap', which needs no more rights than such an engine."
+                f"Code in a container of a rootless Docker engine cannot write into the workspace {str(workspace)!r}: "
+                "its owner is the container's root, which code never is. Make it writable for all (chmod a+rwx), or use "
+                "the wall 'bubblewrap', which needs no more rights than such an engine."
             )
         return Tenant(nobody, nobody, workspace)
     if owner.st_uid:

@@ -23,7 +23,6 @@ __all__ = ["LocalWorker", "Start", "descendants", "identity_to_become", "python_
 
 _KEPT_OF_STDERR = 8192
 _SECONDS_TO_END = 5.0
-_PROGRAM = "import sys; sys.path.insert(0, {inside!r}); from _inside.{module} import {function}; {function}({fd})"
 _CONTROL_BUFFER = 1 << 20
 
 
@@ -216,16 +215,16 @@ def descendants(root: int) -> list[int]:
     return sorted(pid for pid in found if parents[pid] > 0)
 
 
-def python_arguments(python: str, inside: str, program: tuple[str, str], control_fd: int) -> list[str]:
-    """The command that runs a function of a module of `_inside`.
+def python_arguments(python: str, inside: str, program: str, control_fd: int) -> list[str]:
+    """The command that runs a program on `_inside`.
 
     Args:
         python: The interpreter.
         inside: The folder that `_inside` is in, as it is at the start.
-        program: The module's and the function's name.
-        control_fd: What the function is given.
+        program: Its source text, a line in which `CONTROL` is the number of its end of the control socket.
+        control_fd: That number.
     """
-    text = _PROGRAM.format(inside=inside, module=program[0], function=program[1], fd=control_fd)
+    text = f"import sys; sys.path.insert(0, {inside!r}); CONTROL = {control_fd}; {program}"
     # Isolated, and without `site`: nothing that is installed runs before the wall is finished.
     return [python, "-I", "-S", "-B", "-c", text]
 

@@ -1,0 +1,32 @@
+"""Places where code runs, kept from the host.
+
+    from coderoom.sandbox import Limits, Sandbox
+
+    async with Sandbox(preload=["numpy"], limits=Limits(wall_seconds=10)) as sandbox:
+        result = await sandbox.run("print(sum(range(10)))")
+        async with sandbox.session() as session:
+            await session.run("x = 40")
+            result = await session.run("x + 2")
+
+A wall keeps code from the host (see `walls`); limits bound what it uses; a policy tells whoever wrote it what it may do.
+"""
+
+from __future__ import annotations
+
+from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox._limits import Limits
+from coderoom.sandbox._result import Artifact, CodeError, ExecutionResult, OutputChunk
+from coderoom.sandbox._sandbox import Sandbox
+from coderoom.sandbox._session import Checkpoint, Session
+
+__all__ = [
+    "Artifact",
+    "Checkpoint",
+    "CodeError",
+    "ExecutionResult",
+    "Limits",
+    "OutputChunk",
+    "Sandbox",
+    "SandboxUnavailable",
+    "Session",
+]

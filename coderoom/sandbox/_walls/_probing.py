@@ -1,0 +1,128 @@
+"""Walls that are tried out by building them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox._limits import Limits
+from coderoom.sandbox._walls._base import StartedWorker, WallReport, WallSpec
+from coderoom.sandbox._walls._local import LocalWorker
+
+__all__ = ["Facts", "ProbedWall"]
+
+_PATIENCE = 10.0
+_LARGEST_ANSWER = 1 << 20
+_PROBE = "from _inside.boot import probe; probe(CONTROL)"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a try has shown.
+
+    Attributes:
+        error: Why the wall cannot be built; empty if it can.
+        nested: Why a room inside can have no namespaces of its own; empty if it can.
+        answer: What the worker said.
+    """
+
+    error: str = ""
+    nested: str = ""
+    answer: Mapping[str, Any] | None = None
+
+
+class ProbedWall(ABC):
+    """A wall of this machine. Before its first worker starts it is built once around next to nothing.
+
+    Attributes:
+        name: The wall's name.
+        program: The worker's source text, see `python_arguments`.
+    """
+
+    name: ClassVar[str]
+    program: str = "from _inside.zygote import main; main(CONTROL)"
+    _known: ClassVar[dict[tuple[str, int], Facts]] = {}
+
+    async def probe(self) -> WallReport:
+        """Try whether this wall can be built here; never raises, takes a few seconds at most."""
+        try:
+            facts = await self._facts(None)
+            return self._report(facts)
+        except Exception as error:
+            return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
+
+    async def start(self, spec: WallSpec) -> StartedWorker:
+        """Start a worker behind the wall.
+
+        Raises:
+            SandboxUnavailable: The wall cannot be built; the message says why and what to do.
+            RequestError: An option is wrong.
+        """
+        if spec.options:
+            raise RequestError(f"The wall {self.name!r} has no options, but got {', '.join(map(repr, spec.options))}.")
+        facts = await self._facts(spec.workspace)
+        if facts.error:
+            report = self._report(facts)
+            raise SandboxUnavailable(f"The wall {self.name!r} cannot be built: {report.detail} {report.remedy}".strip())
+        return await self._launch(spec, self.program, facts)
+
+    @abstractmethod
+    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+        """Start a program behind the wall."""
+
+    @abstractmethod
+    def _report(self, facts: Facts) -> WallReport:
+        """Say in words what a try has shown."""
+
+    async def _facts(self, workspace: Path | None) -> Facts:
+        # What root can do with a folder depends on its file system.
+        device = workspace.stat().st_dev if workspace is not None and workspace.is_dir() and os.geteuid() == 0 else 0
+        key = (self.name, device)
+        facts = self._known.get(key)
+        if facts is None:
+            facts = await self._try(workspace if device else None)
+            if not facts.error:  # What is missing may be installed meanwhile.
+                self._known[key] = facts
+        return facts
+
+    async def _try(self, workspace: Path | None) -> Facts:
+        with tempfile.TemporaryDirectory(prefix="coderoom-probe-") as folder:
+            spec = WallSpec(workspace=workspace or Path(folder), network=False, env={}, limits=Limits())
+            try:
+                worker = await self._launch(spec, _PROBE, Facts())
+            except (SandboxUnavailable, OSError) as error:
+                return Facts(error=str(error))
+            try:
+                answer = await _ask(worker)
+            except OSError as error:
+                said = await asyncio.to_thread(worker.describe_death)
+                return Facts(error=said if isinstance(error, ConnectionError) else f"{error} {said}")
+            finally:
+                await worker.end()
+        if "error" in answer:
+            return Facts(error=str(answer["error"]))
+        return Facts(nested=str(answer.get("nested", "")), answer=answer)
+
+
+async def _ask(worker: LocalWorker) -> dict[str, Any]:
+    loop = asyncio.get_running_loop()
+    worker.control.setblocking(False)
+    await loop.sock_sendall(worker.control, json.dumps({"boot": worker.boot}).encode())
+    try:
+        said = await asyncio.wait_for(loop.sock_recv(worker.control, _LARGEST_ANSWER), _PATIENCE)
+    except TimeoutError:
+        raise OSError(f"It did not answer within {_PATIENCE:g} seconds.") from None
+    if not said:
+        raise ConnectionError("It ended at once.")
+    answer = json.loads(said)
+    if not isinstance(answer, dict):
+        raise OSError("It answered nonsense.")
+    return answer
