@@ -8,7 +8,8 @@
             await session.run("x = 40")
             result = await session.run("x + 2")
 
-A wall keeps code from the host (see `walls`); limits bound what it uses; a policy tells whoever wrote it what it may do.
+A wall keeps code from the host (see `probe_walls`); limits bound what it uses; a policy tells whoever wrote it what it
+may do.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._result import Artifact, CodeError, ExecutionResult, OutputChunk
 from coderoom.sandbox._sandbox import Sandbox
 from coderoom.sandbox._session import Checkpoint, Session
+from coderoom.sandbox._walls import probe_all as probe_walls
+from coderoom.sandbox._walls._base import WallReport
 
 __all__ = [
     "Artifact",
@@ -29,4 +32,6 @@ __all__ = [
     "Sandbox",
     "SandboxUnavailable",
     "Session",
+    "WallReport",
+    "probe_walls",
 ]

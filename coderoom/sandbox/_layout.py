@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -14,10 +15,12 @@ from coderoom.errors import RequestError
 from coderoom.sandbox._interpreter import Interpreter
 from coderoom.sandbox._walls._base import WallSpec
 
-__all__ = ["HOSTNAME", "INSIDE", "WORKSPACE", "Layout", "layout_for"]
+__all__ = ["HOSTNAME", "INSIDE", "ORDINARY", "WORKSPACE", "Layout", "layout_for"]
 
 WORKSPACE = "/workspace"
 HOSTNAME = "coderoom"
+# Who somebody is in a user namespace of one's own.
+ORDINARY = 1000
 # Nothing of the host's /run is ever visible, so this is in nobody's way.
 INSIDE = "/run/coderoom"
 
@@ -81,8 +84,12 @@ class Layout:
     programs: tuple[str, ...] = ()
 
 
-def layout_for(spec: WallSpec) -> Layout:
+def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
     """What has to be visible for a worker.
+
+    Args:
+        spec: What the wall is asked for.
+        uid: Who the worker will be.
 
     Raises:
         RequestError: A folder cannot be shown, or the workspace cannot be where it is.
@@ -90,7 +97,7 @@ def layout_for(spec: WallSpec) -> Layout:
     interpreter = Interpreter.of(spec.python, spec.workspace)
     readable = tuple(_readable(path) for path in spec.readable)
     layout = _base(interpreter, readable)
-    layout = replace(layout, files={**layout.files, **_network_files(spec.network)})
+    layout = replace(layout, files=_files(uid, spec.network))
     if spec.workspace is None:
         return layout
     workspace = spec.workspace.resolve()
@@ -126,7 +133,6 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
         python=interpreter.executable,
         read_only=tuple((source, target) for target, source in sorted(binds.items())),
         symlinks=tuple((text, link) for link, text in sorted(links.items())),
-        files=_FILES,
         packages=interpreter.packages,
         programs=tuple(dict.fromkeys([*programs, str(node / "bin")] if node is not None else programs)),
     )
@@ -208,21 +214,17 @@ def _check_workspace(workspace: Path, interpreter: Interpreter) -> None:
             )
 
 
-_FILES = {
-    "/etc/passwd": "root:x:0:0:root:/:/usr/sbin/nologin\nuser:x:1000:1000:user:/workspace:/bin/sh\n"
-    "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
-    "/etc/group": "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
-    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
-    "/etc/hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
-    "/etc/hostname": f"{HOSTNAME}\n",
-}
-
-
-def _network_files(network: bool) -> dict[str, str]:
-    if not network:
-        return {}
-    try:
-        # Often a link into /run, so it is told and not shown.
-        return {"/etc/resolv.conf": Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace")}
-    except OSError:
-        return {}
+def _files(uid: int, network: bool) -> dict[str, str]:
+    files = {
+        "/etc/passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nuser:x:{uid}:{uid}:user:{WORKSPACE}:/bin/sh\n"
+        "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+        "/etc/group": f"root:x:0:\nuser:x:{uid}:\nnogroup:x:65534:\n",
+        "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
+        "/etc/hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
+        "/etc/hostname": f"{HOSTNAME}\n",
+    }
+    if network:
+        with contextlib.suppress(OSError):
+            # Often a link into /run, so it is told and not shown.
+            files["/etc/resolv.conf"] = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace")
+    return files

@@ -33,7 +33,7 @@ _OURS = f"{_FILE}0>"  # The prelude is the first thing that a fresh state is fed
 
 # It turns a value into text in there. On its way out a value is copied three times, which a large one does not survive,
 # and of an instance only the class's name would come out. Builtins are defaults: the code may use their names.
-_PRELUDE = '''
+_PRELUDE = """
 import json as __coderoom_json
 
 def __coderoom_plain__(value, room, *, scalars=(bool, int, float), string=str, sequences=(list, tuple), mapping=dict,
@@ -63,17 +63,20 @@ def __coderoom_plain__(value, room, *, scalars=(bool, int, float), string=str, s
         level = below
     return not level, room
 
-def __coderoom_brief__(value, most, *, plain=__coderoom_plain__, string=str, mapping=dict, type=type, repr=repr, len=len):
-    if type(value) is string:
+def __coderoom_brief__(value, most, *, plain=__coderoom_plain__, string=str, sequence=list, mapping=dict, type=type,
+                       repr=repr, len=len):
+    kind = type(value)
+    if kind is string:
         return repr(value[:most]) + f"... ({len(value):,} characters)"
-    parts, size = [], 0
-    for item in value.items() if type(value) is mapping else value:
-        part = repr(item) if plain(item, 2000)[0] else "..."
-        parts.append(part)
-        size += len(part) + 2
-        if size > most:
+    text = "{" if kind is mapping else "[" if kind is sequence else "("
+    for item in value:
+        if len(text) > most:
             break
-    return f"{type(value).__name__} of {len(value):,}: " + ", ".join(parts)[:most] + "..."
+        if kind is mapping:
+            text += repr(item) + ": "
+            item = value[item]
+        text += (repr(item) if plain(item, 2000)[0] else "...") + ", "
+    return f"{text[:most]}... ({len(value):,} items)"
 
 def __coderoom_show__(value, other=None, *, limit=LIMIT, most=REPR, plain=__coderoom_plain__, brief=__coderoom_brief__,
                       repr=repr, len=len, type=type, dumps=__coderoom_json.dumps, Error=Exception):
@@ -101,7 +104,7 @@ def __coderoom_show__(value, other=None, *, limit=LIMIT, most=REPR, plain=__code
         except Error:
             pass
     return ("repr", shown)
-'''
+"""
 
 # Special methods that are never called, of those that people write.
 _UNCALLED = re.compile(
@@ -114,7 +117,9 @@ _NO_NAME = re.compile(r"name '(\w+)' is not defined")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _NO_MEMBER = re.compile(r"module '([\w.]+)' has no attribute|cannot import name '\w+' from '([\w.]+)'")
 _NO_SPECIAL = re.compile(r"has no attribute '(__\w+__)'|'(_io\.\w+)' object has no attribute")
-_NOT_YET = re.compile(r"not (?:yet )?supported|Internal error in monty|cannot create 'object' instances|argument must be sys\.std")
+_NOT_YET = re.compile(
+    r"not (?:yet )?supported|Internal error in monty|cannot create 'object' instances|argument must be sys\.std"
+)
 _MEMORY = re.compile(r"memory limit exceeded: |the worker exceeded its memory limit")
 
 
@@ -184,15 +189,15 @@ class MontyCell:
         kind, message = _kind(error), error.display("msg")
         if kind == "SystemExit":
             return _exited(message)
-        hint = _hint(kind, message, self.code, has_files)
-        text, line = self._explain(error, f"{message}\n{hint}" if hint else message)
+        message = _with_hint(kind, message, self.code, has_files)
+        text, line = self._explain(error, message)
         name = kind.rpartition(".")[2]
         facts: dict[str, Any] = {"outcome": Outcome.ERROR, "exit_code": 1, "stderr": text}
         if name == "MemoryError":
             facts |= {"outcome": Outcome.MEMORY, "exit_code": 137, "limit": "memory"}
         elif name == "OSError" and message.startswith("disk write limit"):
             facts["limit"] = "disk"
-        return facts | {"error": CodeError(name, f"{message} {hint}" if hint else message, text, line)}
+        return facts | {"error": CodeError(name, message, text, line)}
 
     def outgrew(self, error: MontyFailure, limits: Limits, rest: str) -> dict[str, Any]:
         """What came of it, from an error that says that there was no memory."""
@@ -223,17 +228,20 @@ class MontyCell:
         where = f", in {frame.function_name}" if frame.function_name else ""
         yield f'  File "{name}", line {frame.line}{where}'
         source, begin, end = frame.source_line or "", frame.column - 1, frame.end_column - 1
+        written = re.split(r"\r\n|\r|\n", self.code)
+        if own and frame.line <= len(written):
+            source = written[frame.line - 1]
         if own and frame.line == self.line:
-            source = re.split(r"\r\n|\r|\n", self.code)[self.line - 1]
             begin, end = (at if at <= self.column else max(at - len(_PREFIX), self.column) for at in (begin, end))
-        else:
-            source = source.replace(_PREFIX, "")
         shown = source.strip()
         if not shown:
             return
         yield f"    {shown}"
         indent = len(source) - len(source.lstrip())
-        begin, end = max(begin - indent, 0), min(end - indent, len(shown)) if frame.end_line == frame.line else len(shown)
+        begin, end = (
+            max(begin - indent, 0),
+            min(end - indent, len(shown)) if frame.end_line == frame.line else len(shown),
+        )
         if end > begin and end - begin < len(shown):
             yield "    " + " " * begin + ("^" if not ran else "~") * (end - begin)
 
@@ -261,7 +269,11 @@ def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, 
     if seconds is None:
         error = CodeError("Cancelled", f"The code was cancelled. {rest}".rstrip())
         return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
-    what = f"used more than {seconds:g} seconds of processor time" if limit == "cpu" else f"was stopped after {seconds:g} seconds"
+    what = (
+        f"used more than {seconds:g} seconds of processor time"
+        if limit == "cpu"
+        else f"was stopped after {seconds:g} seconds"
+    )
     error = CodeError("Limit", f"The code {what}. {rest}".rstrip())
     return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": limit}
 
@@ -279,8 +291,6 @@ def trip_of(error: MontyFailure) -> Literal["cpu", "memory"] | None:
 
 def _last_expression(code: str) -> tuple[int, int, int] | None:
     """Where the last expression begins and ends, if the code ends with one, and its line."""
-    if len(code) > _PARSED:
-        return None
     start = 0
     try:
         tree = _parse(code)
@@ -301,6 +311,8 @@ def _last_expression(code: str) -> tuple[int, int, int] | None:
 
 
 def _parse(code: str) -> ast.Module:
+    if len(code) > _PARSED:
+        raise ValueError("this would take too long")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(code)
@@ -332,17 +344,23 @@ def _exited(message: str) -> dict[str, Any]:
         code, told = (1, f"{message}\n") if message else (0, "")
     if code == 0:
         return {"outcome": Outcome.OK, "exit_code": 0}
-    return {"outcome": Outcome.ERROR, "exit_code": code, "error": CodeError("Exit", f"exit code {code}"), "stderr": told}
+    return {
+        "outcome": Outcome.ERROR,
+        "exit_code": code,
+        "error": CodeError("Exit", f"exit code {code}"),
+        "stderr": told,
+    }
 
 
-def _hint(kind: str, message: str, code: str, has_files: bool) -> str:
-    """What the engine lacks, if that is why the code failed; else nothing."""
-    lacks = _lack(kind, message, code)
-    if lacks:
-        return f"The engine 'monty' {lacks}. Write it another way; {ELSE}."
+def _with_hint(kind: str, message: str, code: str, has_files: bool) -> str:
+    """The message, and what the engine lacks if that is why the code failed."""
     if kind == "PermissionError" and not has_files:
-        return "There are no files here: give the sandbox a workspace."
-    return ""
+        return f"{message}. There are no files here: give the sandbox a workspace."
+    lacks = _lack(kind, message, code)
+    if not lacks:
+        return message
+    hint = f"The engine 'monty' {lacks}. Write it another way; {ELSE}."
+    return hint if _PARSER.match(message) else f"{message}. {hint}"
 
 
 def _lack(kind: str, message: str, code: str) -> str:

@@ -136,6 +136,8 @@ class Tap:
         """Hand on what is left; what comes now comes too late."""
         self._hand_on()
         with self._lock:
+            self._held = self._full = False
+            self._signal()
             self._closed = True
 
     def _post(self, chunk: OutputChunk) -> None:
@@ -178,7 +180,10 @@ def launcher(limits: Limits) -> Iterator[Path | None]:
         yield None
         return
     space = (limits.memory_bytes + _ROOM) // 1024
-    script = f"#!/bin/sh\nulimit -c 0\nulimit -f 0\nulimit -n 64\nulimit -v {space}\n" f'exec {shlex.quote(worker)} "$@" 2>/dev/null\n'
+    script = (
+        f"#!/bin/sh\nulimit -c 0\nulimit -f 0\nulimit -n 64\nulimit -v {space}\n"
+        f'exec {shlex.quote(worker)} "$@" 2>/dev/null\n'
+    )
     # A file in memory: nothing is left behind, whatever happens, and no folder has to allow programs.
     fd = os.memfd_create("coderoom-monty")
     try:

@@ -164,8 +164,7 @@ def _call(walk: _Walk, node: ast.Call) -> None:
 
 # What a template for `str.format` has before its conversion and its format.
 _FIELD: Final = re.compile(r"\{([^{}:!]*)")
-_STEP: Final = re.compile(r"[.\[\]]")
-_NAME_OF_CLASS: Final = re.compile(r"\.__class__(?=\.__(?:qual)?name__)")
+_KEY_OR_NAME_OF_CLASS: Final = re.compile(r"\[[^\]]*\]?|\.__class__(?=\.__(?:qual)?name__)")
 
 
 def _constant(walk: _Walk, node: ast.Constant) -> None:
@@ -173,7 +172,7 @@ def _constant(walk: _Walk, node: ast.Constant) -> None:
     if type(node.value) is not str or "{" not in node.value or "_" not in node.value:
         return
     for field in _FIELD.findall(node.value):
-        for step in _STEP.split(_NAME_OF_CLASS.sub("", field))[1:]:
+        for step in _KEY_OR_NAME_OF_CLASS.sub("", field).split(".")[1:]:
             problem = RULES.attribute(step)
             walk.refuse(node, "attribute", problem and f"in a template, {problem}")
 

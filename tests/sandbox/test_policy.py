@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import sys
 import threading
 import warnings
@@ -12,8 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coderoom.errors import RequestError
-from coderoom.sandbox._policy import Policy, PolicyFinding, check_restricted
+from coderoom.sandbox._policy import Policy, check_restricted
 from coderoom.sandbox._policy_rules import MAX_CHARACTERS
 from coderoom.sandbox._result import CodeError
 from tests.sandbox.policy_cases import (
@@ -93,8 +91,11 @@ def test_relative_imports_are_refused(code: str) -> None:
 
 
 def test_names_with_letters_that_python_takes_for_others() -> None:
-    # Fullwidth and mathematical letters.
-    assert names("import \uff4f\uff53".encode().decode("unicode_escape")) == ["os"]
+    fullwidth = str.maketrans({letter: chr(ord(letter) + 0xFEE0) for letter in "abcdefghijklmnopqrstuvwxyz"})
+    assert names("import " + "os".translate(fullwidth)) == ["os"]
+    assert names("open".translate(fullwidth) + "('x')") == ["open"]
+    assert names("x.__bases__".translate(fullwidth)) == ["__bases__"]
+    assert names("\N{MATHEMATICAL BOLD ITALIC SMALL E}val('1')") == ["eval"]
 
 
 # --- Builtins and other names ----------------------------------------------------------------------------------------
@@ -321,17 +322,15 @@ def test_code_that_is_too_long_is_a_finding() -> None:
 
 
 def test_warnings_are_left_to_the_interpreter() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert names(r"x = '\d'; open(x)") == ["open"]
-        filters = list(warnings.filters)
-    threads = [threading.Thread(target=check_restricted, args=(r"x = '\d'",)) for _ in range(8)]
+    code = r"x = '\d'; open(x)"
     before = list(warnings.filters)
+    assert names(code) == ["open"]  # Where warnings are errors, as in these tests, parsing would fail.
+    threads = [threading.Thread(target=check_restricted, args=(code,)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert warnings.filters == before != filters
+    assert warnings.filters == before
 
 
 PIECES = """
@@ -349,75 +348,3 @@ PIECES = """
 def test_any_text_gets_an_answer(code: str) -> None:
     error = RESTRICTED.check(code)
     assert error is None or (error.type == "PolicyError" and error.line is not None and error.line >= 1)
-
-
-# --- What is said ----------------------------------------------------------------------------------------------------
-
-
-def test_message_lists_everything_with_its_line_and_the_way_out() -> None:
-    error = error_of("import os\nimport sys, os\nopen('x')\neval('1')\nopen('y')")
-    lines = error.message.splitlines()
-    assert error.type == "PolicyError"
-    assert error.line == 1
-    assert error.traceback == ""
-    assert lines[0].startswith(
-        "lines 1, 2: `os` is not allowed here: files are out of reach under this policy, put the data in the code; "
-        "allowed: __future__, abc, asyncio, bisect, "
-    )
-    assert lines[1:] == [
-        "line 2: `sys` is not allowed here: to end early, use `raise SystemExit`",
-        "lines 3, 5: `open` is not allowed here: files are out of reach under this policy, put the data in the code",
-        "line 4: `eval` is not allowed here: write the code out, or read data with `json.loads`",
-        "Nothing of this code was run.",
-    ]
-
-
-def test_modules_are_listed_only_where_one_was_refused() -> None:
-    assert "allowed:" not in error_of("open('x')").message
-    assert error_of("open('x')\nimport os\nimport io").message.count("; allowed: ") == 1
-
-
-def test_message_stays_short() -> None:
-    many = error_of("\n".join(f"import package_{i}" for i in range(50))).message
-    assert len(many.splitlines()) == 22
-    assert many.splitlines()[-2] == "and 30 more"
-    assert error_of("open\n" * 100).message.startswith("lines 1, 2, 3, 4, 5 and 95 more: `open`")
-
-
-def test_ways_out() -> None:
-    assert "use `type(x)`" in error_of("().__class__").message
-    assert "use `vars(x)`" in error_of("x.__dict__").message
-    assert "put the values in the code" in error_of("input()").message
-    assert "the network is out of reach" in error_of("import requests").message
-
-
-def test_finding() -> None:
-    (finding,) = check_restricted("\nimport os")
-    assert finding == PolicyFinding(2, finding.message, "import")
-    assert str(finding).startswith("line 2: `os` is not allowed here: ")
-
-
-# --- Policies --------------------------------------------------------------------------------------------------------
-
-
-def test_open_minds_nothing() -> None:
-    policy = Policy.named("open")
-    assert policy.check("import os\n().__class__.__bases__") is None
-    assert policy.rules is None
-    assert policy.name == "open"
-
-
-def test_rules_are_data() -> None:
-    rules = RESTRICTED.rules
-    assert json.loads(json.dumps(rules)) == rules
-    assert rules == RESTRICTED.rules
-    assert rules is not RESTRICTED.rules
-
-
-def test_unknown_policy() -> None:
-    with pytest.raises(
-        RequestError, match=r"no policy 'restrict'; there are 'restricted' and 'open'\. Did you mean 'res"
-    ):
-        Policy.named("restrict")
-    with pytest.raises(RequestError, match=r"'open'\.$"):
-        Policy.named("")

@@ -46,6 +46,8 @@ class Keeper(Holder):
         locked = _lockdown(config, nested)
         self._lockdown = lockdown.prepare(locked)
         self._roomy = lockdown.prepare(dataclasses.replace(locked, address_space=False))
+        self._lockdown.settle()
+        self._roomy.settle()
         control.send({"event": "room", "nested": nested, "landlock": self._lockdown.landlock_abi})
 
     def handle(self, message: Dict[str, Any]) -> None:

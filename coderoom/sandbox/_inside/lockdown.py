@@ -30,6 +30,8 @@ _PR_CAP_AMBIENT_CLEAR_ALL = 4
 # Being user 0 gives no capabilities, ambient ones cannot be raised; and all of it is locked.
 _SECUREBITS = 0xEF
 _CAPABILITY_VERSION = 0x20080522
+_HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +90,24 @@ class Prepared:
         self.seccomp = lockdown.use_seccomp
         self._program = self._filter() if lockdown.use_seccomp else b""
         self._limits = list(_limits(lockdown))
+        self._settled = False
+        self._address_space: int | None = None
         _prctl(_PR_GET_NO_NEW_PRIVS, 0)  # The first call of a C function is slow.
+
+    def settle(self) -> None:
+        """Put on this process what its forks inherit, and what a process that runs no code of others can live with.
+
+        The forks' own `apply` then has little left to do. What is bounded by address space only is theirs.
+
+        Raises:
+            OSError: A layer cannot be put on; no code must run then.
+        """
+        self._settled = True
+        for limit, value in self._limits:
+            _bound(limit, value)
+        self._address_space = _bound_memory(self.lockdown)
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        _drop_bounding_set()
 
     def apply(self) -> None:
         """Lock this process down.
@@ -97,14 +116,14 @@ class Prepared:
             OSError: A layer cannot be put on; the code must not run then.
         """
         _refuse_threads()
+        if not self._settled:
+            self.settle()
         if self.lockdown.own_pid_only and os.getsid(0) != os.getpid():
             os.setsid()
-        for limit, value in self._limits:
-            _bound(limit, value)
-        _bound_memory(self.lockdown)
+        if self._address_space is not None:
+            _bound(resource.RLIMIT_AS, self._address_space)
         if self.lockdown.cpu_seconds is not None:
             limit_cpu(self.lockdown.cpu_seconds, final=True)
-        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
         _drop_capabilities()
         self._ruleset.enforce()
         if self._program:
@@ -181,8 +200,8 @@ def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:
     return limits
 
 
-def _bound_memory(lockdown: Lockdown) -> None:
-    """Bound what this process may add to what it has from its preloaded modules."""
+def _bound_memory(lockdown: Lockdown) -> int | None:
+    """Bound memory; return the bound for the address space, if there is to be one."""
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib costs more than the whole lockdown
         pages = [int(word) for word in file.read().split()]
     page = resource.getpagesize()
@@ -194,8 +213,7 @@ def _bound_memory(lockdown: Lockdown) -> None:
             f"take {data}; raise the limit, or preload less",
         )
     _bound(resource.RLIMIT_DATA, lockdown.memory_bytes)
-    if lockdown.address_space:
-        _bound(resource.RLIMIT_AS, pages[0] * page + lockdown.memory_bytes + _ADDRESS_SLACK)
+    return pages[0] * page + lockdown.memory_bytes + _ADDRESS_SLACK if lockdown.address_space else None
 
 
 def _bound(limit: int, value: int) -> None:
@@ -216,7 +234,7 @@ def _refuse_threads() -> None:
         )
 
 
-def _drop_capabilities() -> None:
+def _drop_bounding_set() -> None:
     try:
         _prctl(_PR_SET_SECUREBITS, _SECUREBITS)
         for capability in range(64):
@@ -225,8 +243,11 @@ def _drop_capabilities() -> None:
         # Without the capability to change them; or there are no more capabilities than that.
         if error.errno not in (errno.EPERM, errno.EINVAL):
             raise
+
+
+def _drop_capabilities() -> None:
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
-    syscall("capset", struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24))
+    syscall("capset", _HEADER, _NO_CAPABILITIES)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -24,7 +24,10 @@ _OF_SITE = ("copyright", "credits", "license")
 
 def refusal(name: str, hint: str = "") -> str:
     """Say that something is refused, and the way out if there is one."""
-    return f"`{name}` is not allowed here: {hint}" if hint else f"`{name}` is not allowed here"
+    shown = name if len(name) <= 100 else f"{name[:100]}..."
+    if not shown.isprintable():  # It may be data: lone surrogates could not be written anywhere.
+        shown = ascii(shown)[1:-1]
+    return f"`{shown}` is not allowed here: {hint}" if hint else f"`{shown}` is not allowed here"
 
 
 class Rulebook:
@@ -251,7 +254,7 @@ def _methodcaller(book: Rulebook) -> Callable[..., Any]:
 def _formatter(book: Rulebook) -> type:
     class Formatter(string.Formatter):
         def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
-            for part in re.split(r"[.\[\]]", field_name)[1:]:
+            for part in re.sub(r"\[[^\]]*\]?", "", field_name).split(".")[1:]:
                 _checked(book, part)
             return super().get_field(field_name, args, kwargs)
 

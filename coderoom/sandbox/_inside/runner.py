@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any, Dict, List
 
-from . import linux, lockdown, warmth
+from . import forks, linux, lockdown
 from .cells import Interpreter
 from .frames import Channel
 from .holder import Holder
@@ -60,7 +60,7 @@ class Runner:
             prepared: What is to be locked.
         """
         os.setsid()
-        warmth.after_fork()
+        forks.after_fork()
         os.chdir(self._config["workspace"])
         self._connect(message, fds)
         self._streams.install()

@@ -10,12 +10,14 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox._layout import HOSTNAME, INSIDE, WORKSPACE, Layout, layout_for
+from coderoom.sandbox._layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
 from coderoom.sandbox._walls._base import WallReport, WallSpec
-from coderoom.sandbox._walls._local import LocalWorker, Start, identity_to_become, python_arguments
+from coderoom.sandbox._walls._local import LocalWorker, Start, identity_to_become, owner_of, python_arguments
 from coderoom.sandbox._walls._probing import Facts, ProbedWall
 from coderoom.sandbox._walls._remedies import namespaces_remedy
 
@@ -36,8 +38,10 @@ class BubblewrapWall(ProbedWall):
 
     async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
         bwrap = await asyncio.to_thread(_find, spec.workspace)
-        layout = await asyncio.to_thread(layout_for, spec)
-        return await LocalWorker.launch(lambda fd: _start(bwrap, layout, spec, program, facts, fd))
+        identity = identity_to_become()
+        layout = await asyncio.to_thread(layout_for, spec, ORDINARY if identity is None else identity[0])
+        boot = _boot(spec, layout, identity, nested=not facts.nested)
+        return await LocalWorker.launch(lambda fd: _start(bwrap, layout, spec, program, boot, fd))
 
     def _report(self, facts: Facts) -> WallReport:
         if facts.error:
@@ -94,34 +98,36 @@ def _version(bwrap: str, stamp: tuple[int, int]) -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups() if part) if found else (0,)
 
 
+def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, nested: bool) -> dict[str, Any]:
+    boot: dict[str, Any] = {
+        "workspace": WORKSPACE,
+        "packages": layout.packages,
+        "rooms": "namespaces" if nested else "plain",
+        "lockdown": {"own_pid_only": not nested, "local_sockets": not spec.network},
+    }
+    if identity is not None:
+        boot |= {
+            "identity": identity,
+            "proc": True,
+            "open": ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])],
+            "owner": None if spec.workspace is None else owner_of(spec.workspace),
+            "guarded": layout.guarded,
+        }
+    return boot
+
+
 def _start(
-    bwrap: str, layout: Layout, spec: WallSpec, program: str, facts: Facts, control_fd: int
+    bwrap: str, layout: Layout, spec: WallSpec, program: str, boot: Mapping[str, Any], control_fd: int
 ) -> Start:
-    identity = identity_to_become()
+    as_root = "identity" in boot
     files = {path: _memory_file(path, text) for path, text in layout.files.items()}
     info_reader, info_writer = os.pipe()
-    sized = spec.limits.disk_bytes if _version(bwrap, _stamp(bwrap)) >= _WITH_SIZE else None
-    arguments = [
-        *_privileges(spec, as_root=identity is not None),
-        *_tree(layout, files, sized, as_root=identity is not None),
-        "--info-fd",
-        str(info_writer),
-    ]
+    size = spec.limits.disk_bytes if _version(bwrap, _stamp(bwrap)) >= _WITH_SIZE else None
+    arguments = [*_privileges(spec, as_root), *_tree(layout, files, size, as_root), "--info-fd", str(info_writer)]
     for name, value in spec.env.items():
         arguments += ["--setenv", name, value]
     # Not on the command line, which everybody on this machine can read.
     listed = _memory_file("arguments", "\0".join(arguments))
-    boot = {
-        "identity": identity,
-        "proc": identity is not None,
-        "open": _open_folders(spec) if identity is not None else [],
-        "workspace": WORKSPACE,
-        "owner": _owner(spec.workspace) if identity is not None else None,
-        "guarded": layout.guarded if identity is not None else [],
-        "packages": layout.packages,
-        "rooms": "plain" if facts.nested else "namespaces",
-        "lockdown": {"own_pid_only": bool(facts.nested), "local_sockets": not spec.network},
-    }
     return Start(
         argv=[bwrap, "--args", str(listed), "--", *python_arguments(layout.python, INSIDE, program, control_fd)],
         boot=boot,
@@ -141,7 +147,7 @@ def _privileges(spec: WallSpec, as_root: bool) -> list[str]:
         for name in _ROOT_CAPABILITIES:
             arguments += ["--cap-add", name]
     else:
-        arguments += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
+        arguments += ["--unshare-user", "--uid", str(ORDINARY), "--gid", str(ORDINARY)]
     return arguments
 
 
@@ -175,17 +181,6 @@ def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool
                 bind = "--bind" if writable else "--ro-bind"
                 arguments += [bind, str(Path(layout.workspace, path)), str(Path(WORKSPACE, path))]
     return [*arguments, "--chdir", "/", "--remount-ro", "/"]
-
-
-def _open_folders(spec: WallSpec) -> list[str]:
-    return ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])]
-
-
-def _owner(workspace: Path | None) -> tuple[int, int] | None:
-    if workspace is None:
-        return None
-    status = workspace.stat()
-    return status.st_uid, status.st_gid
 
 
 def _memory_file(name: str, text: str) -> int:

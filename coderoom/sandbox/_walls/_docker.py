@@ -11,35 +11,26 @@ import shutil
 import socket
 import threading
 import time
-import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
+from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.sandbox import _inside
-from coderoom.sandbox._layout import HOSTNAME, INSIDE, WORKSPACE
+from coderoom.sandbox._layout import WORKSPACE
 from coderoom.sandbox._walls import _owned_folder, _owner
-from coderoom.sandbox._walls._base import StartedWorker, WallReport, WallSpec
+from coderoom.sandbox._walls._base import WallReport, WallSpec
+from coderoom.sandbox._walls._docker_config import LABEL, container_config, memory_of
 from coderoom.sandbox._walls._docker_container import Container, DockerWorker
 from coderoom.sandbox._walls._docker_engine import Engine, connect, is_missing, reason
-from coderoom.sandbox._walls._docker_folders import Meeting, Tenant, check_folders, tenant_for, visible_code
+from coderoom.sandbox._walls._docker_folders import Meeting, check_folders, tenant_for, visible_code
 from coderoom.sandbox._walls._docker_options import DockerOptions
 
-__all__ = ["LABEL", "DockerWall"]
+__all__ = ["DockerWall"]
 
-LABEL = "coderoom"
-
-_CONTROL = f"{INSIDE}/control"
-_CODE = f"{INSIDE}/_inside"
 _OLDEST_PYTHON = (3, 8)
-_OWN_MEMORY = 256 * 1024**2
-_OWN_PROCESSES = 64
-_SESSIONS = 4
-_OPEN_FILES = 8192
 _PATIENCE = 30.0
-_LARGEST_HELLO = 180_000
 _PROBE_SECONDS = 5.0
+_CONTROL_BUFFER = 1 << 20
 
 
 class DockerWall:
@@ -64,11 +55,14 @@ class DockerWall:
         """Try whether there is an engine with the image."""
         try:
             return await asyncio.wait_for(asyncio.to_thread(self._probe), 2 * _PROBE_SECONDS)
-        except (CodeRoomError, TimeoutError) as error:
-            detail, _, remedy = str(error).partition(". ")
-            return WallReport(self.name, False, detail or "The Docker engine does not answer in time.", remedy)
+        except TimeoutError:
+            return WallReport(self.name, False, "The Docker engine does not answer in time.", "Restart it.")
+        except CodeRoomError as error:
+            return WallReport(self.name, False, str(error))
+        except Exception as error:  # docker-py lets through those of its own, of requests and of urllib3.
+            return WallReport(self.name, False, f"The Docker engine failed: {reason(error)}")
 
-    async def start(self, spec: WallSpec) -> StartedWorker:
+    async def start(self, spec: WallSpec) -> DockerWorker:
         """Start a worker in a container of its own.
 
         Raises:
@@ -87,22 +81,16 @@ class DockerWall:
             raise
 
     def _probe(self) -> WallReport:
-        engine = connect(_PROBE_SECONDS)
-        image = self._defaults.image
-        try:
-            lacking = engine.lacks()
+        with contextlib.closing(connect(_PROBE_SECONDS)) as engine:
+            image, lacking = self._defaults.image, engine.lacks()
             detail = engine.describe() + (f"; without {', '.join(lacking)}" if lacking else "")
             if lacking and self._defaults.strict:
-                return WallReport(self.name, False, detail, "Use an engine that can do this, or leave out 'strict'.")
+                return WallReport(self.name, False, detail, "Use another engine, or leave out the option 'strict'.")
             try:
                 engine.client.inspect_image(image)
-            except Exception as error:  # The engine's errors and the connection's.
-                return WallReport(
-                    self.name, False, f"{detail}; image {image!r}: {reason(error)}", f"docker pull {image}"
-                )
+            except Exception as error:  # As above.
+                return WallReport(self.name, False, f"{detail}; {reason(error)}", f"docker pull {image}")
             return WallReport(self.name, True, f"{detail}; image {image!r}")
-        finally:
-            engine.close()
 
 
 class _Launch:
@@ -119,22 +107,18 @@ class _Launch:
         self.cancelled = threading.Event()
 
     def run(self) -> DockerWorker:
-        spec = self._spec
-        check_folders(spec.workspace, tuple(spec.readable))
-        hello = json.dumps({"env": dict(spec.env)}).encode()
-        if len(hello) > _LARGEST_HELLO:
-            raise RequestError(f"The environment is too large for the wall 'docker' ({len(hello)} bytes as JSON).")
+        check_folders(self._spec.workspace, tuple(self._spec.readable))
         with contextlib.ExitStack() as undo:
             engine = connect()
             undo.callback(engine.close)
             try:
-                return self._run(engine, hello, undo)
+                return self._run(engine, undo)
             except CodeRoomError:
                 raise
             except Exception as error:  # docker-py lets through those of its own, of requests and of urllib3.
                 raise SandboxUnavailable(f"The Docker engine failed: {reason(error)}.{_hint(reason(error))}") from error
 
-    def _run(self, engine: Engine, hello: bytes, undo: contextlib.ExitStack) -> DockerWorker:
+    def _run(self, engine: Engine, undo: contextlib.ExitStack) -> DockerWorker:
         lacking = engine.lacks()
         if lacking and self._options.strict:
             raise SandboxUnavailable(
@@ -142,28 +126,38 @@ class _Launch:
             )
         _sweep(engine)
         self._have_image(engine)
+        container, control = self._meet(engine, undo)
+        undo.callback(control.close)
+        self._check_answer(control, container)
+        self._check_wanted()
+        spec = self._spec
+        boot = {
+            "identity": None,
+            "environment": dict(spec.env),
+            "workspace": WORKSPACE,
+            "rooms": "plain",
+            # A container has its own network and none of the host's sockets, so those that it makes lead nowhere else.
+            "lockdown": {"own_pid_only": True, "local_sockets": True},
+        }
+        return DockerWorker(control, boot, container, memory_of(spec, self._options), undo.pop_all().close)
+
+    def _meet(self, engine: Engine, undo: contextlib.ExitStack) -> tuple[Container, socket.socket]:
         code, copy = visible_code(self._code)
         if copy is not None:
             undo.callback(shutil.rmtree, copy, ignore_errors=True)
         with contextlib.closing(Meeting()) as meeting:
-            security = engine.security
-            tenant = tenant_for(self._spec.workspace, meeting, engine.remaps_users, "rootless" in security)
+            tenant = tenant_for(self._spec.workspace, meeting.mount, engine.remaps_users, engine.is_rootless)
             if tenant.how == "given" and tenant.workspace is not None:
                 undo.callback(_owned_folder.give_back, tenant.workspace, tenant.uid, os.geteuid(), os.getegid())
+            config = container_config(engine, self._spec, self._options, tenant, meeting.folder, code)
             self._check_wanted()
-            container = self._create(engine, tenant, meeting, code)
+            # Before it starts: so that nothing it says is missed.
+            container = Container.create(engine, config)
             undo.callback(container.close)
             undo.callback(container.remove)
             self._check_wanted()
             container.start()
-            control = self._accept(meeting.listener, container)
-        undo.callback(control.close)
-        self._greet(control, container, hello)
-        self._check_wanted()
-        # What is left to be undone is the worker's from now on; it ends the container itself.
-        memory = self._memory()
-        boot = {"identity": None, "root": None, "rooms": "plain", "workspace": WORKSPACE}
-        return DockerWorker(control, boot, container, memory, undo.pop_all().close)
+            return container, self._accept(meeting.listener, container)
 
     def _check_wanted(self) -> None:
         if self.cancelled.is_set():
@@ -173,7 +167,7 @@ class _Launch:
         image = self._options.image
         try:
             engine.client.inspect_image(image)
-        except Exception as error:  # The engine's errors and the connection's.
+        except Exception as error:  # As above.
             if not is_missing(error):
                 raise
         else:
@@ -193,79 +187,6 @@ class _Launch:
         except Exception as error:  # As above.
             raise SandboxUnavailable(f"{missing} and could not be pulled ({reason(error)}). {remedy}") from error
 
-    def _memory(self) -> int:
-        limits = self._spec.limits
-        in_memory = limits.disk_bytes * (2 if self._spec.workspace is None else 1)
-        return self._options.memory or limits.memory_bytes + in_memory + _OWN_MEMORY
-
-    def _create(self, engine: Engine, tenant: Tenant, meeting: Meeting, code: Path) -> Container:
-        client = engine.client
-        python = str(self._spec.python or "python3")
-        made = client.create_container(
-            self._options.image,
-            name=f"coderoom-{os.getpid()}-{uuid.uuid4().hex[:12]}",
-            entrypoint=[python, "-I", "-S", f"{_CODE}/connect.py"],
-            command=[f"{_CONTROL}/socket", WORKSPACE],
-            user=f"{tenant.uid}:{tenant.gid}",
-            working_dir="/",
-            hostname=HOSTNAME,
-            labels={LABEL: _owner.ours()},
-            healthcheck={"test": ["NONE"]},
-            host_config=client.create_host_config(**self._host_config(engine, tenant, meeting, code)),
-        )
-        try:
-            return Container(engine, made["Id"])
-        except BaseException:
-            client.remove_container(made["Id"], force=True, v=True)
-            raise
-
-    def _host_config(self, engine: Engine, tenant: Tenant, meeting: Meeting, code: Path) -> dict[str, Any]:
-        limits, options = self._spec.limits, self._options
-        memory = self._memory()
-        in_memory = f"rw,exec,nosuid,nodev,size={limits.disk_bytes}"
-        tmpfs = {"/tmp": f"{in_memory},mode=1777"}
-        if tenant.workspace is None:
-            tmpfs[WORKSPACE] = f"{in_memory},mode=0700,uid={tenant.uid},gid={tenant.gid}"
-        config: dict[str, Any] = {
-            "auto_remove": True,
-            "cap_drop": ["ALL"],
-            "cgroupns": "private",
-            "ipc_mode": "private",
-            "log_config": {"Type": "none"},
-            "mem_limit": memory,
-            "memswap_limit": memory,
-            "mounts": list(self._mounts(tenant, meeting, code)),
-            "nano_cpus": int(min(options.cpus, engine.info.get("NCPU") or options.cpus) * 1_000_000_000),
-            "network_mode": "bridge" if self._spec.network else "none",
-            "pids_limit": options.processes or limits.processes * _SESSIONS + _OWN_PROCESSES,
-            "read_only": True,
-            "security_opt": ["no-new-privileges"],
-            "shm_size": limits.disk_bytes,
-            "tmpfs": tmpfs,
-            "ulimits": [
-                {"Name": "core", "Soft": 0, "Hard": 0},
-                {"Name": "nofile", "Soft": _OPEN_FILES, "Hard": _OPEN_FILES},
-            ],
-        }
-        if "selinux" in engine.security:
-            # Its rules forbid containers to connect to any socket of the host.
-            config["security_opt"].append("label=disable")
-        if tenant.host_users:
-            config["userns_mode"] = "host"
-        if options.runtime is not None:
-            config["runtime"] = options.runtime
-        if options.gpus is not None:
-            config["device_requests"] = [_gpus(options.gpus)]
-        return config
-
-    def _mounts(self, tenant: Tenant, meeting: Meeting, code: Path) -> Any:
-        shared = [(code, _CODE, True), (meeting.folder, _CONTROL, True)]
-        if tenant.workspace is not None:
-            shared.append((tenant.workspace.resolve(), WORKSPACE, False))
-        shared += [(path.resolve(), str(path.absolute()), True) for path in self._spec.readable]
-        for source, target, read_only in shared:
-            yield {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}
-
     def _accept(self, listener: socket.socket, container: Container) -> socket.socket:
         listener.setblocking(False)
         poll = select.poll()
@@ -281,12 +202,11 @@ class _Launch:
                 raise self._no_worker(f"ended with exit code {container.exit_code()}", container)
         raise self._no_worker(f"did not connect to its host within {_PATIENCE:g} seconds", container)
 
-    def _greet(self, control: socket.socket, container: Container, hello: bytes) -> None:
+    def _check_answer(self, control: socket.socket, container: Container) -> None:
         control.settimeout(_PATIENCE)
         try:
             found = json.loads(control.recv(65_536))
-            version = tuple(found["python"])
-            writable = found["writable"]
+            version, writable = tuple(found["python"]), found["writable"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._no_worker("did not answer", container) from error
         if version < _OLDEST_PYTHON:
@@ -299,16 +219,17 @@ class _Launch:
                 f"Code in the container cannot write into the workspace {str(self._spec.workspace)!r}. Check that its "
                 "owner can, and that the engine sees the same folders as this process."
             )
-        control.send(hello)
+        control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
         control.setblocking(False)
 
     def _no_worker(self, what: str, container: Container) -> SandboxUnavailable:
-        written = container.written()
-        return SandboxUnavailable(
-            f"The worker in a container of the image {self._options.image!r} {what}."
-            + (f" It wrote: {written}" if written else "")
-            + (f" The runtime {self._options.runtime!r} may be the reason." if self._options.runtime else "")
-        )
+        written, runtime = container.written(), self._options.runtime
+        parts = [
+            f"The worker in a container of the image {self._options.image!r} {what}.",
+            f"It wrote: {written}" if written else "",
+            f"The runtime {runtime!r} may be the reason." if runtime else "",
+        ]
+        return SandboxUnavailable(" ".join(filter(None, parts)))
 
 
 def _abandon(task: asyncio.Task[DockerWorker]) -> None:
@@ -330,15 +251,6 @@ def _sweep(engine: Engine) -> None:
 def _split_tag(image: str) -> tuple[str, str]:
     name, colon, tag = image.rpartition(":")
     return (name, tag) if colon and "/" not in tag else (image, "latest")
-
-
-def _gpus(wanted: str | int | list[str]) -> Mapping[str, Any]:
-    request: dict[str, Any] = {"Driver": "", "Capabilities": [["gpu"]], "Options": {}, "Count": 0, "DeviceIDs": []}
-    if isinstance(wanted, list):
-        request["DeviceIDs"] = wanted
-    else:
-        request["Count"] = -1 if wanted == "all" else wanted
-    return request
 
 
 def _hint(said: str) -> str:

@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from coderoom.sandbox._walls._docker_engine import Engine, is_missing, reason
 
@@ -28,12 +28,26 @@ class Container:
     """A container that removes itself when its first process ends.
 
     Args:
-        engine: Its engine, which is closed with it.
+        engine: Its engine.
         id: Its id.
     """
 
+    @classmethod
+    def create(cls, engine: Engine, config: Mapping[str, Any]) -> Self:
+        """Make one that is not started yet.
+
+        Args:
+            engine: The engine that makes it.
+            config: The arguments of docker-py's `create_container`.
+        """
+        made = engine.client.create_container(**config)["Id"]
+        try:
+            return cls(engine, made)
+        except BaseException:
+            engine.client.remove_container(made, force=True, v=True)
+            raise
+
     def __init__(self, engine: Engine, id: str) -> None:
-        self._engine = engine
         self.id = id
         self._client = engine.client
         self._said = b""
@@ -99,7 +113,6 @@ class Container:
             self._exit.close()
         with contextlib.suppress(Exception):
             self._output.close()
-        self._engine.close()
 
 
 @dataclass(eq=False)
@@ -124,8 +137,7 @@ class DockerWorker:
 
     async def end(self) -> None:
         """End the container and remove it."""
-        self.control.close()
-        await asyncio.to_thread(self.kill)
+        await asyncio.shield(asyncio.to_thread(self.kill))
 
     def kill(self) -> None:
         """The same, for when there is no event loop any more."""
@@ -141,9 +153,7 @@ class DockerWorker:
         if self._ended:
             return "It was ended."
         written, code = self.container.written(), self.container.exit_code()
-        if code is None:
-            return f"It wrote: {written}" if written else ""
-        why = f"Its container ended with exit code {code}."
+        why = "It is still running." if code is None else f"Its container ended with exit code {code}."
         if code == _KILLED:
             why += f" It was killed, most likely for needing more memory than its {self.memory >> 20} MiB."
         return f"{why} It wrote: {written}" if written else why

@@ -34,13 +34,19 @@ class Engine:
     @property
     def security(self) -> frozenset[str]:
         """The names of the engine's security options, for instance `seccomp`, `rootless` and `userns`."""
-        parts = [part for option in self.info.get("SecurityOptions") or () for part in option.split(",")]
-        return frozenset(part.removeprefix("name=") for part in parts if part.startswith("name=") or "=" not in part)
+        # For instance `name=seccomp,profile=default`; of old, only the name.
+        options = [option.split(",") for option in self.info.get("SecurityOptions") or ()]
+        return frozenset(parts[0].removeprefix("name=") for parts in options if "profile=unconfined" not in parts)
 
     @property
     def remaps_users(self) -> bool:
         """Whether a container's user numbers are others on the host, of which there are few."""
         return bool(self.security & {"rootless", "userns"})
+
+    @property
+    def is_rootless(self) -> bool:
+        """Whether it runs as an ordinary user."""
+        return "rootless" in self.security
 
     def lacks(self) -> list[str]:
         """What of the wall this engine will leave out."""
@@ -63,7 +69,7 @@ class Engine:
                 for name, said in (("seccomp", "seccomp"), ("apparmor", "AppArmor"))
             ),
             *(said for name, said in (("selinux", "SELinux"), ("userns", "remapped users")) if name in security),
-            "rootless" if "rootless" in security else "run by root",
+            "rootless" if self.is_rootless else "run by root",
         ]
         return ", ".join(parts)
 
@@ -91,23 +97,21 @@ def connect(timeout: float = 60) -> Engine:
     url = _url(docker)
     if not url.startswith(_UNIX):
         raise SandboxUnavailable(
-            f"The Docker engine at {url!r} is not on this machine: the wall 'docker' needs one that listens on a unix:// "
-            "socket here. Set DOCKER_HOST to it, or unset it for the usual place."
+            f"The Docker engine at {url!r} is not on this machine: the wall 'docker' needs one that listens on a "
+            "unix:// socket here. Set DOCKER_HOST to it, or unset it for the usual place."
         )
     _knock(url.removeprefix(_UNIX))
     try:
         client = docker.APIClient(base_url=url, version="auto", timeout=timeout)
     except docker.errors.DockerException as error:
-        raise SandboxUnavailable(f"The Docker engine at {url!r} does not answer ({reason(error)}). {_START}") from error
+        raise _silent(url, error) from error
     try:
         engine = Engine(client, client.info())
         _check(engine)
     except BaseException as error:
         client.close()
         if isinstance(error, OSError | docker.errors.DockerException):
-            raise SandboxUnavailable(
-                f"The Docker engine at {url!r} does not answer ({reason(error)}). {_START}"
-            ) from error
+            raise _silent(url, error) from error
         raise
     return engine
 
@@ -120,6 +124,10 @@ def reason(error: BaseException) -> str:
 def is_missing(error: BaseException) -> bool:
     """Whether an engine's error says that there is no such thing."""
     return getattr(getattr(error, "response", None), "status_code", None) == 404
+
+
+def _silent(url: str, error: BaseException) -> SandboxUnavailable:
+    return SandboxUnavailable(f"The Docker engine at {url!r} does not answer ({reason(error)}). {_START}")
 
 
 def _package() -> Any:
@@ -137,11 +145,9 @@ def _url(docker: Any) -> str:
     url = os.environ.get("DOCKER_HOST")
     if url:
         return url
-    name = os.environ.get("DOCKER_CONTEXT")
+    name, contexts = os.environ.get("DOCKER_CONTEXT"), docker.context.ContextAPI
     try:
-        context = (
-            docker.context.ContextAPI.get_context(name) if name else docker.context.ContextAPI.get_current_context()
-        )
+        context = contexts.get_context(name) if name else contexts.get_current_context()
     except docker.errors.DockerException:
         context = None
     found: str = (context.Host if context is not None else "") or f"{_UNIX}/var/run/docker.sock"

@@ -8,15 +8,17 @@ import random
 import shutil
 import socket
 import stat
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import coderoom
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._layout import is_private
 from coderoom.sandbox._walls import _owned_folder
 
-__all__ = ["Meeting", "Tenant", "check_folders", "tenant_for", "visible_code"]
+__all__ = ["Meeting", "Tenant", "check_folders", "guarded", "tenant_for", "visible_code"]
 
 _FEW_USERS = (10_000, 60_000)  # Whom an engine that remaps users knows in any case.
 _NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Nobody on any machine.
@@ -93,12 +95,24 @@ def check_folders(workspace: Path | None, readable: tuple[Path, ...]) -> None:
             )
 
 
-def tenant_for(workspace: Path | None, meeting: Meeting, remapped: bool, rootless: bool) -> Tenant:
+def guarded(workspace: Path) -> list[tuple[Path, bool]]:
+    """What of a workspace is a mount of its own, and whether it stays writable.
+
+    The programs that the host itself runs must not be changed by code; and what is mounted upon, and so every folder
+    above such a one, cannot be moved away.
+    """
+    host = (Path(coderoom.__file__).resolve().parent, *map(Path, (sys.prefix, sys.base_prefix)))
+    kept = {path.relative_to(workspace) for path in host if path.is_relative_to(workspace) and path != workspace}
+    above = {folder for path in kept for folder in path.parents} - {Path()} - kept
+    return sorted([*((path, True) for path in above), *((path, False) for path in kept)])
+
+
+def tenant_for(workspace: Path | None, mount: Path, remapped: bool, rootless: bool) -> Tenant:
     """Find whom the code can be so that what it writes belongs to the workspace's owner.
 
     Args:
         workspace: The folder.
-        meeting: Where a mount for it could be.
+        mount: Where it could be mounted once more; not there yet.
         remapped: Whether the engine remaps users.
         rootless: Whether it cannot help doing so.
 
@@ -114,8 +128,8 @@ def tenant_for(workspace: Path | None, meeting: Meeting, remapped: bool, rootles
         if not open_to_all:
             raise SandboxUnavailable(
                 f"Code in a container of a rootless Docker engine cannot write into the workspace {str(workspace)!r}: "
-                "its owner is the container's root, which code never is. Make it writable for all (chmod a+rwx), or use "
-                "the wall 'bubblewrap', which needs no more rights than such an engine."
+                "its owner is the container's root, which code never is. Make it writable for all (chmod a+rwx), or "
+                "use the wall 'bubblewrap', which needs no more rights than such an engine."
             )
         return Tenant(nobody, nobody, workspace)
     if owner.st_uid:
@@ -126,14 +140,14 @@ def tenant_for(workspace: Path | None, meeting: Meeting, remapped: bool, rootles
         raise SandboxUnavailable(
             f"The workspace {str(workspace)!r} belongs to root, and code is never root: use a folder of your own."
         )
-    return _beside_root(workspace, meeting, nobody, remapped)
+    return _beside_root(workspace, mount, nobody, remapped)
 
 
-def _beside_root(workspace: Path, meeting: Meeting, nobody: int, remapped: bool) -> Tenant:
+def _beside_root(workspace: Path, mount: Path, nobody: int, remapped: bool) -> Tenant:
     try:
-        meeting.mount.mkdir()
-        _owned_folder.mounted_for(workspace, meeting.mount, nobody, nobody)
-        return Tenant(nobody, nobody, meeting.mount, "mounted", remapped)
+        mount.mkdir()
+        _owned_folder.mounted_for(workspace, mount, nobody, nobody)
+        return Tenant(nobody, nobody, mount, "mounted", remapped)
     except OSError as mounting:
         try:
             _owned_folder.give_to(workspace, nobody, nobody)

@@ -19,7 +19,7 @@ from typing import Any
 
 from coderoom.errors import SandboxUnavailable
 
-__all__ = ["LocalWorker", "Start", "descendants", "identity_to_become", "python_arguments"]
+__all__ = ["LocalWorker", "Start", "descendants", "identity_to_become", "owner_of", "python_arguments"]
 
 _KEPT_OF_STDERR = 8192
 _SECONDS_TO_END = 5.0
@@ -242,3 +242,9 @@ def identity_to_become() -> tuple[int, int] | None:
             return None
     number = 0x70000000 + secrets.randbelow(0x0FFFFFFF)
     return number, number
+
+
+def owner_of(folder: Path) -> tuple[int, int]:
+    """The user and the group of a folder."""
+    status = folder.stat()
+    return status.st_uid, status.st_gid

@@ -23,7 +23,10 @@ IDENTITIES = [
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="these layers are Linux's")
 
 _PRELUDE = """
-import ctypes, errno, json, os, platform, signal, socket, sys, time
+# All of it now: an ordinary user may not be able to read the interpreter's files.
+import asyncio, concurrent.futures.thread, ctypes, errno, fcntl, json, mmap, os, platform, pty, resource, signal
+import multiprocessing.managers, multiprocessing.pool, multiprocessing.queues, multiprocessing.sharedctypes
+import socket, struct, subprocess, sys, tempfile, threading, time
 sys.path.insert(0, {package!r})
 from _inside import landlock, lockdown, seccomp
 

@@ -138,12 +138,12 @@ def test_no_module_can_be_reached_through_another() -> None:
     modules = ", ".join(RULES["modules"])
     code = f"""
 import {modules}
-result = [
+result = sorted(
     (module.__name__, name)
     for module in [{modules}]
     for name in dir(module)
     if name[:1] != "_" and isinstance(getattr(module, name), types.ModuleType)
-]
+)
 """
     assert value(code) == "[('collections', 'abc'), ('json', 'decoder'), ('json', 'encoder')]"
 

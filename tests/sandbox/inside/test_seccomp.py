@@ -59,7 +59,6 @@ report(answers)
 
     def test_what_it_starts_is_under_it_too(self) -> None:
         answers = inside("""
-import subprocess
 filtered()
 words = subprocess.run(["grep", "Seccomp:", "/proc/self/status"], stdout=subprocess.PIPE, check=True).stdout.split()
 again = status_of(lambda: os._exit(call("unshare", 0x10000000) == "EPERM"))
@@ -69,7 +68,6 @@ report([words[1].decode(), os.WEXITSTATUS(again)])
 
     def test_all_threads_are_under_it(self) -> None:
         assert inside("""
-import threading
 gate, answers = threading.Event(), []
 thread = threading.Thread(target=lambda: (gate.wait(), answers.append(call("unshare", 0))))
 thread.start()
@@ -82,7 +80,6 @@ report(answers)
     def test_a_filter_of_ones_own_loosens_nothing(self) -> None:
         # The second one would ask a listener, which could let a call through; here, nobody would answer.
         answers = inside("""
-import struct
 filtered()
 allow, notify, listener = 0x7FFF0000, 0x7FC00000, 8
 seccomp.install(struct.pack("<HBBI", 6, 0, 0, allow))
@@ -104,7 +101,7 @@ report([call("personality", value) for value in (0, 0xFFFFFFFF, 0x0040000, 0x040
     @pytest.mark.parametrize("high", [0, 1 << 32, 0x7FFFFFFF << 32])
     def test_no_input_is_pushed_into_a_terminal(self, high: int) -> None:
         answers = inside(f"""
-import pty, termios
+import termios
 ours, theirs = pty.openpty()
 filtered()
 termios.tcgetattr(theirs)
@@ -121,7 +118,6 @@ class TestOtherWaysIn:
     def test_the_32_bit_entry_is_killed(self) -> None:
         # getpid there is number 20; a kernel without that entry kills as well, with another signal.
         status = inside("""
-import mmap
 filtered()
 code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
 code.write(b"\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3")
@@ -258,7 +254,6 @@ report([client.recv(5).decode(), bool(socket.getaddrinfo("localhost", 80))])
 
     def test_local_ones_if_asked_for(self) -> None:
         answers = inside("""
-import multiprocessing
 filtered(local_sockets=True)
 with multiprocessing.Manager() as manager:
     shared = manager.dict(answer=42)
@@ -277,7 +272,6 @@ class TestOwnPidOnly:
             process.kill()
 
     ATTACKS = """
-import fcntl, struct
 os.setsid()
 ours, theirs = socket.socketpair()
 pidfd = os.pidfd_open(victim)
@@ -315,7 +309,6 @@ others = [
 
     def test_it_may_do_all_that_to_itself(self) -> None:
         answers = inside("""
-import resource
 os.setsid()
 me = os.getpid()
 filtered(own_pid_only=me)

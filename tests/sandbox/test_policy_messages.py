@@ -1,0 +1,97 @@
+"""What the policies are, and what `restricted` says to whoever wrote the code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from coderoom.errors import RequestError
+from coderoom.sandbox._policy import Policy, PolicyFinding, check_restricted
+from coderoom.sandbox._result import CodeError
+
+RESTRICTED = Policy.named("restricted")
+
+
+def error_of(code: str) -> CodeError:
+    error = RESTRICTED.check(code)
+    assert error is not None
+    return error
+
+
+# --- What is said ----------------------------------------------------------------------------------------------------
+
+
+def test_message_lists_everything_with_its_line_and_the_way_out() -> None:
+    error = error_of("import os\nimport sys, os\nopen('x')\neval('1')\nopen('y')")
+    lines = error.message.splitlines()
+    assert error.type == "PolicyError"
+    assert error.line == 1
+    assert error.traceback == ""
+    assert lines[0].startswith(
+        "lines 1, 2: `os` is not allowed here: files are out of reach under this policy, put the data in the code; "
+        "allowed: __future__, abc, asyncio, bisect, "
+    )
+    assert lines[1:] == [
+        "line 2: `sys` is not allowed here: to end early, use `raise SystemExit`",
+        "lines 3, 5: `open` is not allowed here: files are out of reach under this policy, put the data in the code",
+        "line 4: `eval` is not allowed here: write the code out, or read data with `json.loads`",
+        "Nothing of this code was run.",
+    ]
+
+
+def test_modules_are_listed_only_where_one_was_refused() -> None:
+    assert "allowed:" not in error_of("open('x')").message
+    assert error_of("open('x')\nimport os\nimport io").message.count("; allowed: ") == 1
+
+
+def test_message_stays_short() -> None:
+    many = error_of("\n".join(f"import package_{i}" for i in range(50))).message
+    assert len(many.splitlines()) == 22
+    assert many.splitlines()[-2] == "and 30 more"
+    assert error_of("open\n" * 100).message.startswith("lines 1, 2, 3, 4, 5 and 95 more: `open`")
+
+
+def test_message_can_always_be_written() -> None:
+    error = error_of(r"getattr(x, '__\ud800\n__')" + "\nx.__" + "a" * 1000 + "__")
+    assert error.message.splitlines()[0] == r"line 1: `__\ud800\n__` is not allowed here"
+    assert len(str(error).encode()) < 300
+
+
+def test_ways_out() -> None:
+    assert "use `type(x)`" in error_of("().__class__").message
+    assert "use `vars(x)`" in error_of("x.__dict__").message
+    assert "put the values in the code" in error_of("input()").message
+    assert "the network is out of reach" in error_of("import requests").message
+
+
+def test_finding() -> None:
+    (finding,) = check_restricted("\nimport os")
+    assert finding == PolicyFinding(2, finding.message, "import")
+    assert str(finding).startswith("line 2: `os` is not allowed here: ")
+
+
+# --- Policies --------------------------------------------------------------------------------------------------------
+
+
+def test_open_minds_nothing() -> None:
+    policy = Policy.named("open")
+    assert policy.check("import os\n().__class__.__bases__") is None
+    assert policy.rules is None
+    assert policy.name == "open"
+
+
+def test_rules_are_data() -> None:
+    rules = RESTRICTED.rules
+    assert json.loads(json.dumps(rules)) == rules
+    assert rules == RESTRICTED.rules
+    assert rules is not RESTRICTED.rules
+
+
+def test_unknown_policy() -> None:
+    with pytest.raises(
+        RequestError, match=r"no policy 'restrict'; there are 'restricted' and 'open'\. Did you mean 'res"
+    ):
+        Policy.named("restrict")
+    with pytest.raises(RequestError, match=r"'open'\.$"):
+        Policy.named("")

@@ -1,0 +1,22 @@
+"""A process with a worker in a container, for tests that kill it: `python -m ... CODE IMAGE WORKSPACE`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from coderoom.sandbox import Limits
+from coderoom.sandbox._walls._base import WallSpec
+from coderoom.sandbox._walls._docker import DockerWall
+
+
+async def _main(code: str, image: str, workspace: str) -> None:
+    wall = DockerWall(code=Path(code), image=image)
+    worker = await wall.start(WallSpec(Path(workspace), network=False, env={}, limits=Limits()))
+    print(worker.container.id, flush=True)
+    await asyncio.sleep(3600)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(*sys.argv[1:]))

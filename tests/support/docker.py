@@ -1,0 +1,117 @@
+"""A real Docker engine with a small image, for tests.
+
+A test takes the fixtures `docker_host` and `docker_image`, which a `conftest.py` imports from here. They use the engine
+that DOCKER_HOST names; else, as root, they start one of their own for as long as the tests run. Without either a test is
+skipped, and fails where CI is set: there it must run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from typing import Any
+
+import docker  # type: ignore[import-untyped]
+import pytest
+
+from tests.support.commands import ROOT
+
+__all__ = ["client", "docker_host", "docker_image"]
+
+_ENGINE = ROOT / "scripts" / "docker-engine"
+_IMAGE = ROOT / "scripts" / "docker-image"
+_PATIENCE = 900
+
+
+class _Missing(Exception):
+    """Why there is no engine, or no image."""
+
+
+@pytest.fixture
+def docker_host(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an engine, which is in DOCKER_HOST too."""
+    host = _or_give_up(_engine())
+    monkeypatch.setenv("DOCKER_HOST", host)
+    return host
+
+
+@pytest.fixture
+def docker_image(docker_host: str) -> str:
+    """The name of an image with Python; CODEROOM_TEST_IMAGE names another one than our own."""
+    return _or_give_up(_image(docker_host))
+
+
+def client(host: str) -> Any:
+    """A client of the engine."""
+    return docker.APIClient(base_url=host, version="auto", timeout=60)
+
+
+# A failure is kept too: the next test would only wait for the same.
+
+
+@functools.cache
+def _engine() -> str | _Missing:
+    host = os.environ.get("DOCKER_HOST")
+    if host:
+        try:
+            client(host).close()
+        except docker.errors.DockerException as error:
+            return _Missing(f"the engine in DOCKER_HOST={host!r} does not answer: {error}")
+        return host
+    if os.geteuid() != 0:
+        return _Missing("DOCKER_HOST names none, and only root can start one")
+    if shutil.which("dockerd") is None and not _must_run():
+        return _Missing("DOCKER_HOST names none, and dockerd is not installed")
+    folder = tempfile.mkdtemp(prefix="coderoom-engine-")
+    try:
+        started = _run([str(_ENGINE), "start", folder])
+    except _Missing as missing:
+        return missing
+    atexit.register(_run, [str(_ENGINE), "stop", folder])
+    return started.strip().removeprefix("DOCKER_HOST=")
+
+
+@functools.cache
+def _image(host: str) -> str | _Missing:
+    name = os.environ.get("CODEROOM_TEST_IMAGE") or "coderoom-base:test"
+    engine = client(host)
+    try:
+        engine.inspect_image(name)
+    except docker.errors.ImageNotFound:
+        if name != "coderoom-base:test" or os.geteuid() != 0:
+            return _Missing(
+                f"the engine has no image {name!r}: as root `scripts/docker-image` makes one, or CODEROOM_TEST_IMAGE "
+                "names one that has Python"
+            )
+        try:
+            _run([str(_IMAGE)], DOCKER_HOST=host)
+        except _Missing as missing:
+            return missing
+    finally:
+        engine.close()
+    return name
+
+
+def _run(command: list[str], **environment: str) -> str:
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=_PATIENCE, check=False
+    )
+    if done.returncode:
+        raise _Missing(f"{' '.join(command)} failed: {done.stderr}")
+    return done.stdout
+
+
+def _must_run() -> bool:
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def _or_give_up(found: str | _Missing) -> str:
+    if isinstance(found, str):
+        return found
+    if _must_run():
+        pytest.fail(f"no Docker engine for a test that must run: {found}")
+    pytest.skip(f"no Docker engine: {found}")
