@@ -117,8 +117,8 @@ class MontyEngine:
             ):
                 raise
             raise SandboxUnavailable(
-                f"The engine 'monty' cannot be started with pydantic-monty {monty.__version__}: {error}. A version that "
-                "is known to work comes with: pip install 'coderoom[monty]'"
+                f"The engine 'monty' cannot be started with pydantic-monty {monty.__version__}: {error}. A version "
+                "that is known to work comes with: pip install 'coderoom[monty]'"
             ) from error
 
     async def close(self) -> None:

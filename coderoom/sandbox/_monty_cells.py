@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import json
 import re
 import warnings
@@ -19,9 +20,10 @@ from coderoom.sandbox._result import CodeError, Limit
 __all__ = ["ELSE", "MODULES", "MontyCell", "prelude", "returned", "stopped", "trip_of"]
 
 MODULES = (
-    "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib itertools json "
-    "math os pathlib posixpath random re sys time tomllib typing unicodedata"
-).split()
+    *("asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal"),
+    *("functools", "hashlib", "itertools", "json", "math", "os", "pathlib", "posixpath", "random", "re", "sys", "time"),
+    *("tomllib", "typing", "unicodedata"),
+)
 ELSE = "engine='cpython' runs all of Python"
 
 _REPR = 20_000
@@ -201,7 +203,8 @@ class MontyCell:
 
     def outgrew(self, error: MontyFailure, limits: Limits, rest: str) -> dict[str, Any]:
         """What came of it, from an error that says that there was no memory."""
-        message = f"The code wanted more memory than the {limits.memory_bytes // _MIB:,} MiB that it may have. {rest}".rstrip()
+        size = limits.memory_bytes // _MIB
+        message = f"The code wanted more memory than the {size:,} MiB that it may have. {rest}".rstrip()
         text, line = self._explain(error, message)
         facts: dict[str, Any] = {"outcome": Outcome.MEMORY, "exit_code": 137, "limit": "memory"}
         if line is None:
@@ -257,10 +260,8 @@ def returned(shown: Any) -> dict[str, Any]:
         return facts
     facts |= {"value": shown[1], "value_repr": shown[1]}
     if shown[0] == "data" and len(shown) == 3:
-        try:
+        with contextlib.suppress(ValueError, RecursionError):  # An integer may have more digits than can be read here.
             facts["value"] = json.loads(shown[2])
-        except (ValueError, RecursionError):  # An integer with more digits than this interpreter reads.
-            pass
     return facts
 
 

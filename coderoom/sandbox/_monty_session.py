@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox._inside.files import Workspace
+from coderoom.sandbox._languages import program_for
 from coderoom.sandbox._monty_cells import MontyCell, returned, stopped, trip_of
 from coderoom.sandbox._monty_workers import Tap, resident
 from coderoom.sandbox._result import Artifact, CodeError, ExecutionResult, OutputChunk
@@ -27,7 +28,6 @@ __all__ = ["Mark", "MontySession"]
 _MIB = 1024 * 1024
 _EMPTY = 12 * _MIB  # What a worker has before any code runs, and a little more.
 _LIGHT = 16 * _MIB  # A state up to this size is copied before every cell, in some milliseconds.
-_PYTHON = ("python", "python3", "py")
 _KEPT = "Variables are as they were before this cell."
 _GONE = "The session was restarted: earlier variables are gone."
 
@@ -74,19 +74,17 @@ class MontySession:
 
         Args:
             code: The cell.
-            language: `python`; any other comes to an error that says so.
+            language: `python`; one that only other engines run comes to an error that says so.
             timeout: The seconds that it has; `None`: `limits.wall_seconds`.
             final: Whether nobody needs the state afterwards.
             on_chunk: Called with each piece of output as it arrives.
 
         Raises:
             SandboxUnavailable: A worker ended without being told to; that says nothing about the code.
-            RequestError: The session is closed.
+            RequestError: The session is closed, or no engine runs that language.
         """
-        if language.strip().lower() not in _PYTHON:
-            message = (
-                f"The engine 'monty' runs only Python, and this is {language!r}. engine='cpython' runs others too."
-            )
+        if program_for(language) is not None:
+            message = f"The engine 'monty' runs only Python, and this is {language!r}. engine='cpython' runs it."
             return ExecutionResult(Outcome.ERROR, 1, error=CodeError("UnknownLanguage", message), code=code)
         async with self._use():
             self._cancelled.clear()
@@ -100,9 +98,8 @@ class MontySession:
         self, code: str, *, language: str = "python", timeout: float | None = None
     ) -> AsyncIterator[OutputChunk | ExecutionResult]:
         """Run a cell and give what it prints while it prints it; the result comes last. See `run`."""
-        async with contextlib.aclosing(
-            stream_of(lambda on_chunk: self.run(code, language, timeout, on_chunk=on_chunk), self.hold_output)
-        ) as items:
+        items: Any = stream_of(lambda on_chunk: self.run(code, language, timeout, on_chunk=on_chunk), self.hold_output)
+        async with contextlib.aclosing(items):
             async for item in items:
                 yield item
 
@@ -232,7 +229,7 @@ class MontySession:
         """What came of it. A worker that was in the middle of something is let go."""
         if ending != "done":
             return stopped(seconds if ending == "timeout" else None, "wall", await self._drop(final))
-        error = feed.exception()
+        error: Any = feed.exception()
         ours = error is not None and not self._engine.is_of_code(error)
         trip = None if ours or error is None else trip_of(error)
         if not ours and trip is None:

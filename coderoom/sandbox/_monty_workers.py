@@ -1,4 +1,4 @@
-"""What pydantic-monty's workers need besides: an end with the host's, a quiet start, and somebody who takes the output."""
+"""What pydantic-monty's workers need besides: an end with the host's, a quiet start, somebody who takes the output."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class Guard:
     def release(self, pid: int) -> None:
         """Forget a worker that has ended."""
         self._held.discard(pid)
-        self._tell(f"-{pid}\n")
+        if self._process is not None:
+            self._tell(f"-{pid}\n")
 
     def end(self) -> None:
         """End all workers that are held, and the guard."""
@@ -175,7 +176,7 @@ def launcher(limits: Limits) -> Iterator[Path | None]:
     A worker that runs out of memory would write there. `None` where it cannot be made; then the worker is started as
     it is.
     """
-    worker = os.environ.get("MONTY_BIN") or os.path.join(sysconfig.get_path("scripts"), "monty")
+    worker = os.environ.get("MONTY_BIN") or str(Path(sysconfig.get_path("scripts"), "monty"))
     if not hasattr(os, "memfd_create") or not os.access(worker, os.X_OK) or not os.access("/bin/sh", os.X_OK):
         yield None
         return
@@ -197,7 +198,7 @@ def launcher(limits: Limits) -> Iterator[Path | None]:
 def resident(pid: int) -> int | None:
     """How much memory a process has, in bytes; `None` where that is not known."""
     try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None

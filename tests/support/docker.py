@@ -1,8 +1,8 @@
 """A real Docker engine with a small image, for tests.
 
 A test takes the fixtures `docker_host` and `docker_image`, which a `conftest.py` imports from here. They use the engine
-that DOCKER_HOST names; else, as root, they start one of their own for as long as the tests run. Without either a test is
-skipped, and fails where CI is set: there it must run.
+that DOCKER_HOST names; else, as root, they start one of their own for as long as the tests run. Without either a test
+is skipped, and fails where CI is set: there it must run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IMAGE = ROOT / "scripts" / "docker-image"
 _PATIENCE = 900
 
 
-class _Missing(Exception):
+class _MissingError(Exception):
     """Why there is no engine, or no image."""
 
 
@@ -54,42 +54,43 @@ def client(host: str) -> Any:
 
 
 @functools.cache
-def _engine() -> str | _Missing:
+def _engine() -> str | _MissingError:
     host = os.environ.get("DOCKER_HOST")
     if host:
         try:
             client(host).close()
         except docker.errors.DockerException as error:
-            return _Missing(f"the engine in DOCKER_HOST={host!r} does not answer: {error}")
+            return _MissingError(f"the engine in DOCKER_HOST={host!r} does not answer: {error}")
         return host
     if os.geteuid() != 0:
-        return _Missing("DOCKER_HOST names none, and only root can start one")
+        return _MissingError("DOCKER_HOST names none, and only root can start one")
     if shutil.which("dockerd") is None and not _must_run():
-        return _Missing("DOCKER_HOST names none, and dockerd is not installed")
-    folder = tempfile.mkdtemp(prefix="coderoom-engine-")
+        return _MissingError("DOCKER_HOST names none, and dockerd is not installed")
+    # Tests may have set other folders for temporary files; and the path of a socket has to be short.
+    folder = tempfile.mkdtemp(prefix="coderoom-engine-", dir=os.environ.get("TMPDIR") or "/tmp")
+    atexit.register(_run, [str(_ENGINE), "stop", folder])
     try:
         started = _run([str(_ENGINE), "start", folder])
-    except _Missing as missing:
+    except _MissingError as missing:
         return missing
-    atexit.register(_run, [str(_ENGINE), "stop", folder])
     return started.strip().removeprefix("DOCKER_HOST=")
 
 
 @functools.cache
-def _image(host: str) -> str | _Missing:
+def _image(host: str) -> str | _MissingError:
     name = os.environ.get("CODEROOM_TEST_IMAGE") or "coderoom-base:test"
     engine = client(host)
     try:
         engine.inspect_image(name)
     except docker.errors.ImageNotFound:
         if name != "coderoom-base:test" or os.geteuid() != 0:
-            return _Missing(
+            return _MissingError(
                 f"the engine has no image {name!r}: as root `scripts/docker-image` makes one, or CODEROOM_TEST_IMAGE "
                 "names one that has Python"
             )
         try:
             _run([str(_IMAGE)], DOCKER_HOST=host)
-        except _Missing as missing:
+        except _MissingError as missing:
             return missing
     finally:
         engine.close()
@@ -101,7 +102,7 @@ def _run(command: list[str], **environment: str) -> str:
         command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=_PATIENCE, check=False
     )
     if done.returncode:
-        raise _Missing(f"{' '.join(command)} failed: {done.stderr}")
+        raise _MissingError(f"{' '.join(command)} failed: {done.stderr}")
     return done.stdout
 
 
@@ -109,7 +110,7 @@ def _must_run() -> bool:
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
-def _or_give_up(found: str | _Missing) -> str:
+def _or_give_up(found: str | _MissingError) -> str:
     if isinstance(found, str):
         return found
     if _must_run():

@@ -10,7 +10,8 @@ import signal
 import socket
 import struct
 import sys
-from typing import Any, Dict, Optional, Tuple
+import time
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import linux, mounts
 
@@ -56,6 +57,8 @@ def boot(config: Dict[str, Any]) -> Dict[str, Any]:
     for place in config.get("open", ()):
         os.chmod(place, 0o1777)
     _arrange_workspace(config, identity)
+    if enter is not None or identity is not None:
+        _drop_bounding_set()
     if identity is not None:
         _become(*identity)
     if enter is not None or identity is not None:
@@ -64,6 +67,7 @@ def boot(config: Dict[str, Any]) -> Dict[str, Any]:
     if config.get("environment") is not None:
         os.environ.clear()
         os.environ.update(config["environment"])
+        time.tzset()
     sys.path.extend(path for path in config.get("packages", ()) if os.path.isdir(path))
     return {"identity": [os.getuid(), os.getgid()]}
 
@@ -131,12 +135,15 @@ def _become(uid: int, gid: int) -> None:
     linux.libc("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-def _drop_capabilities() -> None:
+def _drop_bounding_set() -> None:
     for number in range(64):
         try:
             linux.libc("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
-        except OSError:
+        except OSError:  # There are no more of them, or it is none of ours to change.
             break
+
+
+def _drop_capabilities() -> None:
     linux.libc("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header, nothing = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
     linux.syscall("capset", ctypes.byref(header), ctypes.byref(nothing))
@@ -153,19 +160,23 @@ def probe(control_fd: int) -> None:
         config = json.loads(sock.recv(1 << 20))
         try:
             answer = boot(config["boot"])
-            answer["nested"] = _try_nested()
+            answer["nested"] = _in_child(_nest) if config["nest"] else "not tried"
+            if "read" in config["boot"]["lockdown"]:
+                answer["error"] = _in_child(lambda: _lock_down(config["boot"]["lockdown"]))
+        except mounts.IdmapError as error:
+            answer = {"idmap": str(error)}
         except OSError as error:
             answer = {"error": str(error)}
         sock.send(json.dumps(answer).encode())
 
 
-def _try_nested() -> str:
-    """Try what a room needs: namespaces within the namespaces. Empty, or why it cannot be."""
+def _in_child(attempt: Callable[[], None]) -> str:
+    """Try something in a process of its own. Empty, or why it cannot be."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         try:
-            _nest(writer)
+            attempt()
         except OSError as error:
             os.write(writer, str(error).encode() or b"?")
         finally:
@@ -177,19 +188,31 @@ def _try_nested() -> str:
     return said.decode(errors="replace")
 
 
-def _nest(writer: int) -> None:
+def _nest() -> None:
+    """Do what a room does: make namespaces within the namespaces."""
     uid, gid = os.getuid(), os.getgid()
     linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
     for name, text in (("setgroups", "deny"), ("uid_map", "%d %d 1" % (uid, uid)), ("gid_map", "%d %d 1" % (gid, gid))):
         with open("/proc/self/" + name, "w") as file:
             file.write(text)
-    child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        return
+    said = _in_child(_mount_own)
+    if said:
+        raise OSError(said)
+
+
+def _mount_own() -> None:
+    mounts.mount_proc()
+    mounts.mount_tmpfs("/tmp", 65536, "1777")
+
+
+def _lock_down(settings: Dict[str, Any]) -> None:
+    """Do what a runner does, and see whether it keeps anything away."""
+    from . import lockdown
+
+    many = 1 << 40
+    lockdown.apply(lockdown.Lockdown(network=False, memory_bytes=many, open_files=64, file_bytes=many, **settings))
     try:
-        mounts.mount_proc()
-        mounts.mount_tmpfs("/tmp", 65536, "1777")
-    except OSError as error:
-        os.write(writer, str(error).encode())
-    os._exit(0)
+        os.close(os.open("/proc/self/status", os.O_RDONLY))
+    except PermissionError:
+        return
+    raise OSError("Landlock keeps nothing away here")

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List
 
-__all__ = ["after_fork", "collect_hooks"]
+__all__ = ["after_fork", "collect_hooks", "fork", "leave_hooks"]
 
 Hook = Dict[str, Callable[[], Any]]
 
+# They care for locks and threads of a parent that has several threads, which none of ours has.
+_NEEDLESS = ("concurrent.futures.thread", "logging", "threading")
+
 _hooks: List[Hook] = []
 _register = getattr(os, "register_at_fork", None)
+
+fork = os.fork
+"""The fork that does not ask modules what they want."""
 
 
 def collect_hooks() -> None:
@@ -19,16 +25,24 @@ def collect_hooks() -> None:
         os.register_at_fork = lambda **hook: _hooks.append(hook)  # type: ignore[assignment]
 
 
-def after_fork() -> None:
-    """Do in a runner what was asked for, and let its own forks be ordinary ones again.
+def leave_hooks() -> None:
+    """Collect no more; whoever forks in the ordinary way from now on has it all done."""
+    if _register is not None:
+        os.register_at_fork = _register
+        os.fork = _ordinary_fork
 
-    What `threading` wants done is left out: it cares for locks and threads of the parent, and a keeper has neither.
-    """
-    if _register is None:
-        return
-    os.register_at_fork = _register
+
+def after_fork() -> None:
+    """Do in a runner what was asked for; a new seed for `random`, for instance."""
     for hook in _hooks:
         in_child = hook.get("after_in_child")
-        if in_child is not None and getattr(in_child, "__module__", "") != "threading":
+        if in_child is not None and getattr(in_child, "__module__", "") not in _NEEDLESS:
             in_child()
-        _register(**hook)
+
+
+def _ordinary_fork() -> int:
+    os.fork = fork
+    if _register is not None:
+        for hook in _hooks:
+            _register(**hook)
+    return fork()

@@ -14,6 +14,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import linux
+from .forks import fork
 from .frames import Channel
 
 __all__ = ["Holder"]
@@ -81,7 +82,7 @@ class Holder:
 
     def _fork(self, start: Start, message: Dict[str, Any], fds: List[int]) -> None:
         try:
-            pid = os.fork()
+            pid = fork()
         except OSError as error:
             self.control.send({"event": "ended", "id": message["id"], "fork": str(error)})
             return

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, Optional, Sequence, Tuple
 
 from . import linux
 
-__all__ = ["bind", "build_root", "guard", "idmap", "mount_proc", "mount_tmpfs"]
+__all__ = ["IdmapError", "bind", "build_root", "guard", "idmap", "mount_proc", "mount_tmpfs"]
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_SILENT, _MS_PRIVATE, _MS_SLAVE = 4096, 16384, 32768, 1 << 18, 1 << 19
@@ -20,6 +20,10 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
 # Where the new tree grows and where the old one waits, while both are needed.
 _NEW, _OLD = "/new", "/old"
+
+
+class IdmapError(OSError):
+    """Files cannot be made to look like another's here."""
 
 
 class _Attributes(ctypes.Structure):
@@ -205,15 +209,17 @@ def idmap(target: str, outside: Tuple[int, int], inside: Tuple[int, int]) -> Non
         inside: Whose they are from now on, here.
 
     Raises:
-        OSError: The kernel (before Linux 5.12) or the file system cannot do that.
+        IdmapError: The kernel (before Linux 5.12) or the file system cannot do that.
     """
-    users = _users(outside, inside)
-    tree = -1
+    users = tree = -1
     place = ctypes.c_char_p(os.fsencode(target))
     try:
+        users = _users(outside, inside)
         tree = linux.syscall("open_tree", _AT_FDCWD, place, _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
         _set_attributes(tree, "", _AT_EMPTY_PATH | _AT_RECURSIVE, _Attributes(attr_set=_ATTR_IDMAP, userns_fd=users))
         linux.syscall("move_mount", tree, ctypes.c_char_p(b""), _AT_FDCWD, place, _MOVE_MOUNT_F_EMPTY_PATH)
+    except OSError as error:
+        raise IdmapError(error.errno, "files with another owner: %s" % error.strerror) from None
     finally:
         for fd in (users, tree):
             if fd >= 0:

@@ -6,6 +6,7 @@ import os
 from typing import Any, Dict
 
 from . import linux
+from .forks import fork
 
 __all__ = ["enter_room", "fresh_mounts"]
 
@@ -37,7 +38,7 @@ def enter_room(config: Dict[str, Any]) -> bool:
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
-    if os.fork():
+    if fork():
         os._exit(0)
     os.setsid()
     linux.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)

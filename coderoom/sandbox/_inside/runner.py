@@ -126,7 +126,7 @@ class Runner:
     def _checkpoint(self, fd: int) -> None:
         self._streams.flush()
         try:
-            pid = os.fork()
+            pid = forks.fork()
         except OSError as error:
             with socket.socket(fileno=fd) as sock:
                 Channel(sock, self._channel.key).send({"event": "failed", "error": str(error)})

@@ -16,7 +16,7 @@ import sys
 import traceback
 from typing import Any, Dict, List
 
-from . import boot, linux, warmth
+from . import boot, forks, linux, warmth
 from .frames import Channel
 from .keeper import Keeper
 from .rooms import enter_room
@@ -63,6 +63,7 @@ def _prepare(config: Dict[str, Any]) -> Dict[str, Any]:
     for name in _ALWAYS:
         importlib.import_module(name)
     missing = _preload(config.get("preload", []))
+    forks.leave_hooks()
     warmth.settle(config)
     return {
         **facts,
@@ -119,7 +120,7 @@ def _open_room(
     channel: Channel, fd: int, config: Dict[str, Any], runner: Runner, own: "tuple[int, int]"
 ) -> None:
     try:
-        pid = os.fork()
+        pid = forks.fork()
     except OSError as error:
         with socket.socket(fileno=fd) as sock:
             Channel(sock).send({"event": "failed", "error": f"fork: {error}"})

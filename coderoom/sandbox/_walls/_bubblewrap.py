@@ -38,10 +38,15 @@ class BubblewrapWall(ProbedWall):
 
     async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
         bwrap = await asyncio.to_thread(_find, spec.workspace)
-        identity = identity_to_become()
-        layout = await asyncio.to_thread(layout_for, spec, ORDINARY if identity is None else identity[0])
-        boot = _boot(spec, layout, identity, nested=not facts.nested)
-        return await LocalWorker.launch(lambda fd: _start(bwrap, layout, spec, program, boot, fd))
+        identity, give_back = identity_to_become(), nothing
+        if facts.idmap:
+            identity, give_back = await asyncio.to_thread(borrow, spec.workspace)
+        with contextlib.ExitStack() as unwind:
+            unwind.callback(give_back)
+            layout = await asyncio.to_thread(layout_for, spec, ORDINARY if identity is None else identity[0])
+            boot = boot_of(spec, layout, identity, facts)
+            tidy = unwind.pop_all().close
+            return await LocalWorker.launch(lambda fd: _start(bwrap, layout, spec, program, boot, tidy, fd))
 
     def _report(self, facts: Facts) -> WallReport:
         if facts.error:

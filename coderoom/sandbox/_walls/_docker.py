@@ -199,7 +199,7 @@ class _Launch:
             if listener.fileno() in ready:
                 return listener.accept()[0]
             if container.fileno() in ready and container.ended():
-                raise self._no_worker(f"ended with exit code {container.exit_code()}", container)
+                raise self._no_worker(f"ended with exit code {container.exit_code(_PATIENCE)}", container)
         raise self._no_worker(f"did not connect to its host within {_PATIENCE:g} seconds", container)
 
     def _check_answer(self, control: socket.socket, container: Container) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
+import re
+import select
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from coderoom.sandbox._walls._docker_engine import Engine, is_missing, reason
+from coderoom.sandbox._walls._docker_stream import EngineStream
 
 __all__ = ["Container", "DockerWorker"]
 
@@ -20,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _TAIL = 4096
 _KILLED = 137
+_PATIENCE = 2.0
 # What the engine answers for a container that is being removed already, or is not running.
 _ON_ITS_WAY = 409
 
@@ -50,21 +53,18 @@ class Container:
     def __init__(self, engine: Engine, id: str) -> None:
         self.id = id
         self._client = engine.client
-        self._said = b""
-        self._output: Any = self._client.attach_socket(id, params={"stdout": 1, "stderr": 1, "stream": 1})
-        os.set_blocking(self._output.fileno(), False)
-        # Once it is gone the engine knows nothing of it any more, so this is asked beforehand.
-        self._exit: Any = self._client.post(
-            f"{self._client.base_url}/v{self._client.api_version}/containers/{id}/wait",
-            params={"condition": "next-exit"},
-            stream=True,
-            timeout=(10, 2),
-        )
-        self._code: int | None = None
+        target = f"/v{engine.client.api_version}/containers/{id}"
+        # Once it is gone the engine knows nothing of it any more, so both are asked for beforehand.
+        self._output = EngineStream(engine.path, f"{target}/attach?stream=1&stdout=1&stderr=1", 4 * _TAIL)
+        try:
+            self._exit = EngineStream(engine.path, f"{target}/wait?condition=next-exit", _TAIL)
+        except BaseException:
+            self._output.close()
+            raise
 
     def fileno(self) -> int:
         """What becomes readable when it writes something, and when it ends."""
-        return int(self._output.fileno())
+        return self._output.fileno()
 
     def start(self) -> None:
         """Start it."""
@@ -72,28 +72,25 @@ class Container:
 
     def ended(self) -> bool:
         """Take in what it has written; whether it has ended."""
-        while True:
-            try:
-                data = os.read(self.fileno(), 65_536)
-            except BlockingIOError:
-                return False
-            except OSError:
-                return True
-            if not data:
-                return True
-            self._said = (self._said + data)[-4 * _TAIL :]
+        self._output.take_in()
+        return self._output.ended
 
     def written(self) -> str:
         """The end of what it has written."""
-        self.ended()
-        return _without_headers(self._said).decode(errors="replace").strip()[-_TAIL:]
+        self._output.take_in()
+        return _without_heads(self._output.data).decode(errors="replace").strip()[-_TAIL:]
 
-    def exit_code(self) -> int | None:
-        """Its exit code, if it has ended."""
-        if self._code is None:
-            with contextlib.suppress(Exception):  # Whatever goes wrong here, it is not known.
-                self._code = int(self._exit.json()["StatusCode"])
-        return self._code
+    def exit_code(self, patience: float = 0) -> int | None:
+        """Its exit code, if it has ended.
+
+        Args:
+            patience: How many seconds the engine may take to notice that.
+        """
+        if not self._exit.ended:
+            select.select([self._exit], [], [], patience)
+            self._exit.take_in()
+        found = re.search(rb'"StatusCode":\s*(\d+)', self._exit.data)
+        return int(found[1]) if found else None
 
     def remove(self) -> None:
         """End it at once and remove it; nothing is left of it when this returns."""
@@ -109,10 +106,8 @@ class Container:
 
     def close(self) -> None:
         """Close the connections to it."""
-        with contextlib.suppress(Exception):
-            self._exit.close()
-        with contextlib.suppress(Exception):
-            self._output.close()
+        self._exit.close()
+        self._output.close()
 
 
 @dataclass(eq=False)
@@ -152,19 +147,13 @@ class DockerWorker:
         """What is known of why it ended by itself."""
         if self._ended:
             return "It was ended."
-        written, code = self.container.written(), self.container.exit_code()
+        written, code = self.container.written(), self.container.exit_code(_PATIENCE if self.container.ended() else 0)
         why = "It is still running." if code is None else f"Its container ended with exit code {code}."
         if code == _KILLED:
             why += f" It was killed, most likely for needing more memory than its {self.memory >> 20} MiB."
         return f"{why} It wrote: {written}" if written else why
 
 
-def _without_headers(data: bytes) -> bytes:
-    """What a container wrote, from a stream in which every piece has a head of eight bytes with its length."""
-    text = b""
-    while len(data) >= 8:
-        if data[0] > 2 or data[1:4] != b"\0\0\0":
-            return data  # Cut somewhere within.
-        size = int.from_bytes(data[4:8], "big")
-        text, data = text + data[8 : 8 + size], data[8 + size :]
-    return text
+def _without_heads(data: bytes) -> bytes:
+    """What a container wrote, of which every piece has a head of eight bytes: its stream, and its length."""
+    return re.sub(rb"[\0-\2]\0\0\0[\0-\xff]{4}", b"", data, flags=re.DOTALL)

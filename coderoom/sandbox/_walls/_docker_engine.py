@@ -25,10 +25,12 @@ class Engine:
 
     Attributes:
         client: docker-py's low-level client.
+        path: Its socket.
         info: What the engine says of itself.
     """
 
     client: Any
+    path: str
     info: Mapping[str, Any]
 
     @property
@@ -106,7 +108,7 @@ def connect(timeout: float = 60) -> Engine:
     except docker.errors.DockerException as error:
         raise _silent(url, error) from error
     try:
-        engine = Engine(client, client.info())
+        engine = Engine(client, url.removeprefix(_UNIX), client.info())
         _check(engine)
     except BaseException as error:
         client.close()

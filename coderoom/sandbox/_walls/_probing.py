@@ -7,7 +7,6 @@ import json
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,12 +30,12 @@ class Facts:
     Attributes:
         error: Why the wall cannot be built; empty if it can.
         nested: Why a room inside can have no namespaces of its own; empty if it can.
-        answer: What the worker said.
+        idmap: Why files cannot be made to look like another's; empty if they can, or need not.
     """
 
     error: str = ""
     nested: str = ""
-    answer: Mapping[str, Any] | None = None
+    idmap: str = ""
 
 
 class ProbedWall(ABC):
@@ -88,16 +87,16 @@ class ProbedWall(ABC):
         key = (self.name, device)
         facts = self._known.get(key)
         if facts is None:
-            facts = await self._try(workspace if device else None)
+            facts = await self._try(workspace if device else None, Facts())
             if not facts.error:  # What is missing may be installed meanwhile.
                 self._known[key] = facts
         return facts
 
-    async def _try(self, workspace: Path | None) -> Facts:
+    async def _try(self, workspace: Path | None, facts: Facts) -> Facts:
         with tempfile.TemporaryDirectory(prefix="coderoom-probe-") as folder:
             spec = WallSpec(workspace=workspace or Path(folder), network=False, env={}, limits=Limits())
             try:
-                worker = await self._launch(spec, _PROBE, Facts())
+                worker = await self._launch(spec, _PROBE, facts)
             except (SandboxUnavailable, OSError) as error:
                 return Facts(error=str(error))
             try:
@@ -107,15 +106,15 @@ class ProbedWall(ABC):
                 return Facts(error=said if isinstance(error, ConnectionError) else f"{error} {said}")
             finally:
                 await worker.end()
-        if "error" in answer:
-            return Facts(error=str(answer["error"]))
-        return Facts(nested=str(answer.get("nested", "")), answer=answer)
+        if "idmap" in answer and not facts.idmap:
+            return await self._try(workspace, Facts(idmap=str(answer["idmap"])))
+        return Facts(str(answer.get("error", "")), str(answer.get("nested", "")), facts.idmap)
 
 
 async def _ask(worker: LocalWorker) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     worker.control.setblocking(False)
-    await loop.sock_sendall(worker.control, json.dumps({"boot": worker.boot}).encode())
+    await loop.sock_sendall(worker.control, json.dumps({"boot": worker.boot, "nest": worker.boot["rooms"] == "namespaces"}).encode())
     try:
         said = await asyncio.wait_for(loop.sock_recv(worker.control, _LARGEST_ANSWER), _PATIENCE)
     except TimeoutError:

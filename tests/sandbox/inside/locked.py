@@ -24,9 +24,10 @@ only_linux = pytest.mark.skipif(sys.platform != "linux", reason="these layers ar
 
 _PRELUDE = """
 # All of it now: an ordinary user may not be able to read the interpreter's files.
-import asyncio, concurrent.futures.thread, ctypes, errno, fcntl, json, mmap, os, platform, pty, resource, signal
-import multiprocessing.managers, multiprocessing.pool, multiprocessing.queues, multiprocessing.sharedctypes
-import socket, struct, subprocess, sys, tempfile, threading, time
+import asyncio, concurrent.futures.thread, ctypes, encodings.idna, errno, fcntl, json, mmap, os, platform, pty
+import multiprocessing.managers, multiprocessing.pool, multiprocessing.popen_fork, multiprocessing.queues
+import multiprocessing.sharedctypes, multiprocessing.synchronize
+import resource, signal, socket, struct, subprocess, sys, tempfile, threading, time
 sys.path.insert(0, {package!r})
 from _inside import landlock, lockdown, seccomp
 

@@ -14,7 +14,8 @@ from coderoom.sandbox._walls._docker import DockerWall
 async def _main(code: str, image: str, workspace: str) -> None:
     wall = DockerWall(code=Path(code), image=image)
     worker = await wall.start(WallSpec(Path(workspace), network=False, env={}, limits=Limits()))
-    print(worker.container.id, flush=True)
+    sys.stdout.write(f"{worker.container.id}\n")
+    sys.stdout.flush()
     await asyncio.sleep(3600)
 
 

@@ -1,0 +1,144 @@
+"""The wall for where there are no namespaces to be had: Landlock, the filter of system calls and the limits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox._inside import landlock
+from coderoom.sandbox._layout import Layout, layout_for
+from coderoom.sandbox._walls._base import WallReport, WallSpec
+from coderoom.sandbox._walls._lending import borrow
+from coderoom.sandbox._walls._local import LocalWorker, Start, python_arguments
+from coderoom.sandbox._walls._probing import Facts, ProbedWall
+
+__all__ = ["LandlockWall"]
+
+_OURS = Path(__file__).resolve().parent.parent
+_WITH_TRUNCATE, _WITH_TCP, _WITH_SCOPES = 3, 4, 6
+# Of /proc only what tells nothing of other processes.
+_HARMLESS = ("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm/overcommit_memory")
+_FOR_NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf")
+
+
+class LandlockWall(ProbedWall):
+    """No namespaces: the code sees the host's paths, but the kernel lets it open only those that it needs."""
+
+    name = "landlock"
+
+    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+        version = landlock.abi()
+        if not version:
+            raise SandboxUnavailable("The kernel has no Landlock, or it is switched off.")
+        if version < _WITH_TRUNCATE and os.geteuid() != 0:
+            raise SandboxUnavailable(
+                f"The kernel's Landlock is of ABI {version}, which lets code empty its user's files; it takes ABI 3."
+            )
+        layout = await asyncio.to_thread(_layout, spec)
+        private = Path(tempfile.mkdtemp(prefix="coderoom-"))
+        with contextlib.ExitStack() as unwind:
+            unwind.callback(shutil.rmtree, private, ignore_errors=True)
+            identity, give_back = await asyncio.to_thread(borrow, spec.workspace)
+            unwind.callback(give_back)
+            boot = _boot(spec, layout, identity, private)
+            tidy = unwind.pop_all().close
+
+            def prepare(control_fd: int) -> Start:
+                argv = python_arguments(layout.python, str(_OURS), program, control_fd)
+                return Start(argv=argv, boot=boot, namespaces=False, tidy=tidy)
+
+            return await LocalWorker.launch(prepare)
+
+    def _report(self, facts: Facts) -> WallReport:
+        if facts.error:
+            remedy = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
+            return WallReport(self.name, available=False, detail=facts.error, remedy=remedy if not landlock.abi() else "")
+        return WallReport(self.name, available=True, detail=_describe(landlock.abi()), remedy=_REMEDY)
+
+
+_REMEDY = "Where user namespaces are allowed, `bubblewrap` and `namespaces` are stronger."
+
+
+def _describe(version: int) -> str:
+    detail = (
+        f"Landlock ABI {version}, a filter of system calls and limits, no namespaces. Code can open only what it needs, "
+        "and cannot reach other processes or sockets; but it can tell which files and processes there are"
+    )
+    if os.geteuid() != 0:
+        detail += ", and can change the permissions and times of its user's files"
+    detail += "; sessions are not kept from each other's files, and how much is written to the disk is not bounded"
+    if version < _WITH_SCOPES:
+        detail += "; before ABI 6 signals are kept in by the filter only: code cannot end what it has started"
+    if version < _WITH_TCP:
+        detail += "; before ABI 4 the network is kept away by the filter only"
+    return detail + "."
+
+
+def _layout(spec: WallSpec) -> Layout:
+    layout = layout_for(spec)
+    if spec.workspace is not None and layout.guarded:
+        raise RequestError(
+            f"The workspace {layout.workspace!r} contains {layout.guarded[-1][0]!r}, which the sandbox itself runs, and "
+            "the wall 'landlock' cannot keep a part of the workspace from being changed; use another folder."
+        )
+    if os.geteuid() == 0:
+        _check_reachable(layout)
+    return layout
+
+
+def _check_reachable(layout: Layout) -> None:
+    """See to it that a worker that is not root any more can read what it needs."""
+    needed = [Path(layout.python).resolve(), *(Path(source) for source, _ in layout.read_only)]
+    needed += [Path(layout.workspace)] if layout.workspace is not None else []
+    for path in needed:
+        for folder in path.parents:
+            if not folder.stat().st_mode & stat.S_IXOTH:
+                raise SandboxUnavailable(
+                    f"The worker does not stay root, and to others {str(path)!r} is out of reach in {str(folder)!r}; "
+                    "use an interpreter and a workspace that everybody can reach, or do not start this as root."
+                )
+
+
+def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, private: Path) -> dict[str, Any]:
+    folders = [private / "tmp", private / "workspace"]
+    for folder in folders:
+        folder.mkdir()
+    if identity is not None:
+        for folder in (private, *folders):
+            os.chown(folder, *identity)
+    temporary = str(folders[0])
+    workspace = layout.workspace or str(folders[1])
+    network = _FOR_NETWORK if spec.network else ()
+    return {
+        "identity": identity,
+        "workspace": workspace,
+        "scratch": temporary,
+        "environment": _with_own_tmp(spec, temporary, workspace),
+        "packages": layout.packages,
+        "rooms": "plain",
+        "lockdown": {
+            "read": [*dict.fromkeys(source for source, _ in layout.read_only), *_HARMLESS, *network],
+            "write": [workspace, temporary],
+            "own_pid_only": True,
+            "local_sockets": False,
+        },
+    }
+
+
+def _with_own_tmp(spec: WallSpec, temporary: str, workspace: str) -> dict[str, str]:
+    """The environment for a worker whose `/tmp` and `/workspace` are elsewhere."""
+    places = {"/tmp": temporary, "/workspace": workspace}
+    environment = {"TMPDIR": temporary}
+    for name, value in spec.env.items():
+        for place, own in places.items():
+            if value == place or value.startswith(place + "/"):
+                value = own + value[len(place) :]
+        environment[name] = value
+    return environment
