@@ -13,7 +13,7 @@ from pathlib import Path
 
 from autogen_core.code_executor import CodeBlock
 
-__all__ = ["Cell", "CellRefused", "Programs", "named_file", "write_cell"]
+__all__ = ["Cell", "CellRefused", "Programs", "file_name_of", "named_file", "not_inside", "write_cell"]
 
 _PROGRAMS = {
     "python": "python",
@@ -121,10 +121,9 @@ def named_file(code: str, work_dir: Path) -> Path | None:
     Raises:
         CellRefused: It is not a file in the work directory.
     """
-    match = _FILE_NAME.fullmatch(code.partition("\n")[0])
-    if match is None:
+    name = file_name_of(code)
+    if name is None:
         return None
-    name = match[1].strip("\"'`")
     root = work_dir.resolve()
     try:
         path = (root / name).resolve()
@@ -132,8 +131,19 @@ def named_file(code: str, work_dir: Path) -> Path | None:
     except (OSError, ValueError, RuntimeError):  # Too long, with a NUL in it, or a loop of links.
         inside = False
     if not inside:
-        raise CellRefused(f"Filename is not in the workspace: {name!r}. Name a file inside of the work directory.")
+        raise not_inside(name)
     return path
+
+
+def file_name_of(code: str) -> str | None:
+    """Return the name of a file that the code's first line gives, or `None` if it gives none."""
+    match = _FILE_NAME.fullmatch(code.partition("\n")[0])
+    return None if match is None else match[1].strip("\"'`")
+
+
+def not_inside(name: str) -> CellRefused:
+    """Return the error of a name that is not one for a file in the work directory."""
+    return CellRefused(f"Filename is not in the workspace: {name!r}. Name a file inside of the work directory.")
 
 
 def _write_free(data: bytes, number: int, ending: str, work_dir: Path) -> tuple[Path, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+from coderoom.executors._folder import write_inside
+
 __all__ = ["bound_output", "new_output_file", "save_output"]
 
 _FOLDER = ".coderoom"
@@ -50,18 +52,14 @@ def save_output(text: str, folder: Path) -> Path:
     Returns:
         The file.
     """
-    path = new_output_file(folder)
-    path.write_text(text, encoding="utf-8", errors="replace", newline="")
-    return path
+    folder.mkdir(parents=True, exist_ok=True)
+    # The code may have put links there.
+    return write_inside(folder, f"{_FOLDER}/output-{uuid.uuid4().hex[:12]}.txt", text.encode("utf-8", "replace"))
 
 
 def new_output_file(folder: Path) -> Path:
     """Make an empty file for a whole output and return its path."""
-    place = folder / _FOLDER
-    place.mkdir(parents=True, exist_ok=True)
-    path = place / f"output-{uuid.uuid4().hex[:12]}.txt"
-    path.touch(exist_ok=False)
-    return path
+    return save_output("", folder)
 
 
 def _notice(left_out: int, total: int, whole: Path | None) -> str:

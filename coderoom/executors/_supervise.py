@@ -30,6 +30,7 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import _launch
 from coderoom.executors._execution import TIMEOUT_CODE, Execution
+from coderoom.executors._janitor import remove_folder
 from coderoom.outcome import Outcome
 
 __all__ = ["Control", "PrivateFolder", "Settings", "run_block", "supervised"]
@@ -267,14 +268,4 @@ def _conclude_without_report(result: CodeResult, control: Control) -> Execution:
 def _remove_tree(path: Path, owner: int) -> None:
     if os.getpid() != owner:  # A fork of the process that made it ends without it.
         return
-    shutil.rmtree(path, ignore_errors=True)
-    if not path.exists():
-        return
-    # The code may have taken its own rights to a folder away.
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            child = Path(folder, name)
-            with contextlib.suppress(OSError):
-                if not child.is_symlink():
-                    child.chmod(0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    remove_folder(path)

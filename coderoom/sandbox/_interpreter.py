@@ -16,6 +16,7 @@ __all__ = ["Interpreter"]
 
 _OLDEST = (3, 8)
 _PATIENCE = 20.0
+_PACKAGES = ("site-packages", "dist-packages")
 _ASK = """
 import json, sys, sysconfig
 json.dump({"executable": sys.executable, "version": list(sys.version_info[:2]), "path": sys.path,
@@ -74,9 +75,8 @@ def _own(path: tuple[str, ...]) -> Interpreter:
 @functools.lru_cache(maxsize=16)
 def _other(python: str) -> Interpreter:
     try:
-        asked = subprocess.run(
-            [python, "-I", "-c", _ASK], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=True, env={}
-        )
+        command = [python, "-I", "-c", _ASK]
+        asked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=True)
         facts = json.loads(asked.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()
@@ -89,11 +89,8 @@ def _other(python: str) -> Interpreter:
 
 def _interpreter(executable: str, prefixes: list[str], path: list[str], code: list[str]) -> Interpreter:
     roots = [Path(prefix) for prefix in dict.fromkeys(prefixes)]
-    extra = [
-        Path(entry)
-        for entry in dict.fromkeys(path)
-        if Path(entry).name in ("site-packages", "dist-packages") and not any(Path(entry).is_relative_to(root) for root in roots)
-    ]
+    packages = [Path(entry) for entry in dict.fromkeys(path) if Path(entry).name in _PACKAGES]
+    extra = [folder for folder in packages if not any(folder.is_relative_to(root) for root in roots)]
     links = _links(executable)
     # A virtual environment knows its interpreter by a path that may itself go through links.
     real = Path(executable).resolve()
@@ -104,17 +101,17 @@ def _interpreter(executable: str, prefixes: list[str], path: list[str], code: li
         folders=(*roots, *extra),
         links=tuple(links),
         packages=tuple(map(str, extra)),
-        code=tuple(dict.fromkeys(Path(folder).resolve() for folder in (*code, *extra))),
+        code=tuple(dict.fromkeys(Path(folder).resolve() for folder in [*code, *map(str, extra)])),
     )
 
 
 def _links(executable: str) -> list[tuple[str, str]]:
-    links = []
+    links: list[tuple[str, str]] = []
     current = Path(executable)
     for _ in range(40):
         if not current.is_symlink():
             break
-        text = os.readlink(current)
+        text = str(current.readlink())
         links.append((str(current), text))
         current = Path(os.path.normpath(current.parent / text))
     return links

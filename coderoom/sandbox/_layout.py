@@ -54,8 +54,21 @@ _ETC = (
 # Package managers whose programs are spread over a tree of their own, in which nothing is anybody's secret.
 _STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
 # Never visible as a whole, and of those with a star nothing inside either.
-_PRIVATE = ("/", "/boot*", "/dev*", "/etc*", "/home", "/lost+found*", "/media", "/mnt", "/opt", "/proc*", "/root")
-_PRIVATE += ("/run*", "/srv", "/sys*", "/tmp", "/var", "/var/lib", "/var/log*", "/var/run*", "/var/spool*")
+_PRIVATE = (
+    "/",
+    "/boot*",
+    "/dev*",
+    "/etc*",
+    "/home",
+    "/lost+found*",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/proc*",
+    "/root",
+    "/run*",
+)
+_PRIVATE_TOO = ("/srv", "/sys*", "/tmp", "/var", "/var/lib", "/var/log*", "/var/run*", "/var/spool*", "/var/tmp")
 
 
 @dataclass(frozen=True)
@@ -107,8 +120,8 @@ def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
 
 def _guarded(workspace: Path, layout: Layout) -> tuple[tuple[str, bool], ...]:
     own = Path(coderoom.__file__).resolve().parent
-    inside = [path for path in (own, *(Path(source) for source, _ in layout.read_only)) if path.is_relative_to(workspace)]
-    kept = {str(path.relative_to(workspace)): False for path in inside}
+    shown = [own, *(Path(source) for source, _ in layout.read_only)]
+    kept = {str(path.relative_to(workspace)): False for path in shown if path.is_relative_to(workspace)}
     above = {str(folder): True for path in kept for folder in Path(path).parents if str(folder) != "."}
     return tuple(sorted({**above, **kept}.items()))
 
@@ -122,7 +135,7 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
         wanted.append(_store_of(path) or path)
     wanted += [node] if node is not None else []
     wanted += readable
-    links = {str(path): os.readlink(path) for path in wanted[1 : 1 + len(_TOP)] if path.is_symlink()}
+    links = {str(path): str(path.readlink()) for path in wanted[1 : 1 + len(_TOP)] if path.is_symlink()}
     binds = dict(_binds(path for path in wanted if str(path) not in links))
     etc = [Path("/etc") / name for name in _ETC]
     binds.update({str(path): str(path.resolve()) for path in etc if path.exists()})
@@ -172,7 +185,7 @@ def _node() -> Path | None:
 
 def is_private(path: Path) -> bool:
     """Whether a folder as such must not be visible: a home, or what belongs to the system."""
-    for pattern in _PRIVATE:
+    for pattern in (*_PRIVATE, *_PRIVATE_TOO):
         place = pattern.rstrip("*")
         if str(path) == place or (pattern != place and path.is_relative_to(place)):
             return True

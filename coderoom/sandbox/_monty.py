@@ -173,7 +173,10 @@ class MontyEngine:
             await checkout.__aenter__()
             worker.pid = checkout.worker_pid or 0
             self._guard.hold(worker.pid)
-            await (checkout.feed_run(prelude(self.limits)) if state is None else checkout.load_session(state))
+            if state is None:
+                await worker.feed(prelude(self.limits), {})
+            else:
+                await checkout.load_session(state)
         except BaseException as error:
             await asyncio.shield(self.give_back(worker, ended=True))
             if isinstance(error, (OSError, RuntimeError, _monty().MontyError)):
@@ -245,7 +248,7 @@ class MontyEngine:
         worker = await self.check_out(None)
         try:
             state = await worker.dump()
-            shown = await worker.feed(MontyCell.read("[1, 'a']", None).source, {}, lambda stream, text: None)
+            shown = await worker.feed(MontyCell.read("[1, 'a']", None).source, {})
         finally:
             await self.give_back(worker)
         if returned(shown).get("value") != [1, "a"]:
@@ -283,7 +286,10 @@ class MontyWorker:
         self._answer = answer
 
     async def feed(
-        self, source: str, functions: dict[str, Any], take: Callable[[Literal["stdout", "stderr"], str], None]
+        self,
+        source: str,
+        functions: dict[str, Any],
+        take: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
     ) -> Any:
         """Run code; to cancel this ends the worker.
 

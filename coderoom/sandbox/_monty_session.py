@@ -89,10 +89,13 @@ class MontySession:
         async with self._use():
             self._cancelled.clear()
             cell = MontyCell.read(code, self._engine.result_name)
+            seconds = timeout or self._limits.wall_seconds
+            if self._has_slot:
+                return await self._run(cell, await self._get_ready(final), seconds, final, on_chunk)
             ready = asyncio.ensure_future(self._get_ready(final))
             if await self._race(ready, None) != "done":
                 return ExecutionResult(**stopped(None, None, "" if final else _KEPT), code=code)
-            return await self._run(cell, ready.result(), timeout or self._limits.wall_seconds, final, on_chunk)
+            return await self._run(cell, ready.result(), seconds, final, on_chunk)
 
     async def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None
@@ -277,8 +280,14 @@ class MontySession:
             return True
         if (resident(worker.pid) or 0) - _EMPTY > most:
             return False
+        dump = asyncio.ensure_future(worker.dump())
         try:
-            self._state = await worker.dump()
+            await asyncio.wait((dump,))
+        finally:
+            # If it were cancelled in the middle, the state would be gone.
+            await asyncio.wait((dump,))
+        try:
+            self._state = dump.result()
         except SandboxUnavailable as error:
             await self._drop()
             raise SandboxUnavailable(f"{error} {_GONE}") from error

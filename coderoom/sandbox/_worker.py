@@ -121,6 +121,7 @@ class Worker:
             "boot": dict(boot),
             "rooms": boot.get("rooms", "namespaces"),
             "workspace": boot.get("workspace", "/workspace"),
+            "scratch": boot.get("scratch", "/tmp"),
             "workspace_in_memory": self._spec.workspace is None,
             "lockdown": boot.get("lockdown", {}),
             "network": self._spec.network,

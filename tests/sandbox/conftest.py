@@ -6,14 +6,16 @@ import pytest
 
 from coderoom.sandbox import Sandbox, Session
 
-from .places import Place
-
-WALLS = ["bubblewrap"]
+from .places import PLACES, Place
 
 
-@pytest.fixture(params=WALLS)
+@pytest.fixture(params=PLACES, ids=str)
 def place(request: pytest.FixtureRequest) -> Place:
-    return Place("cpython", request.param)
+    place: Place = request.param
+    missing = place.missing()
+    if missing:
+        pytest.skip(missing)
+    return place
 
 
 @pytest.fixture

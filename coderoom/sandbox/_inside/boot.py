@@ -11,7 +11,8 @@ import socket
 import struct
 import sys
 import time
-from typing import Any, Callable, Dict, Optional, Tuple
+from collections.abc import Callable
+from typing import Any
 
 from . import linux, mounts
 
@@ -24,7 +25,7 @@ _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
 
 
-def boot(config: Dict[str, Any]) -> Dict[str, Any]:
+def boot(config: dict[str, Any]) -> dict[str, Any]:
     """Finish the wall; to be called once, by a process with one thread.
 
     Where `enter` is given, the process that returns is another one than the one that called: the first of a new process
@@ -49,6 +50,7 @@ def boot(config: Dict[str, Any]) -> Dict[str, Any]:
     """
     identity = None if config.get("identity") is None else tuple(config["identity"])
     linux.libc("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    os.umask(0o022)  # What is made here is for a worker that may be another user.
     enter = config.get("enter")
     if enter is not None:
         _enter(enter)
@@ -72,7 +74,7 @@ def boot(config: Dict[str, Any]) -> Dict[str, Any]:
     return {"identity": [os.getuid(), os.getgid()]}
 
 
-def _enter(enter: Dict[str, Any]) -> None:
+def _enter(enter: dict[str, Any]) -> None:
     flags = _NAMESPACES
     uid, gid = os.getuid(), os.getgid()
     if enter["user"]:
@@ -81,9 +83,7 @@ def _enter(enter: Dict[str, Any]) -> None:
         flags |= linux.CLONE_NEWNET
     linux.libc("unshare", flags)
     if enter["user"]:
-        for name, text in (("setgroups", "deny"), ("uid_map", "1000 %d 1" % uid), ("gid_map", "1000 %d 1" % gid)):
-            with open("/proc/self/" + name, "w") as file:
-                file.write(text)
+        _map_ids(f"1000 {uid} 1", f"1000 {gid} 1")
     child = os.fork()
     if child:
         _mirror(child)
@@ -94,6 +94,12 @@ def _enter(enter: Dict[str, Any]) -> None:
         _raise_loopback()
     mounts.build_root(enter["root"])
     _move_to(enter["inside"])
+
+
+def _map_ids(users: str, groups: str) -> None:
+    for name, text in (("setgroups", "deny"), ("uid_map", users), ("gid_map", groups)):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
 
 
 def _mirror(child: int) -> None:
@@ -113,13 +119,13 @@ def _raise_loopback() -> None:
 def _move_to(inside: str) -> None:
     """Let imports of this package find it where it is now."""
     package = sys.modules[__name__.rpartition(".")[0]]
-    before = os.path.dirname(list(package.__path__)[0])
+    before = os.path.dirname(next(iter(package.__path__)))
     package.__path__[:] = [os.path.join(inside, package.__name__)]
     sys.path[:] = [inside if entry == before else entry for entry in sys.path]
     sys.path_importer_cache.clear()
 
 
-def _arrange_workspace(config: Dict[str, Any], identity: Optional[Tuple[int, int]]) -> None:
+def _arrange_workspace(config: dict[str, Any], identity: tuple[int, int] | None) -> None:
     owner = config.get("owner")
     if owner is not None and identity is not None:
         mounts.idmap(config["workspace"], tuple(owner), identity)
@@ -192,9 +198,7 @@ def _nest() -> None:
     """Do what a room does: make namespaces within the namespaces."""
     uid, gid = os.getuid(), os.getgid()
     linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
-    for name, text in (("setgroups", "deny"), ("uid_map", "%d %d 1" % (uid, uid)), ("gid_map", "%d %d 1" % (gid, gid))):
-        with open("/proc/self/" + name, "w") as file:
-            file.write(text)
+    _map_ids(f"{uid} {uid} 1", f"{gid} {gid} 1")
     said = _in_child(_mount_own)
     if said:
         raise OSError(said)
@@ -205,7 +209,7 @@ def _mount_own() -> None:
     mounts.mount_tmpfs("/tmp", 65536, "1777")
 
 
-def _lock_down(settings: Dict[str, Any]) -> None:
+def _lock_down(settings: dict[str, Any]) -> None:
     """Do what a runner does, and see whether it keeps anything away."""
     from . import lockdown
 

@@ -55,6 +55,10 @@ class Interpreter:
 
             self._names["__builtins__"] = restricted.make_namespace_builtins(config["restricted"])
 
+    def move_to(self, workspace: str) -> None:
+        """Take another folder for the workspace."""
+        self._files.folder = workspace
+
     def run(self, message: Dict[str, Any]) -> Dict[str, Any]:
         """Run a cell.
 

@@ -26,7 +26,7 @@ class Workspace:
     """
 
     def __init__(self, folder: str, bring: bool) -> None:
-        self._folder = folder
+        self.folder = folder
         self._bring = bring
         self._fresh = bring
         self._before: Dict[str, _Mark] = {}
@@ -59,7 +59,7 @@ class Workspace:
         while folders:
             folder = folders.pop()
             try:
-                entries = list(os.scandir(os.path.join(self._folder, folder)))
+                entries = list(os.scandir(os.path.join(self.folder, folder)))
             except OSError:
                 continue
             for entry in entries:
@@ -81,7 +81,7 @@ class Workspace:
 
     def _read(self, name: str, room: int) -> bytes:
         try:
-            with open(os.path.join(self._folder, name), "rb") as file:
+            with open(os.path.join(self.folder, name), "rb") as file:
                 return file.read(room)
         except OSError:
             return b""

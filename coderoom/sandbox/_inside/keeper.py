@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import signal
 from typing import Any, Dict, List, Optional
 
 from . import linux, lockdown, processes
+from .disk import Disk
 from .frames import Channel
 from .holder import Holder
 from .programs import run_program
-from .rooms import fresh_mounts
+from .rooms import empty_folders, fresh_mounts, own_folders
 from .runner import RESERVED_FILES, Runner
 
 __all__ = ["Keeper"]
@@ -33,22 +35,35 @@ class Keeper(Holder):
 
     def __init__(self, control: Channel, config: Dict[str, Any], nested: bool, runner: Runner) -> None:
         super().__init__(control, {"run": self._run, "exec": self._exec})
+        if not nested:
+            config = own_folders(config)
+            runner.move_to(config["workspace"])
         self._config = config
         self._runner = runner
         self._processes = processes.Nested() if nested else processes.Descendants()
         self._limits_of = config["limits"]
         self._cpu = 0.0
         self._cpu_before: Optional[float] = None
+        self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
         os.chdir("/")
         linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         # Nobody in the room may look into the memory or the environment of this process.
         linux.libc("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
-        locked = _lockdown(config, nested)
+        locked = _lockdown(self._config, nested)
         self._lockdown = lockdown.prepare(locked)
         self._roomy = lockdown.prepare(dataclasses.replace(locked, address_space=False))
         self._lockdown.settle()
         self._roomy.settle()
         control.send({"event": "room", "nested": nested, "landlock": self._lockdown.landlock_abi})
+
+    def serve(self) -> None:
+        """Answer requests until the host is done with the room; then end what is left in it."""
+        try:
+            super().serve()
+        finally:
+            if not self._processes.nested:  # With namespaces the kernel does it all.
+                self._end_all([])
+                shutil.rmtree(self._config["own"], ignore_errors=True)
 
     def handle(self, message: Dict[str, Any]) -> None:
         """Answer a request that forks nothing."""
@@ -57,6 +72,9 @@ class Keeper(Holder):
             self._end_all([])
             if self._processes.nested:
                 fresh_mounts(self._config)
+            else:
+                empty_folders(self._config)
+            self._disk.remember()
             self.control.send({"event": "reset"})
         elif op == "kill":
             self._end_all(message.get("keep", []))
@@ -80,6 +98,8 @@ class Keeper(Holder):
             limit = "processes"
         elif self._cpu_before is not None and use.cpu - self._cpu_before > self._limits_of["cpu_seconds"]:
             limit, self._cpu_before = "cpu", None
+        elif self._disk.is_overdrawn():
+            limit = "disk"
         if limit is not None:
             for pid in self.children:
                 self.ended_at(pid, limit)

@@ -9,7 +9,6 @@ import math
 import os
 import platform
 import resource
-import struct
 from collections.abc import Sequence
 
 from . import landlock, seccomp
@@ -89,7 +88,7 @@ class Prepared:
         self.landlock_abi = self._ruleset.abi
         self.seccomp = lockdown.use_seccomp
         self._program = self._filter() if lockdown.use_seccomp else b""
-        self._limits = _limits(lockdown)
+        self._limits = list(_limits(lockdown))
         self._settled = False
         self._address_space: int | None = None
         _prctl(_PR_GET_NO_NEW_PRIVS, 0)  # The first call of a C function is slow.
@@ -197,38 +196,52 @@ def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:
     ]
     if lockdown.processes is not None:
         limits.append((resource.RLIMIT_NPROC, lockdown.processes))
-    return [(limit, _lower(value, resource.getrlimit(limit)[1])) for limit, value in limits]
+    return limits
 
 
-def _bound_memory(lockdown: Lockdown, facts: dict[str, int]) -> None:
-    present = (facts["VmData"] + facts["VmStk"]) * 1024
-    if present >= lockdown.memory_bytes:
+def _bound_memory(lockdown: Lockdown) -> int | None:
+    """Bound memory; return the bound for the address space, if there is to be one."""
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib costs more than the whole lockdown
+        pages = [int(word) for word in file.read().split()]
+    page = resource.getpagesize()
+    data = pages[5] * page
+    if data >= lockdown.memory_bytes:
         raise OSError(
             errno.ENOMEM,
             f"a limit of {lockdown.memory_bytes} bytes of memory: the interpreter and what it has preloaded already "
-            f"take {present}; raise the limit, or preload less",
+            f"take {data}; raise the limit, or preload less",
         )
-    limits = [(resource.RLIMIT_DATA, lockdown.memory_bytes)]
-    if lockdown.address_space:
-        limits.append((resource.RLIMIT_AS, facts["VmSize"] * 1024 + lockdown.memory_bytes + _ADDRESS_SLACK))
-    for limit, value in limits:
-        value = _lower(value, resource.getrlimit(limit)[1])
-        resource.setrlimit(limit, (value, value))
+    _bound(resource.RLIMIT_DATA, lockdown.memory_bytes)
+    return pages[0] * page + lockdown.memory_bytes + _ADDRESS_SLACK if lockdown.address_space else None
 
 
-def _facts() -> dict[str, int]:
-    """Return what the kernel says of this process: its threads, and its memory in units of 1024 bytes."""
-    file = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        lines = os.read(file, 16_384).decode("ascii", "replace").splitlines()
-    finally:
-        os.close(file)
-    rows = [line.split() for line in lines if line.startswith(("Threads:", "VmData:", "VmStk:", "VmSize:"))]
-    return {row[0][:-1]: int(row[1]) for row in rows}
+def _bound(limit: int, value: int) -> None:
+    value = _lower(value, resource.getrlimit(limit)[1])
+    resource.setrlimit(limit, (value, value))
 
 
 def _lower(value: int, hard: int) -> int:
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def _refuse_threads() -> None:
+    # Landlock and capabilities are a thread's own: another thread would stay as it is. The folder has a link for each.
+    threads = os.stat("/proc/self/task").st_nlink - 2  # noqa: PTH116
+    if threads != 1:
+        raise OSError(
+            errno.EBUSY, f"this process has {threads} threads; only one with a single thread can be locked down"
+        )
+
+
+def _drop_bounding_set() -> None:
+    try:
+        _prctl(_PR_SET_SECUREBITS, _SECUREBITS)
+        for capability in range(64):
+            _prctl(_PR_CAPBSET_DROP, capability)
+    except OSError as error:
+        # Without the capability to change them; or there are no more capabilities than that.
+        if error.errno not in (errno.EPERM, errno.EINVAL):
+            raise
 
 
 def _drop_capabilities() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Dict, Iterable, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from . import linux
 
@@ -17,7 +18,7 @@ _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV, _ATTR_IDMAP = 1, 2, 4, 0x00100000
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
+_DEVICE_LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 # Where the new tree grows and where the old one waits, while both are needed.
 _NEW, _OLD = "/new", "/old"
 
@@ -30,12 +31,12 @@ class _Attributes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd")]
 
 
-def _mount(source: Optional[str], target: str, kind: Optional[str], flags: int, data: Optional[str] = None) -> None:
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     try:
         encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
         linux.libc("mount", *encoded[:3], ctypes.c_ulong(flags), encoded[3])
     except OSError as error:
-        raise OSError(error.errno, "mount of %s at %s: %s" % (source or kind, target, os.strerror(error.errno))) from None
+        raise OSError(error.errno, f"mount of {source or kind} at {target}: {error.strerror}") from None
 
 
 def _private() -> None:
@@ -48,11 +49,11 @@ def mount_proc(target: str = "/proc") -> None:
     _mount("proc", target, "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
 
-def mount_tmpfs(target: str, size: int, mode: str, owner: Optional[Tuple[int, int]] = None) -> None:
+def mount_tmpfs(target: str, size: int, mode: str, owner: tuple[int, int] | None = None) -> None:
     """Mount an empty folder in memory, for somebody else where an owner is given."""
-    options = "size=%d,mode=%s" % (size, mode)
+    options = f"size={size},mode={mode}"
     if owner is not None:
-        options += ",uid=%d,gid=%d" % owner
+        options += f",uid={owner[0]},gid={owner[1]}"
     _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, options)
 
 
@@ -69,7 +70,7 @@ def _take_rights(target: str, writable: bool, devices: bool) -> None:
         _set_attributes(_AT_FDCWD, target, _AT_RECURSIVE, _Attributes(attr_set=attributes))
     except OSError as error:
         if error.errno != 38:  # ENOSYS, before Linux 5.12.
-            raise OSError(error.errno, "rights of %s: %s" % (target, os.strerror(error.errno))) from None
+            raise OSError(error.errno, f"rights of {target}: {error.strerror}") from None
         for place in _mounts_below(target):
             # Of the flags that a mount has, none may go: some must not, and the kernel would refuse it all.
             _mount(None, place, None, _MS_BIND | _MS_REMOUNT | _MS_SILENT | attributes | _flags_of(place))
@@ -98,7 +99,7 @@ def _flags_of(place: str) -> int:
     return sum(flag for have_flag, flag in names.items() if have & have_flag)
 
 
-def build_root(layout: Dict[str, Any]) -> None:
+def build_root(layout: dict[str, Any]) -> None:
     """Replace the file tree of this mount namespace, which has to be this process's own.
 
     Args:
@@ -108,7 +109,7 @@ def build_root(layout: Dict[str, Any]) -> None:
     _private()
     _enter_scratch()
     os.mkdir(_NEW)
-    _mount("tmpfs", _NEW, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=%d" % (8 * 1024 * 1024))
+    _mount("tmpfs", _NEW, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=8m")
     owner = None if layout["owner"] is None else tuple(layout["owner"])
     size = layout["size"]
     mount_tmpfs(_folder("/tmp"), size, "1777", owner)
@@ -170,17 +171,17 @@ def _place(path: str, folder: bool) -> str:
     return _NEW + path
 
 
-def _mount_dev(size: int, owner: Optional[Tuple[int, int]]) -> None:
+def _mount_dev(size: int, owner: tuple[int, int] | None) -> None:
     _mount("tmpfs", _folder("/dev"), "tmpfs", _MS_NOSUID, "mode=0755,size=65536")
     for name in _DEVICES:
-        if os.path.exists("%s/dev/%s" % (_OLD, name)):
-            bind("%s/dev/%s" % (_OLD, name), _place("/dev/" + name, False), writable=True, devices=True)
+        if os.path.exists(f"{_OLD}/dev/{name}"):
+            bind(f"{_OLD}/dev/{name}", _place("/dev/" + name, False), writable=True, devices=True)
     for name, text in _DEVICE_LINKS.items():
-        os.symlink(text, "%s/dev/%s" % (_NEW, name))
+        os.symlink(f"/proc/self/{text}", f"{_NEW}/dev/{name}")
     mount_tmpfs(_folder("/dev/shm"), size, "1777", owner)
 
 
-def _mount_workspace(layout: Dict[str, Any], size: int, owner: Optional[Tuple[int, int]]) -> None:
+def _mount_workspace(layout: dict[str, Any], size: int, owner: tuple[int, int] | None) -> None:
     target = _folder("/workspace")
     if layout["workspace"] is None:
         mount_tmpfs(target, size, "0755", owner)
@@ -188,7 +189,7 @@ def _mount_workspace(layout: Dict[str, Any], size: int, owner: Optional[Tuple[in
     bind(_OLD + layout["workspace"], target, writable=True)
 
 
-def guard(workspace: str, guarded: Sequence[Tuple[str, bool]]) -> None:
+def guard(workspace: str, guarded: Sequence[tuple[str, bool]]) -> None:
     """Keep parts of the workspace from being changed or moved.
 
     Args:
@@ -200,7 +201,7 @@ def guard(workspace: str, guarded: Sequence[Tuple[str, bool]]) -> None:
         bind(place, place, writable=writable)
 
 
-def idmap(target: str, outside: Tuple[int, int], inside: Tuple[int, int]) -> None:
+def idmap(target: str, outside: tuple[int, int], inside: tuple[int, int]) -> None:
     """Let the files below a mount that belong to one user look like, and be, another's.
 
     Args:
@@ -219,14 +220,14 @@ def idmap(target: str, outside: Tuple[int, int], inside: Tuple[int, int]) -> Non
         _set_attributes(tree, "", _AT_EMPTY_PATH | _AT_RECURSIVE, _Attributes(attr_set=_ATTR_IDMAP, userns_fd=users))
         linux.syscall("move_mount", tree, ctypes.c_char_p(b""), _AT_FDCWD, place, _MOVE_MOUNT_F_EMPTY_PATH)
     except OSError as error:
-        raise IdmapError(error.errno, "files with another owner: %s" % error.strerror) from None
+        raise IdmapError(error.errno, f"files with another owner: {error.strerror}") from None
     finally:
         for fd in (users, tree):
             if fd >= 0:
                 os.close(fd)
 
 
-def _users(outside: Tuple[int, int], inside: Tuple[int, int]) -> int:
+def _users(outside: tuple[int, int], inside: tuple[int, int]) -> int:
     """A user namespace that maps one user and one group; a descriptor of it."""
     ours, theirs = os.pipe(), os.pipe()
     child = os.fork()
@@ -243,9 +244,9 @@ def _users(outside: Tuple[int, int], inside: Tuple[int, int]) -> int:
         if os.read(theirs[0], 1) != b"+":
             raise OSError(1, "no user namespace can be made")
         for kind, number in (("uid", 0), ("gid", 1)):
-            with open("/proc/%d/%s_map" % (child, kind), "w") as file:
-                file.write("%d %d 1" % (outside[number], inside[number]))
-        return os.open("/proc/%d/ns/user" % child, os.O_RDONLY | os.O_CLOEXEC)
+            with open(f"/proc/{child}/{kind}_map", "w") as file:
+                file.write(f"{outside[number]} {inside[number]} 1")
+        return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         for fd in (*ours, theirs[0]):
             os.close(fd)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from typing import Any, Dict
 
 from . import linux
 from .forks import fork
 
-__all__ = ["enter_room", "fresh_mounts"]
+__all__ = ["empty_folders", "enter_room", "fresh_mounts", "own_folders"]
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 16384, 1 << 18
 _MNT_DETACH = 2
@@ -59,6 +61,58 @@ def fresh_mounts(config: Dict[str, Any], first: bool = False) -> None:
                 continue
             linux.libc("umount2", place.encode(), _MNT_DETACH)
         linux.libc("mount", b"tmpfs", place.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode())
+
+
+def own_folders(config: Dict[str, Any]) -> Dict[str, Any]:
+    """Make folders for a room without namespaces, and let the environment name them.
+
+    Args:
+        config: The worker's configuration; `scratch` is the folder that rooms may have folders in.
+
+    Returns:
+        The room's: with its own workspace, if the workspace is no folder of the host, and with what its code may write.
+    """
+    scratch = config["scratch"]
+    own = tempfile.mkdtemp(prefix="room-", dir=scratch)
+    temporary, workspace = os.path.join(own, "tmp"), config["workspace"]
+    if config["workspace_in_memory"]:
+        workspace = os.path.join(own, "workspace")
+    room = {**config, "own": own, "temporary": temporary, "workspace": workspace}
+    locked = dict(config["lockdown"])
+    if locked.get("read") is not None:
+        locked["write"] = [workspace, temporary]
+    room["lockdown"] = locked
+    for name, value in os.environ.items():
+        if value == scratch or value.startswith(scratch + "/"):
+            os.environ[name] = temporary + value[len(scratch) :]
+    os.environ["TMPDIR"] = temporary
+    empty_folders(room)
+    return room
+
+
+def empty_folders(room: Dict[str, Any]) -> None:
+    """Empty a room's own folders; Landlock's rules are for the folders themselves, which therefore stay."""
+    for place in {room["temporary"], room["workspace"]}:
+        if not place.startswith(room["own"] + "/"):
+            continue
+        os.makedirs(place, exist_ok=True)
+        os.chmod(place, 0o700)
+        for entry in list(os.scandir(place)):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, onerror=_insist)
+            else:
+                os.unlink(entry.path)
+
+
+def _insist(function: Any, path: str, _: Any) -> None:
+    """Try again after taking back the permissions that code has taken from its own folders."""
+    try:
+        os.chmod(os.path.dirname(path), 0o700)
+        if not os.path.islink(path):
+            os.chmod(path, 0o700)
+        function(path) if function is not os.scandir else shutil.rmtree(path, ignore_errors=True)
+    except OSError:
+        pass
 
 
 def _write(path: str, text: str) -> None:

@@ -51,6 +51,12 @@ class Runner:
         null_input()
         sys.path.insert(0, config["workspace"])
 
+    def move_to(self, workspace: str) -> None:
+        """Take another folder for the workspace, before there is anything in it."""
+        sys.path[sys.path.index(self._config["workspace"])] = workspace
+        self._config = {**self._config, "workspace": workspace}
+        self._interpreter.move_to(workspace)
+
     def start(self, message: Dict[str, Any], fds: List[int], prepared: lockdown.Prepared) -> None:
         """Be a runner in a fresh state; never returns.
 

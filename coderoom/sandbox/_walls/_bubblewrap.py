@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox._layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
+from coderoom.sandbox._layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout
 from coderoom.sandbox._walls._base import WallReport, WallSpec
-from coderoom.sandbox._walls._local import LocalWorker, Start, identity_to_become, owner_of, python_arguments
-from coderoom.sandbox._walls._probing import Facts, ProbedWall
+from coderoom.sandbox._walls._local import LocalWorker, Start, python_arguments
+from coderoom.sandbox._walls._mounted import MountedWall
+from coderoom.sandbox._walls._probing import Facts
 from coderoom.sandbox._walls._remedies import namespaces_remedy
 
 __all__ = ["BubblewrapWall"]
@@ -31,115 +32,79 @@ _ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID")
 _INSTALL = "Install bubblewrap 0.4 or later, for instance with `apt install bubblewrap` or `dnf install bubblewrap`."
 
 
-class BubblewrapWall(ProbedWall):
-    """Namespaces of every kind, a file tree of only what is needed, no capabilities."""
+class BubblewrapWall(MountedWall):
+    """Namespaces of every kind, a file tree of only what is needed, no capabilities: all made by `bwrap`."""
 
     name = "bubblewrap"
 
     async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
-        bwrap = await asyncio.to_thread(_find, spec.workspace)
-        identity, give_back = identity_to_become(), nothing
-        if facts.idmap:
-            identity, give_back = await asyncio.to_thread(borrow, spec.workspace)
+        await asyncio.to_thread(_find, spec.workspace)
+        return await super()._launch(spec, program, facts)
+
+    def _prepare(self, spec: WallSpec, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int) -> Start:
+        bwrap, version = _find(spec.workspace)
+        as_root = boot["identity"] is not None
+        size = spec.limits.disk_bytes if version >= _WITH_SIZE else None
         with contextlib.ExitStack() as unwind:
-            unwind.callback(give_back)
-            layout = await asyncio.to_thread(layout_for, spec, ORDINARY if identity is None else identity[0])
-            boot = boot_of(spec, layout, identity, facts)
-            tidy = unwind.pop_all().close
-            return await LocalWorker.launch(lambda fd: _start(bwrap, layout, spec, program, boot, tidy, fd))
+            info, told = os.pipe()
+            unwind.callback(os.close, info)
+            fds = [told]
+            unwind.callback(_close, fds)
+            for path, text in layout.files.items():
+                fds.append(_memory_file(path, text))
+            arguments = _privileges(spec, as_root)
+            arguments += _tree(layout, dict(zip(layout.files, fds[1:], strict=True)), size, as_root)
+            for name, value in spec.env.items():
+                arguments += ["--setenv", name, value]
+            # Not on the command line, which everybody on this machine can read.
+            fds.append(_memory_file("arguments", "\0".join([*arguments, "--info-fd", str(told)])))
+            unwind.pop_all()
+        return Start(
+            argv=[bwrap, "--args", str(fds[-1]), "--", *python_arguments(layout.python, INSIDE, program, control_fd)],
+            boot={**boot, **_left_to_do(spec)} if as_root else {**boot, "guarded": []},
+            fds=fds,
+            worker_pid=functools.partial(_worker_pid, info),
+            tidy=functools.partial(os.close, info),
+        )
 
     def _report(self, facts: Facts) -> WallReport:
+        try:
+            version = ".".join(map(str, _find(None)[1]))
+        except SandboxUnavailable as error:
+            return WallReport(self.name, available=False, detail=str(error), remedy=_INSTALL)
         if facts.error:
-            remedy = _INSTALL if _find_in(None) is None else namespaces_remedy(facts.error)
-            return WallReport(self.name, available=False, detail=facts.error, remedy=remedy)
-        found = _find_in(None)
-        version = "" if found is None else f" {'.'.join(map(str, _version(found, _stamp(found))))}"
-        detail = f"bwrap{version}: user, process, network, mount and IPC namespaces, only what is needed of the files"
-        if os.geteuid() == 0:
-            detail += "; root's workers become an unprivileged user"
-        remedy = ""
-        if facts.nested:
-            detail += f"; sessions share one process namespace ({facts.nested})"
-            remedy = namespaces_remedy(facts.nested)
-        return WallReport(self.name, available=True, detail=detail + ".", remedy=remedy)
+            return WallReport(self.name, available=False, detail=facts.error, remedy=namespaces_remedy())
+        return self._report_made(f"bwrap {version}", facts)
 
 
-def _find(workspace: Path | None) -> str:
-    bwrap = _find_in(workspace)
-    if bwrap is None:
-        raise SandboxUnavailable(f"There is no `bwrap` on this machine. {_INSTALL}")
-    version = _version(bwrap, _stamp(bwrap))
-    if version < _OLDEST:
-        raise SandboxUnavailable(f"{bwrap!r} is version {'.'.join(map(str, version))}, which is too old. {_INSTALL}")
-    return bwrap
-
-
-def _find_in(workspace: Path | None) -> str | None:
-    """The system's `bwrap`; never one that code could have put into its workspace."""
-    path = os.pathsep.join([_SYSTEM_PATH, *filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))])
-    for folder in dict.fromkeys(path.split(os.pathsep)):
+def _find(workspace: Path | None) -> tuple[str, tuple[int, ...]]:
+    """The system's `bwrap` and its version; never one that code could have put into its workspace."""
+    path = [_SYSTEM_PATH, *filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))]
+    for folder in dict.fromkeys(os.pathsep.join(path).split(os.pathsep)):
         found = shutil.which("bwrap", path=folder)
-        if found is None:
+        if found is None or (workspace is not None and Path(found).resolve().is_relative_to(workspace.resolve())):
             continue
-        if workspace is None or not Path(found).resolve().is_relative_to(workspace.resolve()):
-            return found
-    return None
-
-
-def _stamp(bwrap: str) -> tuple[int, int]:
-    status = Path(bwrap).stat()
-    return status.st_mtime_ns, status.st_size
+        status = Path(found).stat()
+        version = _version(found, (status.st_mtime_ns, status.st_size))
+        if version < _OLDEST:
+            raise SandboxUnavailable(f"{found!r} is version {'.'.join(map(str, version))}, which is too old.")
+        return found, version
+    raise SandboxUnavailable("There is no `bwrap` on this machine.")
 
 
 @functools.lru_cache(maxsize=8)
 def _version(bwrap: str, stamp: tuple[int, int]) -> tuple[int, ...]:
     try:
-        said = subprocess.run(
-            [bwrap, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=True, env={}, text=True
-        ).stdout
+        said = subprocess.run([bwrap, "--version"], capture_output=True, timeout=10, check=True, env={}).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise SandboxUnavailable(f"{bwrap!r} cannot be run: {error}.") from error
-    found = re.search(r"(\d+)\.(\d+)\.?(\d+)?", said)
+    found = re.search(rb"(\d+)\.(\d+)\.?(\d+)?", said)
     return tuple(int(part) for part in found.groups() if part) if found else (0,)
 
 
-def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, nested: bool) -> dict[str, Any]:
-    boot: dict[str, Any] = {
-        "workspace": WORKSPACE,
-        "packages": layout.packages,
-        "rooms": "namespaces" if nested else "plain",
-        "lockdown": {"own_pid_only": not nested, "local_sockets": not spec.network},
-    }
-    if identity is not None:
-        boot |= {
-            "identity": identity,
-            "proc": True,
-            "open": ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])],
-            "owner": None if spec.workspace is None else owner_of(spec.workspace),
-            "guarded": layout.guarded,
-        }
-    return boot
-
-
-def _start(
-    bwrap: str, layout: Layout, spec: WallSpec, program: str, boot: Mapping[str, Any], control_fd: int
-) -> Start:
-    as_root = "identity" in boot
-    files = {path: _memory_file(path, text) for path, text in layout.files.items()}
-    info_reader, info_writer = os.pipe()
-    size = spec.limits.disk_bytes if _version(bwrap, _stamp(bwrap)) >= _WITH_SIZE else None
-    arguments = [*_privileges(spec, as_root), *_tree(layout, files, size, as_root), "--info-fd", str(info_writer)]
-    for name, value in spec.env.items():
-        arguments += ["--setenv", name, value]
-    # Not on the command line, which everybody on this machine can read.
-    listed = _memory_file("arguments", "\0".join(arguments))
-    return Start(
-        argv=[bwrap, "--args", str(listed), "--", *python_arguments(layout.python, INSIDE, program, control_fd)],
-        boot=boot,
-        fds=[listed, info_writer, *files.values()],
-        worker_pid=functools.partial(_worker_pid, info_reader),
-        tidy=functools.partial(os.close, info_reader),
-    )
+def _left_to_do(spec: WallSpec) -> dict[str, Any]:
+    """What bwrap does not do for root's worker: it would cover parts of `/proc`, and gives all folders to root."""
+    return {"proc": True, "open": ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])]}
 
 
 def _privileges(spec: WallSpec, as_root: bool) -> list[str]:
@@ -186,6 +151,11 @@ def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool
                 bind = "--bind" if writable else "--ro-bind"
                 arguments += [bind, str(Path(layout.workspace, path)), str(Path(WORKSPACE, path))]
     return [*arguments, "--chdir", "/", "--remount-ro", "/"]
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def _memory_file(name: str, text: str) -> int:

@@ -67,16 +67,15 @@ class DockerOptions(BaseModel):
         try:
             return cls.model_validate(dict(options))
         except ValidationError as error:
-            said = {str(found["loc"][0]): found for found in reversed(error.errors())}
-            mistakes = "; ".join(
-                _mistake(name, found["type"], found["msg"], options.get(name)) for name, found in said.items()
-            )
-            raise RequestError(f"Wrong options of the wall 'docker': {mistakes}.") from error
+            # One message for each option, though each of several types may have refused it.
+            found = {str(mistake["loc"][0]): mistake for mistake in reversed(error.errors())}
+            said = [_mistake(name, found[name], options[name]) for name in options if name in found]
+            raise RequestError(f"Wrong options of the wall 'docker': {'; '.join(said)}.") from error
 
 
-def _mistake(name: str, kind: str, message: str, value: Any) -> str:
-    if kind != "extra_forbidden":
-        return f"{name!r} cannot be {value!r} ({message.removeprefix('Value error, ')})"
+def _mistake(name: str, found: Mapping[str, Any], value: Any) -> str:
+    if found["type"] != "extra_forbidden":
+        return f"{name!r} cannot be {value!r} ({found['msg'].removeprefix('Value error, ')})"
     known = sorted(DockerOptions.model_fields)
     near = difflib.get_close_matches(name, known, n=1)
     return f"there is no {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}")

@@ -16,7 +16,7 @@ from coderoom.sandbox._inside import landlock
 from coderoom.sandbox._layout import Layout, layout_for
 from coderoom.sandbox._walls._base import WallReport, WallSpec
 from coderoom.sandbox._walls._lending import borrow
-from coderoom.sandbox._walls._local import LocalWorker, Start, python_arguments
+from coderoom.sandbox._walls._local import LocalWorker, Start, python_arguments, with_own_places
 from coderoom.sandbox._walls._probing import Facts, ProbedWall
 
 __all__ = ["LandlockWall"]
@@ -42,34 +42,34 @@ class LandlockWall(ProbedWall):
                 f"The kernel's Landlock is of ABI {version}, which lets code empty its user's files; it takes ABI 3."
             )
         layout = await asyncio.to_thread(_layout, spec)
-        private = Path(tempfile.mkdtemp(prefix="coderoom-"))
         with contextlib.ExitStack() as unwind:
+            private = Path(tempfile.mkdtemp(prefix="coderoom-"))
             unwind.callback(shutil.rmtree, private, ignore_errors=True)
             identity, give_back = await asyncio.to_thread(borrow, spec.workspace)
             unwind.callback(give_back)
             boot = _boot(spec, layout, identity, private)
-            tidy = unwind.pop_all().close
 
             def prepare(control_fd: int) -> Start:
                 argv = python_arguments(layout.python, str(_OURS), program, control_fd)
-                return Start(argv=argv, boot=boot, namespaces=False, tidy=tidy)
+                return Start(argv=argv, boot=boot, namespaces=False)
 
-            return await LocalWorker.launch(prepare)
+            return await LocalWorker.launch(prepare, unwind)
 
     def _report(self, facts: Facts) -> WallReport:
         if facts.error:
-            remedy = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
-            return WallReport(self.name, available=False, detail=facts.error, remedy=remedy if not landlock.abi() else "")
+            remedy = "" if landlock.abi() >= _WITH_TRUNCATE else _NEEDED
+            return WallReport(self.name, available=False, detail=facts.error, remedy=remedy)
         return WallReport(self.name, available=True, detail=_describe(landlock.abi()), remedy=_REMEDY)
 
 
+_NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
 _REMEDY = "Where user namespaces are allowed, `bubblewrap` and `namespaces` are stronger."
 
 
 def _describe(version: int) -> str:
     detail = (
-        f"Landlock ABI {version}, a filter of system calls and limits, no namespaces. Code can open only what it needs, "
-        "and cannot reach other processes or sockets; but it can tell which files and processes there are"
+        f"Landlock ABI {version}, a filter of system calls and limits, no namespaces: code can open only what it "
+        "needs, and cannot reach other processes or sockets; but it can tell which files and processes there are"
     )
     if os.geteuid() != 0:
         detail += ", and can change the permissions and times of its user's files"
@@ -85,8 +85,8 @@ def _layout(spec: WallSpec) -> Layout:
     layout = layout_for(spec)
     if spec.workspace is not None and layout.guarded:
         raise RequestError(
-            f"The workspace {layout.workspace!r} contains {layout.guarded[-1][0]!r}, which the sandbox itself runs, and "
-            "the wall 'landlock' cannot keep a part of the workspace from being changed; use another folder."
+            f"The workspace {layout.workspace!r} contains {layout.guarded[-1][0]!r}, which the sandbox itself runs, "
+            "and the wall 'landlock' cannot keep a part of it from being changed; use another folder."
         )
     if os.geteuid() == 0:
         _check_reachable(layout)
@@ -120,7 +120,7 @@ def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, priv
         "identity": identity,
         "workspace": workspace,
         "scratch": temporary,
-        "environment": _with_own_tmp(spec, temporary, workspace),
+        "environment": with_own_places(spec.env, temporary, workspace),
         "packages": layout.packages,
         "rooms": "plain",
         "lockdown": {
@@ -130,15 +130,3 @@ def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, priv
             "local_sockets": False,
         },
     }
-
-
-def _with_own_tmp(spec: WallSpec, temporary: str, workspace: str) -> dict[str, str]:
-    """The environment for a worker whose `/tmp` and `/workspace` are elsewhere."""
-    places = {"/tmp": temporary, "/workspace": workspace}
-    environment = {"TMPDIR": temporary}
-    for name, value in spec.env.items():
-        for place, own in places.items():
-            if value == place or value.startswith(place + "/"):
-                value = own + value[len(place) :]
-        environment[name] = value
-    return environment

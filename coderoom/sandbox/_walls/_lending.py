@@ -37,8 +37,8 @@ def borrow(workspace: Path | None) -> tuple[Identity | None, Callable[[], None]]
     if owner[0] in _OURS:
         if _has_processes(owner[0]):
             raise SandboxUnavailable(
-                f"The workspace {str(workspace)!r} is in use by another sandbox of root's, and this machine cannot show "
-                "it to two at a time; use another folder, or close the other sandbox."
+                f"The workspace {str(workspace)!r} is in use by another sandbox of root's, and this machine cannot "
+                "show it to two at a time; use another folder, or close the other sandbox."
             )
         # Left behind by one whose host was killed.
         _hand_over(workspace, owner[0], (0, 0))

@@ -19,7 +19,15 @@ from typing import Any
 
 from coderoom.errors import SandboxUnavailable
 
-__all__ = ["LocalWorker", "Start", "descendants", "identity_to_become", "owner_of", "python_arguments"]
+__all__ = [
+    "LocalWorker",
+    "Start",
+    "descendants",
+    "identity_to_become",
+    "owner_of",
+    "python_arguments",
+    "with_own_places",
+]
 
 _KEPT_OF_STDERR = 8192
 _SECONDS_TO_END = 5.0
@@ -37,7 +45,7 @@ class Start:
         fds: Descriptors that the program gets besides its end of the control socket; they are closed here.
         worker_pid: Called when it is to be ended: the process whose end ends everything; `None`: not known.
         namespaces: Whether everything ends with that process.
-        tidy: Called once when it has ended.
+        tidy: Called once when it has ended, or could not be started.
     """
 
     argv: Sequence[str]
@@ -64,6 +72,7 @@ class LocalWorker:
         self.control = control
         self.boot = start.boot
         self._start = start
+        self._tidying = contextlib.ExitStack()
         self._said = bytearray()
         self._process: subprocess.Popen[bytes] | None = None
         self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -71,11 +80,12 @@ class LocalWorker:
         self._ending = threading.Lock()
 
     @classmethod
-    async def launch(cls, prepare: Callable[[int], Start]) -> LocalWorker:
+    async def launch(cls, prepare: Callable[[int], Start], tidying: contextlib.ExitStack) -> LocalWorker:
         """Start a worker.
 
         Args:
             prepare: Given the number of the worker's end of the control socket, it says how to start it.
+            tidying: What is to be done when the worker has ended. The worker takes it over once it is started.
 
         Raises:
             SandboxUnavailable: The program cannot be started.
@@ -85,27 +95,32 @@ class LocalWorker:
             unwind.callback(ours.close)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
             start = prepare(theirs.fileno())
+            unwind.callback(start.tidy)
             worker = cls(ours, start)
             try:
-                thread = threading.Thread(target=worker._attend, args=(theirs.fileno(),), daemon=True, name="coderoom-worker")
-                thread.start()
-                await asyncio.shield(asyncio.wrap_future(worker._started))
+                await worker._start_attendant(theirs.fileno())
             except OSError as error:
-                start.tidy()
                 raise SandboxUnavailable(f"{start.argv[0]!r} cannot be started: {error}.") from error
-            except BaseException:  # Cancelled: nobody would ever end it.
-                concurrent.futures.wait([worker._started], _SECONDS_TO_END)
-                worker.kill()
-                raise
             finally:
                 for fd in start.fds:
                     os.close(fd)
             unwind.pop_all()
+            worker._tidying = tidying.pop_all()
+            worker._tidying.callback(start.tidy)
         return worker
+
+    async def _start_attendant(self, control_fd: int) -> None:
+        threading.Thread(target=self._attend, args=(control_fd,), daemon=True, name="coderoom-worker").start()
+        try:
+            await asyncio.shield(asyncio.wrap_future(self._started))
+        except asyncio.CancelledError:  # Nobody would ever end it.
+            concurrent.futures.wait([self._started], _SECONDS_TO_END)
+            self.kill()
+            raise
 
     async def end(self) -> None:
         """End it and everything behind the wall, at once; a second time does nothing."""
-        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._finish))
+        await asyncio.shield(asyncio.to_thread(self._finish))
 
     def kill(self) -> None:
         """The same without an event loop."""
@@ -159,8 +174,7 @@ class LocalWorker:
                 if not concurrent.futures.wait([self._ended], _SECONDS_TO_END).done and self._process is not None:
                     self._process.kill()
                     concurrent.futures.wait([self._ended], _SECONDS_TO_END)
-            tidy, self._start.tidy = self._start.tidy, lambda: None
-            tidy()
+            self._tidying.close()
 
     def _stop(self) -> None:
         process = self._process
@@ -248,3 +262,17 @@ def owner_of(folder: Path) -> tuple[int, int]:
     """The user and the group of a folder."""
     status = folder.stat()
     return status.st_uid, status.st_gid
+
+
+def with_own_places(env: Mapping[str, str], temporary: str, workspace: str) -> dict[str, str]:
+    """The environment of a worker whose `/tmp` and `/workspace` are elsewhere."""
+    places = {"/tmp": temporary, "/workspace": workspace}
+    environment = {"TMPDIR": temporary}
+    for name, value in env.items():
+        for place, own in places.items():
+            if value == place or value.startswith(f"{place}/"):
+                environment[name] = own + value[len(place) :]
+                break
+        else:
+            environment[name] = value
+    return environment

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import functools
+import contextlib
 import shutil
 import tempfile
 from pathlib import Path
 
 from coderoom.sandbox._interpreter import Interpreter
 from coderoom.sandbox._walls._base import WallReport, WallSpec
-from coderoom.sandbox._walls._local import LocalWorker, Start, python_arguments
+from coderoom.sandbox._walls._local import LocalWorker, Start, python_arguments, with_own_places
 from coderoom.sandbox._walls._probing import Facts, ProbedWall
 
 __all__ = ["NoWall"]
@@ -25,26 +25,26 @@ class NoWall(ProbedWall):
 
     async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
         interpreter = await asyncio.to_thread(Interpreter.of, spec.python, spec.workspace)
-        return await LocalWorker.launch(lambda fd: _start(interpreter, spec, program, fd))
+        with contextlib.ExitStack() as unwind:
+            scratch = tempfile.mkdtemp(prefix="coderoom-")
+            unwind.callback(shutil.rmtree, scratch, ignore_errors=True)
+            workspace = scratch if spec.workspace is None else str(spec.workspace)
+            boot = {
+                "environment": with_own_places(spec.env, scratch, workspace),
+                "workspace": workspace,
+                "scratch": scratch,
+                "packages": interpreter.packages,
+                "rooms": "plain",
+                "lockdown": {"use_seccomp": False, "local_sockets": True},
+            }
+
+            def prepare(control_fd: int) -> Start:
+                argv = python_arguments(interpreter.executable, str(_OURS), program, control_fd)
+                return Start(argv=argv, boot=boot, namespaces=False)
+
+            return await LocalWorker.launch(prepare, unwind)
 
     def _report(self, facts: Facts) -> WallReport:
         if facts.error:
             return WallReport(self.name, available=False, detail=facts.error)
         return WallReport(self.name, available=True, detail="no wall: code can do whatever the user can who starts it.")
-
-
-def _start(interpreter: Interpreter, spec: WallSpec, program: str, control_fd: int) -> Start:
-    own = None if spec.workspace is not None else tempfile.mkdtemp(prefix="coderoom-")
-    workspace = own or str(spec.workspace)
-    return Start(
-        argv=python_arguments(interpreter.executable, str(_OURS), program, control_fd),
-        boot={
-            "environment": dict(spec.env),
-            "workspace": workspace,
-            "packages": interpreter.packages,
-            "rooms": "plain",
-            "lockdown": {"use_seccomp": False, "local_sockets": True},
-        },
-        namespaces=False,
-        tidy=(lambda: None) if own is None else functools.partial(shutil.rmtree, own, ignore_errors=True),
-    )

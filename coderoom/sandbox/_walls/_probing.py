@@ -83,7 +83,9 @@ class ProbedWall(ABC):
 
     async def _facts(self, workspace: Path | None) -> Facts:
         # What root can do with a folder depends on its file system.
-        device = workspace.stat().st_dev if workspace is not None and workspace.is_dir() and os.geteuid() == 0 else 0
+        device = 0
+        if workspace is not None and os.geteuid() == 0:
+            device = (await asyncio.to_thread(_status, workspace)).st_dev
         key = (self.name, device)
         facts = self._known.get(key)
         if facts is None:
@@ -111,10 +113,18 @@ class ProbedWall(ABC):
         return Facts(str(answer.get("error", "")), str(answer.get("nested", "")), facts.idmap)
 
 
+def _status(workspace: Path) -> os.stat_result:
+    try:
+        return workspace.stat()
+    except OSError as error:
+        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {error.strerror}.") from error
+
+
 async def _ask(worker: LocalWorker) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     worker.control.setblocking(False)
-    await loop.sock_sendall(worker.control, json.dumps({"boot": worker.boot, "nest": worker.boot["rooms"] == "namespaces"}).encode())
+    question = {"boot": worker.boot, "nest": worker.boot["rooms"] == "namespaces"}
+    await loop.sock_sendall(worker.control, json.dumps(question).encode())
     try:
         said = await asyncio.wait_for(loop.sock_recv(worker.control, _LARGEST_ANSWER), _PATIENCE)
     except TimeoutError:

@@ -7,12 +7,12 @@ from pathlib import Path
 __all__ = ["namespaces_remedy"]
 
 
-def namespaces_remedy(error: str) -> str:
+def namespaces_remedy() -> str:
     """What would let an unprivileged user make namespaces, as far as this machine tells."""
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == 1:
         return (
-            "AppArmor restricts user namespaces here (Ubuntu 23.10 and later): an AppArmor profile that allows `userns` "
-            "to the program lifts that, or `sysctl kernel.apparmor_restrict_unprivileged_userns=0` for all."
+            "AppArmor restricts user namespaces here (Ubuntu 23.10 and later): a profile of it that allows `userns` to "
+            "the program lifts that, or `sysctl kernel.apparmor_restrict_unprivileged_userns=0` for all."
         )
     if _setting("kernel/unprivileged_userns_clone") == 0:
         return "User namespaces are switched off here; `sysctl kernel.unprivileged_userns_clone=1` switches them on."

