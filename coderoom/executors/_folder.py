@@ -33,6 +33,11 @@ def write_inside(root: Path, name: str, data: bytes) -> Path:
         OSError: It cannot be written, for instance since a part of the name is a link.
     """
     *folders, last = PurePosixPath(name).parts
+    if os.open not in os.supports_dir_fd:  # Windows, where making links takes rights that code does not have.
+        path = root.joinpath(*folders, last)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(_opened(str(root), None))
         facts = os.fstat(folder)

@@ -37,7 +37,8 @@ class MontyEngine:
     """Workers with pydantic-monty's interpreter, and the sessions that take turns in them.
 
     Args:
-        limits: What a cell may use. `processes` and `open_files` say nothing here: the code can start and keep none.
+        limits: What a cell may use. `processes`, `open_files` and `file_bytes` say nothing here: the code can start and
+            keep none, and of all files together a cell writes `disk_bytes` at most.
         policy: `open` or `restricted`. Code is checked before it gets here; under `restricted` the variable `result`
             counts where a cell has no value.
         preload: Modules. All that there are need no preparation, so they are only checked.

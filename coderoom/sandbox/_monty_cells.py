@@ -27,7 +27,7 @@ MODULES = (
 ELSE = "engine='cpython' runs all of Python"
 
 _REPR = 20_000
-_PARSED = 200_000
+_PARSED = 100_000  # Of longer code only the last lines are looked at.
 _MIB = 1024 * 1024
 _PREFIX = "__coderoom_show__(("
 _FILE = "<python-input-"

@@ -28,6 +28,7 @@ __all__ = ["Mark", "MontySession"]
 _MIB = 1024 * 1024
 _EMPTY = 12 * _MIB  # What a worker has before any code runs, and a little more.
 _LIGHT = 16 * _MIB  # A state up to this size is copied before every cell, in some milliseconds.
+_COPIED = 200 * _MIB  # A larger one is not copied at all: it would not get through to us.
 _KEPT = "Variables are as they were before this cell."
 _GONE = "The session was restarted: earlier variables are gone."
 
@@ -50,6 +51,8 @@ class MontySession:
     def __init__(self, engine: MontyEngine, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._engine = engine
         self._limits = engine.limits
+        # A copy is made inside, with three times its size, and counts there.
+        self._copied = min(_COPIED, engine.limits.memory_bytes // 5)
         self._functions: dict[str, Any] = {"input": _no_input, "exit": _exit, "quit": _exit, **functions}
         self._worker: MontyWorker | None = None
         self._has_slot = False
@@ -119,10 +122,10 @@ class MontySession:
         """
         async with self._use():
             self._raise_broken()
-            if not await self._keep(self._limits.memory_bytes // 4):
+            if not await self._keep(self._copied):
                 raise RequestError(
-                    "The state is too large for a checkpoint: a copy needs three times its size inside of "
-                    f"memory_bytes={self._limits.memory_bytes:,}. Raise that limit, or let large variables go."
+                    f"The state is too large for a checkpoint: the engine 'monty' keeps up to {self._copied // _MIB} MiB "
+                    f"with memory_bytes={self._limits.memory_bytes:,}."
                 )
             mark = Mark(self._state)
             self._marks.append(mark)
@@ -270,7 +273,7 @@ class MontySession:
         if self._worker is None:
             self._worker = await self._engine.check_out(self._state)
         elif not final:
-            await self._keep(min(_LIGHT, self._limits.memory_bytes // 5))
+            await self._keep(min(_LIGHT, self._copied))
         return self._worker
 
     async def _keep(self, most: int) -> bool:
@@ -318,7 +321,7 @@ class MontySession:
     async def _park(self) -> None:
         self._engine.note_busy(self)
         try:
-            if await self._keep(self._limits.memory_bytes // 5) and self._worker is not None:
+            if await self._keep(self._copied) and self._worker is not None:
                 worker, self._worker = self._worker, None
                 await self._engine.give_back(worker)
         except SandboxUnavailable as error:

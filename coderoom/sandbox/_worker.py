@@ -117,13 +117,17 @@ class Worker:
             self._started = None
 
     def _config(self, boot: Mapping[str, Any]) -> dict[str, Any]:
+        lockdown = dict(boot.get("lockdown", {}))
+        if self._spec.workspace is not None or self._spec.readable:
+            # Somebody on the host may listen on a socket in there.
+            lockdown["local_sockets"] = False
         return {
             "boot": dict(boot),
             "rooms": boot.get("rooms", "namespaces"),
             "workspace": boot.get("workspace", "/workspace"),
             "scratch": boot.get("scratch", "/tmp"),
             "workspace_in_memory": self._spec.workspace is None,
-            "lockdown": boot.get("lockdown", {}),
+            "lockdown": lockdown,
             "network": self._spec.network,
             "limits": self._spec.limits.model_dump(),
             "preload": self._preload,

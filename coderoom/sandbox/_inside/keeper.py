@@ -120,6 +120,10 @@ class Keeper(Holder):
 def _lockdown(config: Dict[str, Any], nested: bool) -> lockdown.Lockdown:
     limits = config["limits"]
     processes = None
+    locked = dict(config["lockdown"])
+    if locked.get("own_pid_only") and locked.get("read") is None:
+        # Where Landlock keeps signals in, code can end what it has started.
+        locked["read"] = locked["write"] = ["/"]
     if nested and _counts_by_namespace():
         processes = limits["processes"] + _OWN_PROCESSES
     return lockdown.Lockdown(
@@ -128,7 +132,7 @@ def _lockdown(config: Dict[str, Any], nested: bool) -> lockdown.Lockdown:
         open_files=limits["open_files"] + RESERVED_FILES,
         file_bytes=limits["file_bytes"],
         processes=processes,
-        **config["lockdown"],
+        **locked,
     )
 
 

@@ -1,0 +1,227 @@
+"""What a started `SandboxCodeExecutor` has: a sandbox, a session in it, and a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from autogen_core.code_executor import CodeBlock
+
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.executors._calls import Calls
+from coderoom.executors._cells import CellRefused, file_name_of, not_inside
+from coderoom.executors._execution import Execution, Transcript
+from coderoom.executors._folder import write_inside
+from coderoom.executors._janitor import remove_folder, temporary_folder
+from coderoom.executors._place import absolute
+from coderoom.executors._sandbox_config import SandboxCodeExecutorConfig
+from coderoom.executors._telling import STATE_LOST, as_execution
+from coderoom.outcome import Outcome
+from coderoom.sandbox import Artifact, Checkpoint, ExecutionResult, Sandbox, Session
+
+__all__ = ["SandboxPlace"]
+
+_END_PATIENCE = 1.2
+_WORKSPACE = "/workspace/"
+
+
+class SandboxPlace:
+    """What there is between the start and the stop of a `SandboxCodeExecutor`.
+
+    Args:
+        config: The executor's configuration.
+
+    Raises:
+        SandboxUnavailable: The work directory cannot be made.
+        RequestError: The configuration asks for something that cannot be.
+    """
+
+    def __init__(self, config: SandboxCodeExecutorConfig) -> None:
+        self.calls = Calls(_END_PATIENCE)
+        self.loop = asyncio.get_running_loop()
+        self._config = config
+        self._limits = config.all_limits()
+        self._temporary = config.work_dir is None
+        try:
+            self.work_dir = temporary_folder() if config.work_dir is None else absolute(config.work_dir)
+            self.work_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SandboxUnavailable(f"The work directory {config.work_dir!r} cannot be used: {error}") from error
+        try:
+            self.sandbox = Sandbox(
+                config.wall,
+                preload=config.preload,
+                limits=self._limits,
+                workspace=self.work_dir,
+                network=config.network,
+                policy=config.policy,
+                env={name: os.environ[name] for name in config.env if name in os.environ},
+                python=config.python,
+                readable=config.readable,
+                options=config.options,
+            )
+        except BaseException:
+            self._remove_temporary()
+            raise
+        self._lock = asyncio.Lock()
+        self._session: Session | None = None
+        self._lost = False
+
+    async def start(self) -> None:
+        """Start the sandbox; a second time does nothing.
+
+        Raises:
+            SandboxUnavailable: It cannot be started.
+            RequestError: The configuration asks for something that cannot be.
+            MissingDependencyError: A module of `preload` cannot be imported.
+        """
+        await self.sandbox.start()
+
+    async def run(self, blocks: Sequence[CodeBlock]) -> tuple[Execution, tuple[Artifact, ...]]:
+        """Run blocks in order, up to the first that fails."""
+        rejected = self._reject(blocks)
+        if rejected is not None:
+            return rejected, ()
+        if self._config.state == "fresh":
+            return await self._run_all(blocks)
+        async with self._lock:  # The blocks of two calls must not get between each other.
+            return await self._run_all(blocks)
+
+    def _reject(self, blocks: Sequence[CodeBlock]) -> Execution | None:
+        """What the policy refuses is found before anything has run."""
+        for number, block in enumerate(blocks, start=1):
+            try:
+                result = self.sandbox.reject(block.code, block.language)
+            except RequestError:  # The language is unknown, which is an error when it is this block's turn.
+                continue
+            if result is not None:
+                execution = as_execution(result, self._limits, in_session=False)
+                if len(blocks) == 1:
+                    return execution
+                output = f"Block {number} of {len(blocks)} is not allowed, so none was run.\n{execution.output}"
+                return Execution(Outcome.REJECTED, execution.exit_code, output, total_chars=len(output))
+        return None
+
+    async def _run_all(self, blocks: Sequence[CodeBlock]) -> tuple[Execution, tuple[Artifact, ...]]:
+        transcript = Transcript(self.work_dir)
+        artifacts: dict[str, Artifact] = {}
+        for block in blocks:
+            try:
+                await self._keep_named_file(block)
+                result = await self._run_cell(block)
+            except (CellRefused, RequestError) as refused:
+                await transcript.add(Execution.refused(str(refused)))
+                break
+            artifacts.update({artifact.name: artifact for artifact in result.artifacts})
+            if not await transcript.add(self._told(result)):
+                break
+        return transcript.execution(), tuple(artifacts.values())
+
+    def _told(self, result: ExecutionResult) -> Execution:
+        execution = as_execution(result, self._limits, in_session=self._config.state == "session")
+        lost, self._lost = self._lost, False
+        if not lost or result.state_lost:
+            return execution
+        output = f"[{STATE_LOST}]\n{execution.output}"
+        return Execution(
+            execution.outcome, execution.exit_code, output, execution.duration, total_chars=execution.total_chars
+        )
+
+    async def _keep_named_file(self, block: CodeBlock) -> None:
+        name = file_name_of(block.code)
+        if name is None:
+            return
+        inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
+        if PurePosixPath(inside).is_absolute() or inside.split("/")[0] in (".", "..") or "\0" in inside:
+            raise not_inside(name)
+        try:
+            await asyncio.to_thread(write_inside, self.work_dir, inside, block.code.encode("utf-8", "replace"))
+        except OSError as error:
+            raise CellRefused(
+                f"Filename is not in the workspace: the file {name!r} cannot be written ({error.strerror or error}). "
+                "Name a plain file whose folders are no links."
+            ) from error
+
+    async def _run_cell(self, block: CodeBlock) -> ExecutionResult:
+        if self._config.state == "fresh":
+            return await self.sandbox.run(block.code, language=block.language)
+        session = await self._get_session()
+        task = asyncio.ensure_future(session.run(block.code, language=block.language))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # Asked to end instead of torn away, the code leaves its variables behind.
+            await session.cancel()
+            await asyncio.wait((task,), timeout=_END_PATIENCE)
+            if not task.done():
+                task.cancel()
+            else:
+                task.exception()
+            raise
+        except SandboxUnavailable:
+            await self._drop_session()
+            raise
+
+    async def _get_session(self) -> Session:
+        if self._session is None:
+            self._session = self.sandbox.session()
+        return self._session
+
+    async def _drop_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            self._lost = True
+            with contextlib.suppress(SandboxUnavailable):
+                await session.close()
+
+    async def restart(self) -> None:
+        """End what runs and go back to the beginning; a temporary folder is emptied.
+
+        Raises:
+            SandboxUnavailable: It cannot be started again.
+        """
+        await self.calls.end_all()
+        async with self._lock:
+            await self._drop_session()
+            self._lost = False
+            if self._temporary:
+                await asyncio.to_thread(_empty, self.work_dir)
+
+    async def checkpoint(self) -> Checkpoint:
+        """Keep variables and files as they are."""
+        async with self._lock:
+            return await (await self._get_session()).checkpoint(files=True)
+
+    async def rollback(self, mark: Checkpoint) -> None:
+        """Go back to a checkpoint."""
+        async with self._lock:
+            await (await self._get_session()).rollback(mark)
+
+    async def close(self) -> None:
+        """End everything and remove what is temporary."""
+        await self.calls.end_all()
+        if self._session is not None:
+            await self._session.close()
+        await self.sandbox.close()
+        await asyncio.to_thread(self._remove_temporary)
+
+    async def abandon(self) -> None:
+        """The same from another event loop than the one that it was started in, which may be closed by now."""
+        await self.sandbox.close()
+        await asyncio.to_thread(self._remove_temporary)
+
+    def _remove_temporary(self) -> None:
+        if self._temporary:
+            remove_folder(self.work_dir)
+
+
+def _empty(folder: Path) -> None:
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            remove_folder(Path(entry.path))
+        else:
+            with contextlib.suppress(OSError):
+                Path(entry.path).unlink()

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ..places import Place
+from . import cage
+
+Caged = Callable[..., Any]
+
+
+@pytest.fixture
+def caged(place: Place) -> Caged:
+    """Runs a driver of the test's module in a cage, with the wall's name as its first argument."""
+    reason = cage.why_not()
+    if reason:
+        pytest.skip(reason)
+
+    def run(driver: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return cage.run(driver, place.wall, *arguments, **options)
+
+    return run
