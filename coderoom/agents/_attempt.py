@@ -100,6 +100,7 @@ class Attempt:
         notes: What was not run and why.
         output_file: The file with the whole output, where `output` is only its head and tail.
         reason: Why it was rejected.
+        by_policy: Whether it was the sandbox's policy that rejected it, and not an approval.
         incomplete: Whether code was missing, so that what ran cannot count as done.
         left_out: The code that was not run.
     """
@@ -112,6 +113,7 @@ class Attempt:
     notes: tuple[str, ...] = ()
     output_file: Path | None = None
     reason: str = ""
+    by_policy: bool = False
     incomplete: bool = False
     left_out: tuple[str, ...] = ()
 
@@ -124,7 +126,7 @@ class Attempt:
         if self.outcome is Outcome.OK:
             return None
         # The name of the file with the whole output is another one each time.
-        output = self.output.replace(str(self.output_file), "") if self.output_file else self.output
+        output = self.output.replace(self.output_file.name, "") if self.output_file else self.output
         error = re.sub(r"0x[0-9a-fA-F]+|\d+\.\d+", "#", output.strip())
         code = [f"{block.language}\n{block.code.strip()}" for block in self.blocks]
         parts = [self.outcome, str(self.exit_code), error, *code, *self.left_out]
@@ -149,7 +151,11 @@ class Attempt:
     @property
     def refusal(self) -> str:
         """Why it was not allowed to run, in the words that AutoGen's users know; empty if nobody said no."""
-        return f"Code execution was not approved. Reason: {self.reason}" if self.rejected else ""
+        if not self.rejected:
+            return ""
+        if self.by_policy:
+            return f"The sandbox's policy does not allow this code.\n{self.reason}"
+        return f"Code execution was not approved. Reason: {self.reason}"
 
     def describe(self) -> str:
         """What happened, in words for a model.

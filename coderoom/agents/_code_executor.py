@@ -27,7 +27,12 @@ from coderoom._structured import ask_structured
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import Attempt, Selection, select_blocks, texts_of
-from coderoom.agents._code_executor_config import CodeExecutorAgentConfig, CodeExecutorAgentState
+from coderoom.agents._code_executor_config import (
+    CodeExecutorAgentConfig,
+    CodeExecutorAgentState,
+    RetryFrom,
+    check_retries,
+)
 from coderoom.agents._code_runner import CodeRunner
 from coderoom.agents._decisions import RetryDecision, StopReason, why_stop
 from coderoom.agents._messages import (
@@ -75,10 +80,13 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         reflect: Whether the model sums up at the end. If not, the last message is the bare report.
         max_output_chars: How many characters of output the model and other agents see, at least 200; head and
             tail are kept, and the whole goes to a file that the message names.
+        retry_from: Where a further attempt begins: `failed`, with all that the failed one has left behind, or `clean`,
+            with the failed one undone; the model is told. Undoing takes an executor of the kind
+            `coderoom.executors.Checkpoints`, such as `SandboxCodeExecutor`.
 
     Raises:
         ValueError: If `max_retries_on_error` is negative, or above 0 without a model client, or
-            `max_output_chars` is below 200.
+            `max_output_chars` is below 200, or `retry_from` is `clean` with an executor that cannot go back.
     """
 
     DEFAULT_TERMINAL_DESCRIPTION = (
@@ -120,11 +128,9 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         approval_func: Approval | ApprovalFuncType | None = None,
         reflect: bool = True,
         max_output_chars: int = 10_000,
+        retry_from: RetryFrom = "failed",
     ) -> None:
-        if max_retries_on_error < 0:
-            raise ValueError(f"max_retries_on_error must be 0 or more, not {max_retries_on_error}.")
-        if max_retries_on_error > 0 and model_client is None:
-            raise ValueError("max_retries_on_error needs a model_client: without one nobody can write the next try.")
+        check_retries(max_retries_on_error, model_client, retry_from, code_executor)
         if max_output_chars < 200:
             raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
         if isinstance(sources, str):
@@ -145,6 +151,7 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         self._approval_func = approval_func
         self._reflect = reflect
         self._max_output_chars = max_output_chars
+        self._retry_from: RetryFrom = retry_from
         self._conversation = Conversation(self._model_context, self._system_message)
         self._runner = CodeRunner(code_executor, approval_func, max_output_chars)
         self._going = asyncio.Event()
@@ -188,14 +195,17 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         """
         inner: list[BaseAgentEvent | BaseChatMessage] = []
         turn = self._run_what_others_wrote if self._model_client is None else self._write_and_run
-        async with aclosing(turn(messages, cancellation_token)) as items:
-            async for item in items:
-                if isinstance(item, Response):
-                    item.inner_messages = inner
-                    self._conversation.end_turn()
-                elif not isinstance(item, ModelClientStreamingChunkEvent):
-                    inner.append(item)
-                yield item
+        try:
+            async with aclosing(turn(messages, cancellation_token)) as items:
+                async for item in items:
+                    if isinstance(item, Response):
+                        item.inner_messages = inner
+                        self._conversation.end_turn()
+                    elif not isinstance(item, ModelClientStreamingChunkEvent):
+                        inner.append(item)
+                    yield item
+        finally:
+            await self._runner.let_go()
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget the conversation, and put the executor back to its beginning."""
@@ -289,7 +299,8 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
                 decision, usage = await self._decide(attempt, cancellation_token)
                 yield decision_event(self.name, attempt, decision, usage)
                 if decision.retry:
-                    await self._add_to_context(prompts.retry_plan(decision))
+                    undone = await self._runner.undo(cancellation_token)
+                    await self._add_to_context(prompts.retry_plan(decision, undone))
                 else:
                     stop_reason = StopReason.NOT_RETRIED
         async with aclosing(self._sum_up(attempts[-1], stop_reason, cancellation_token)) as items:
@@ -325,6 +336,8 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         """Run the code; what came of it goes into the context."""
         await self._may_go_on(cancellation_token)
         context = await self._model_context.get_messages()
+        if self._retry_from == "clean" and self._max_retries_on_error > 0:
+            await self._runner.keep_state(cancellation_token)
         try:
             attempt = await self._runner.attempt(number, selection, context, cancellation_token)
         except asyncio.CancelledError:
@@ -416,6 +429,7 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
             approval=None if self._approval_func is None else self._approval_func.dump_component(),
             reflect=self._reflect,
             max_output_chars=self._max_output_chars,
+            retry_from=self._retry_from,
         )
 
     @classmethod
@@ -435,4 +449,5 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
             approval_func=load_if_given(config.approval, Approval.load_component),
             reflect=config.reflect,
             max_output_chars=config.max_output_chars,
+            retry_from=config.retry_from,
         )

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from autogen_agentchat.state import BaseState
 from autogen_core import ComponentModel
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import ChatCompletionClient
 from pydantic import Field
 
 from coderoom._components import StrictConfig
+from coderoom.executors import Checkpoints
 
-__all__ = ["CodeExecutorAgentConfig", "CodeExecutorAgentState"]
+__all__ = ["CodeExecutorAgentConfig", "CodeExecutorAgentState", "RetryFrom", "check_retries"]
+
+RetryFrom = Literal["failed", "clean"]
 
 
 class CodeExecutorAgentConfig(StrictConfig):
@@ -32,6 +37,7 @@ class CodeExecutorAgentConfig(StrictConfig):
     """The constructor's `approval_func`, which must be a component to stand in a config."""
     reflect: bool = True
     max_output_chars: int = Field(default=10_000, ge=200)
+    retry_from: RetryFrom = "failed"
 
 
 class CodeExecutorAgentState(BaseState):
@@ -40,3 +46,24 @@ class CodeExecutorAgentState(BaseState):
     type: str = "CodeExecutorAgentState"
     llm_context: Mapping[str, Any] = Field(default_factory=dict)
     taken: list[str] = Field(default_factory=list)
+
+
+def check_retries(
+    count: int, model_client: ChatCompletionClient | None, retry_from: RetryFrom, executor: CodeExecutor
+) -> None:
+    """Check the arguments that are about further attempts.
+
+    Raises:
+        ValueError: They do not fit together.
+    """
+    if count < 0:
+        raise ValueError(f"max_retries_on_error must be 0 or more, not {count}.")
+    if count > 0 and model_client is None:
+        raise ValueError("max_retries_on_error needs a model_client: without one nobody can write the next try.")
+    if retry_from not in get_args(RetryFrom):
+        raise ValueError(f"retry_from must be one of {', '.join(map(repr, get_args(RetryFrom)))}, not {retry_from!r}.")
+    if retry_from == "clean" and not isinstance(executor, Checkpoints):
+        raise ValueError(
+            "retry_from='clean' needs an executor that can undo what code did, such as SandboxCodeExecutor; "
+            f"{type(executor).__name__!r} cannot."
+        )

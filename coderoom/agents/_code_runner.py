@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeExecutor
@@ -37,6 +39,7 @@ class CodeRunner:
         self._max_output_chars = max_output_chars
         # For the outputs of an executor that works in no folder of this machine.
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._mark: Any = None
 
     async def attempt(
         self,
@@ -66,6 +69,9 @@ class CodeRunner:
         if refusal is not None:
             return Attempt(number, blocks, Outcome.REJECTED, 1, "", notes, reason=refusal)
         execution = await self.executor.run(blocks, cancellation_token)
+        if execution.outcome is Outcome.REJECTED:
+            reason, code = execution.output.strip(), execution.exit_code
+            return Attempt(number, blocks, Outcome.REJECTED, code, "", notes, reason=reason, by_policy=True)
         output, output_file = self._bound(execution)
         outcome, exit_code = execution.outcome, execution.exit_code
         incomplete = selection.cut and outcome is Outcome.OK
@@ -82,6 +88,33 @@ class CodeRunner:
             incomplete=incomplete,
             left_out=selection.left_out,
         )
+
+    async def keep_state(self, cancellation_token: CancellationToken) -> None:
+        """Keep the executor's state, if this turn has not done so yet.
+
+        Raises:
+            RequestError: There is more than can be kept.
+            SandboxUnavailable: If the place where code runs broke.
+        """
+        if self._mark is None:
+            self._mark = await self.executor.checkpoint(cancellation_token)
+
+    async def undo(self, cancellation_token: CancellationToken) -> str:
+        """Go back to the state that was kept in this turn.
+
+        Returns:
+            What is as it was, in words; empty if no state was kept.
+
+        Raises:
+            SandboxUnavailable: If the place where code runs broke.
+        """
+        return "" if self._mark is None else await self.executor.rollback(self._mark, cancellation_token)
+
+    async def let_go(self) -> None:
+        """Keep the state no longer: the turn is over."""
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            await self.executor.release(mark)
 
     def _own_folder(self) -> Path:
         if self._folder is None:
@@ -111,7 +144,15 @@ class CodeRunner:
         limit = self._max_output_chars
         if len(execution.output) <= limit and execution.whole_output is None:
             return execution.output, None
-        whole = execution.whole_output
-        if whole is None:
-            whole = save_output(execution.output, self.executor.work_dir or self._own_folder())
-        return bound_output(execution.output, limit, whole=whole, total=execution.total_chars), whole
+        folder = self.executor.work_dir
+        whole = execution.whole_output or self._save(execution.output, folder)
+        # By the name that works for the code too: behind a wall the folder is at another place.
+        named = whole.relative_to(folder) if folder is not None and whole.is_relative_to(folder) else whole
+        partly = execution.whole_output is None and execution.total_chars > len(execution.output)
+        return bound_output(execution.output, limit, whole=named, total=execution.total_chars, partly=partly), whole
+
+    def _save(self, output: str, folder: Path | None) -> Path:
+        if folder is not None:
+            with contextlib.suppress(OSError):  # It is the code's folder, which may have left no room.
+                return save_output(output, folder)
+        return save_output(output, self._own_folder())

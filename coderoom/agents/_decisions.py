@@ -37,7 +37,7 @@ class StopReason(StrEnum):
     NO_CODE = "no_code"
     """There was nothing to run: the reply is the answer."""
     REJECTED = "rejected"
-    """The approval said no."""
+    """The approval, or the policy of the sandbox, said no."""
     CANCELLED = "cancelled"
     """The executor was stopped while the code ran."""
     FAILED = "failed"

@@ -38,9 +38,15 @@ def retry_notice(attempt: Attempt, decision: RetryDecision) -> str:
     return f"Attempt number: {attempt.number}\n{what}: {decision.reason}"
 
 
-def retry_plan(decision: RetryDecision) -> str:
-    """What the next attempt is told about the decision that led to it."""
-    return f"Try again. What went wrong and how to mend it: {decision.reason}"
+def retry_plan(decision: RetryDecision, undone: str = "") -> str:
+    """What the next attempt is told about the decision that led to it, and what of the failed one was undone."""
+    plan = f"Try again. What went wrong and how to mend it: {decision.reason}"
+    if not undone:
+        return plan
+    return (
+        f"{plan}\nThe failed attempt was undone: {undone} are as they were before it, and nothing that it made of them "
+        "is left. Write the whole code again."
+    )
 
 
 def before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:

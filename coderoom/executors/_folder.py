@@ -54,10 +54,10 @@ def write_inside(root: Path, name: str, data: bytes) -> Path:
                 file.write(data)
                 if owner is not None:
                     os.fchown(file.fileno(), *owner)
-            os.replace(fresh, last, src_dir_fd=folder, dst_dir_fd=folder)  # noqa: PTH105 (pathlib has no dir_fd)
+            os.replace(fresh, last, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(fresh, dir_fd=folder)  # noqa: PTH108
+                os.unlink(fresh, dir_fd=folder)
             raise
     return root.joinpath(*folders, last)
 

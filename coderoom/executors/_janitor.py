@@ -20,7 +20,8 @@ trap '' HUP INT QUIT TERM
 cd /
 while read -r _; do :; done
 for _ in 1 2 3 4 5; do
-    chmod -R u+rwx -- "$1" && rm -rf -- "$1"
+    chmod -R u+rwx -- "$1"
+    rm -rf -- "$1"
     [ -e "$1" ] || break
     sleep 1
 done

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from coderoom.executors._janitor import janitor_pid
 from coderoom.executors._launch import PR_SET_CHILD_SUBREAPER, descendants, prctl, send
 
 __all__ = ["adopt_orphans", "end_descendants"]
@@ -27,9 +28,13 @@ def adopt_orphans() -> None:
 
 def end_descendants() -> None:
     """Kill all processes below this one, at once. Does nothing where there is no `/proc`."""
+    janitor = janitor_pid()
     end = time.monotonic() + _PATIENCE_SECONDS
     # What is killed may leave children behind, which come to this process.
-    while (found := [pid for pid in descendants(os.getpid()) if not _is_dead(pid)]) and time.monotonic() < end:
+    while time.monotonic() < end:
+        found = [pid for pid in descendants(os.getpid()) if pid != janitor and not _is_dead(pid)]
+        if not found:
+            break
         send(found, signal.SIGKILL)
         time.sleep(_AGAIN_SECONDS)
 

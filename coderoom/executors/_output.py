@@ -13,7 +13,9 @@ _FOLDER = ".coderoom"
 _LEAST = 200
 
 
-def bound_output(text: str, limit: int, *, whole: Path | None = None, total: int | None = None) -> str:
+def bound_output(
+    text: str, limit: int, *, whole: Path | None = None, total: int | None = None, partly: bool = False
+) -> str:
     """Cut a text in its middle so that it fits.
 
     Args:
@@ -22,6 +24,7 @@ def bound_output(text: str, limit: int, *, whole: Path | None = None, total: int
             than half of the limit, as it may be with a long path.
         whole: The file that has the whole text; it is named in the notice.
         total: How many characters the whole text has, if `text` is not all of it.
+        partly: Whether the file too has only the beginning and the end, if more of them.
 
     Returns:
         The text itself if it fits, else its beginning and its end with a line between them that says what is missing.
@@ -35,11 +38,11 @@ def bound_output(text: str, limit: int, *, whole: Path | None = None, total: int
         return text
     full = max(len(text), total or 0)
     # The count of what is left out is at most as long as the count of all, so the size is known before the cut.
-    room = max(limit - len(_notice(full, full, whole)) - 1, limit // 2)
+    room = max(limit - len(_notice(full, full, whole, partly)) - 1, limit // 2)
     head = _cut_head(text, room * 6 // 10)
     tail = _cut_tail(text, room - room * 6 // 10)
     gap = "" if head.endswith("\n") else "\n"
-    return head + gap + _notice(full - len(head) - len(tail), full, whole) + tail
+    return head + gap + _notice(full - len(head) - len(tail), full, whole, partly) + tail
 
 
 def save_output(text: str, folder: Path) -> Path:
@@ -62,8 +65,9 @@ def new_output_file(folder: Path) -> Path:
     return save_output("", folder)
 
 
-def _notice(left_out: int, total: int, whole: Path | None) -> str:
-    where = f"; the whole output is in {whole}" if whole is not None else ""
+def _notice(left_out: int, total: int, whole: Path | None, partly: bool) -> str:
+    what = "more of its beginning and its end" if partly else "the whole output"
+    where = f"; {what} is in {whole}" if whole is not None else ""
     return f"[... {left_out:,} of {total:,} characters left out{where} ...]\n"
 
 

@@ -7,23 +7,27 @@ import contextlib
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom._text import encodable
-from coderoom.errors import CodeRoomError, SandboxUnavailable
+from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors._calls import CallEnded, CallGaveUp, Calls
-from coderoom.executors._execution import TIMEOUT_CODE, Execution, LocalCodeResult
+from coderoom.executors._checkpoints import Checkpoints
+from coderoom.executors._execution import TIMEOUT_CODE, Execution
 from coderoom.executors._raw_local import RawLocal
 from coderoom.outcome import Outcome
 
 __all__ = ["ExecutorRunner"]
 
 _END_PATIENCE = 1.5
+
+T = TypeVar("T")
 
 
 class ExecutorRunner:
@@ -146,6 +150,67 @@ class ExecutorRunner:
         except CallGaveUp as error:
             raise self._unavailable("ended the run, which nobody had asked for", error) from error
 
+    async def checkpoint(self, cancellation_token: CancellationToken | None = None) -> Any:
+        """Keep the executor's state; start it before, if need be. Only for one of the kind `Checkpoints`.
+
+        Args:
+            cancellation_token: Ends the wait.
+
+        Raises:
+            asyncio.CancelledError: The token or the surrounding task was cancelled.
+            RequestError: There is more than can be kept.
+            SandboxUnavailable: The executor failed.
+        """
+        return await self._go("its state could not be kept", self._rolling.checkpoint, cancellation_token)
+
+    async def rollback(self, mark: Any, cancellation_token: CancellationToken | None = None) -> str:
+        """Go back to a kept state.
+
+        Args:
+            mark: What `checkpoint` returned.
+            cancellation_token: Ends the wait.
+
+        Returns:
+            What is as it was then, in words.
+
+        Raises:
+            asyncio.CancelledError: The token or the surrounding task was cancelled.
+            RequestError: The state is gone.
+            SandboxUnavailable: The executor failed.
+        """
+        what = "could not go back to an earlier state"
+        return await self._go(what, lambda: self._rolling.rollback(mark), cancellation_token)
+
+    async def release(self, mark: Any) -> None:
+        """Let go of a kept state.
+
+        Args:
+            mark: What `checkpoint` returned.
+        """
+        await self._rolling.release(mark)
+
+    @property
+    def _rolling(self) -> Checkpoints:
+        if not isinstance(self._executor, Checkpoints):
+            raise RequestError(f"The code executor {type(self._executor).__name__!r} cannot go back to earlier states.")
+        return self._executor
+
+    async def _go(
+        self, what: str, call: Callable[[], Coroutine[Any, Any, T]], cancellation_token: CancellationToken | None
+    ) -> T:
+        async def started(_: CancellationToken) -> T:
+            await self.start()
+            return await call()
+
+        try:
+            return await self._calls.run(started, cancellation_token)
+        except CallEnded:
+            raise asyncio.CancelledError from None
+        except CodeRoomError:
+            raise
+        except Exception as error:
+            raise self._unavailable(what, error) from error
+
     async def _start(self) -> None:
         async with self._lock:
             if not _is_started(self._executor):
@@ -165,8 +230,9 @@ class ExecutorRunner:
             if self._raw is not None:
                 return await self._raw.run(blocks)
             result = await self._executor.execute_code_blocks(blocks, token)
-            if isinstance(result, LocalCodeResult):
-                return result.execution
+            execution = getattr(result, "execution", None)
+            if isinstance(execution, Execution):
+                return execution
             return _from_result(result, time.monotonic() - begin)
         except CodeRoomError:
             raise

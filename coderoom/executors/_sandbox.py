@@ -12,12 +12,13 @@ from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from coderoom._components import DumpsAsItself
+from coderoom.errors import RequestError
 from coderoom.executors._calls import CallEnded
 from coderoom.executors._execution import Execution
 from coderoom.executors._place import absolute
 from coderoom.executors._sandbox_config import Policy, SandboxCodeExecutorConfig, State, WallName
 from coderoom.executors._sandbox_place import SandboxPlace
-from coderoom.sandbox import Artifact, Limits
+from coderoom.sandbox import Artifact, Checkpoint, Limits
 
 __all__ = ["SandboxCodeExecutor", "SandboxCodeExecutorConfig", "SandboxCodeResult"]
 
@@ -33,6 +34,14 @@ class SandboxCodeResult(CodeResult):
 
     execution: Execution
     artifacts: tuple[Artifact, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class SandboxMark:
+    """A state that a `SandboxCodeExecutor` can go back to."""
+
+    place: SandboxPlace
+    checkpoint: Checkpoint
 
 
 class SandboxCodeExecutor(DumpsAsItself, CodeExecutor, Component[SandboxCodeExecutorConfig]):
@@ -186,6 +195,47 @@ class SandboxCodeExecutor(DumpsAsItself, CodeExecutor, Component[SandboxCodeExec
         """
         place = await self._get_place()
         await place.restart()
+
+    async def checkpoint(self) -> SandboxMark:
+        """Keep the variables and the files of the work directory, unless there are too many of these to be copied.
+
+        Returns:
+            What `rollback` and `release` take. It lasts until `restart` or `stop`.
+
+        Raises:
+            RequestError: The files are all that there is to keep, and there are too many.
+            SandboxUnavailable: The sandbox broke or cannot be built.
+        """
+        place = await self._get_place()
+        return SandboxMark(place, await place.checkpoint())
+
+    async def rollback(self, mark: SandboxMark) -> str:
+        """Go back to a checkpoint as if nothing had happened since; as often as wanted.
+
+        Checkpoints that were made after it are gone.
+
+        Args:
+            mark: What `checkpoint` returned.
+
+        Returns:
+            What is as it was then: "variables and files", or one of the two.
+
+        Raises:
+            RequestError: The checkpoint is gone, or another executor's.
+            SandboxUnavailable: The sandbox broke.
+        """
+        if self._place is None or mark.place is not self._place:
+            raise RequestError("This checkpoint is gone: the executor was stopped since, or it is another executor's.")
+        return await self._place.rollback(mark.checkpoint)
+
+    async def release(self, mark: SandboxMark) -> None:
+        """Let go of a checkpoint that nobody goes back to any more.
+
+        Args:
+            mark: What `checkpoint` returned.
+        """
+        if mark.place is self._place:
+            mark.place.release(mark.checkpoint)
 
     async def _get_place(self) -> SandboxPlace:
         if self._place is not None and self._place.loop is not asyncio.get_running_loop():

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from autogen_core.code_executor import CodeBlock
 
@@ -25,6 +25,7 @@ from coderoom.sandbox import Artifact, Checkpoint, ExecutionResult, Sandbox, Ses
 __all__ = ["SandboxPlace"]
 
 _END_PATIENCE = 1.2
+_ASKED_TO_END = 3
 _WORKSPACE = "/workspace/"
 
 
@@ -69,6 +70,7 @@ class SandboxPlace:
         self._lock = asyncio.Lock()
         self._session: Session | None = None
         self._lost = False
+        self._keeps_files = True
 
     async def start(self) -> None:
         """Start the sandbox; a second time does nothing.
@@ -134,11 +136,9 @@ class SandboxPlace:
         name = file_name_of(block.code)
         if name is None:
             return
-        inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
-        if PurePosixPath(inside).is_absolute() or inside.split("/")[0] in (".", "..") or "\0" in inside:
-            raise not_inside(name)
+        data = block.code.encode("utf-8", "replace")
         try:
-            await asyncio.to_thread(write_inside, self.work_dir, inside, block.code.encode("utf-8", "replace"))
+            await asyncio.to_thread(write_inside, self.work_dir, _name_inside(name), data)
         except OSError as error:
             raise CellRefused(
                 f"Filename is not in the workspace: the file {name!r} cannot be written ({error.strerror or error}). "
@@ -148,26 +148,36 @@ class SandboxPlace:
     async def _run_cell(self, block: CodeBlock) -> ExecutionResult:
         if self._config.state == "fresh":
             return await self.sandbox.run(block.code, language=block.language)
-        session = await self._get_session()
-        task = asyncio.ensure_future(session.run(block.code, language=block.language))
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            # Asked to end instead of torn away, the code leaves its variables behind.
-            await session.cancel()
-            await asyncio.wait((task,), timeout=_END_PATIENCE)
-            if not task.done():
-                task.cancel()
-            else:
-                task.exception()
-            raise
+            session = await self._get_session()
+            task = asyncio.ensure_future(session.run(block.code, language=block.language))
+            try:
+                return await asyncio.shield(task)
+            finally:
+                if not task.done():
+                    await self._end_cell(session, task)
         except SandboxUnavailable:
             await self._drop_session()
             raise
 
+    async def _end_cell(self, session: Session, task: asyncio.Task[ExecutionResult]) -> None:
+        # Asked to end instead of torn away, the code leaves its variables behind. It may not have begun yet, so it is
+        # asked more than once.
+        for _ in range(_ASKED_TO_END):
+            await session.cancel()
+            await asyncio.wait((task,), timeout=_END_PATIENCE / _ASKED_TO_END)
+            if task.done():
+                break
+        else:
+            task.cancel()
+            await asyncio.wait((task,), timeout=_END_PATIENCE)
+        if task.done() and not task.cancelled() and task.exception() is None:
+            self._lost = self._lost or task.result().state_lost
+
     async def _get_session(self) -> Session:
         if self._session is None:
             self._session = self.sandbox.session()
+        await self._session.start()
         return self._session
 
     async def _drop_session(self) -> None:
@@ -191,14 +201,39 @@ class SandboxPlace:
                 await asyncio.to_thread(_empty, self.work_dir)
 
     async def checkpoint(self) -> Checkpoint:
-        """Keep variables and files as they are."""
-        async with self._lock:
-            return await (await self._get_session()).checkpoint(files=True)
+        """Keep the variables, and the files unless there are too many.
 
-    async def rollback(self, mark: Checkpoint) -> None:
-        """Go back to a checkpoint."""
+        Raises:
+            RequestError: Files are all that there is to keep, and there are too many.
+            SandboxUnavailable: The sandbox broke.
+        """
+        async with self._lock:
+            session = await self._get_session()
+            if self._keeps_files:
+                try:
+                    return await session.checkpoint(files=True)
+                except RequestError:
+                    if self._config.state == "fresh":
+                        raise
+                    self._keeps_files = False  # To find that out takes a copy, which is not made again and again.
+            return await session.checkpoint()
+
+    async def rollback(self, mark: Checkpoint) -> str:
+        """Go back to a checkpoint, and say what is as it was.
+
+        Raises:
+            RequestError: The checkpoint is gone.
+            SandboxUnavailable: The sandbox broke.
+        """
         async with self._lock:
             await (await self._get_session()).rollback(mark)
+        self._lost = False
+        kept = (["variables"] if self._config.state == "session" else []) + (["files"] if mark.files else [])
+        return " and ".join(kept)
+
+    def release(self, mark: Checkpoint) -> None:
+        """End the process that holds a checkpoint."""
+        mark.held.holder.close()
 
     async def close(self) -> None:
         """End everything and remove what is temporary."""
@@ -216,6 +251,13 @@ class SandboxPlace:
     def _remove_temporary(self) -> None:
         if self._temporary:
             remove_folder(self.work_dir)
+
+
+def _name_inside(name: str) -> str:
+    inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
+    if inside.startswith("/") or inside.split("/")[0] in (".", "..") or "\0" in inside:
+        raise not_inside(name)
+    return inside
 
 
 def _empty(folder: Path) -> None:

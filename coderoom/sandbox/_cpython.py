@@ -16,7 +16,7 @@ from coderoom.sandbox._languages import program_for
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._outcome import Ending, conclude
 from coderoom.sandbox._result import ExecutionResult, OutputChunk
-from coderoom.sandbox._room import Holder, Room
+from coderoom.sandbox._room import Holder, Room, why_not
 from coderoom.sandbox._runner import Cell, Runner
 
 __all__ = ["CPythonSession", "Held"]
@@ -197,8 +197,8 @@ class CPythonSession:
             self._live = live
         if not live.runner.ready.is_set():
             await asyncio.wait_for(live.runner.ready.wait(), 20)
-        if live.runner.ended is not None:
-            raise SandboxUnavailable("The session's process could not start.")
+        if live.runner.pid == 0:
+            raise SandboxUnavailable(f"The session's process could not start: {why_not(live.runner)}.")
         return live
 
     async def _fork(self, parent: Holder) -> _Live:

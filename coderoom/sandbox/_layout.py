@@ -96,6 +96,11 @@ class Layout:
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
 
+    @property
+    def targets(self) -> list[str]:
+        """What is visible, a folder before what lies in it; what is in memory is not among it."""
+        return sorted([target for _, target in self.read_only] + [path for _, path in self.symlinks])
+
 
 def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
     """What has to be visible for a worker.

@@ -108,11 +108,11 @@ def __coderoom_show__(value, other=None, *, limit=LIMIT, most=REPR, plain=__code
     return ("repr", shown)
 """
 
-# Special methods that are never called, of those that people write.
+# Special methods that are not called, of those whose absence is an error. Without one: `__bool__`, `__format__`,
+# `__new__`, `__setattr__`.
 _UNCALLED = re.compile(
-    r"\bdef (__(?:add|and|bool|call_|del|delitem|divmod|float|floordiv|format|ge|getattr|getattribute|getitem|gt|iadd|"
-    r"index|int|invert|isub|le|len|lt|matmul|missing|mod|mul|neg|new|or|pos|pow|radd|reversed|rmul|rsub|setattr|setitem|"
-    r"sub|truediv|xor)__)\("
+    r"\bdef (__(?:await|bytes|class_getitem|g[et]|getattr|getattribute|l[et]|len|reversed|"
+    r"i(?:add|and|floordiv|lshift|matmul|mod|mul|or|pow|rshift|sub|truediv|xor))__)\("
 )
 _PARSER = re.compile(r"The monty syntax parser does not yet support (?:the )?(.+)", re.DOTALL)
 _NO_NAME = re.compile(r"name '(\w+)' is not defined")
@@ -120,7 +120,7 @@ _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _NO_MEMBER = re.compile(r"module '([\w.]+)' has no attribute|cannot import name '\w+' from '([\w.]+)'")
 _NO_SPECIAL = re.compile(r"has no attribute '(__\w+__)'|'(_io\.\w+)' object has no attribute")
 _NOT_YET = re.compile(
-    r"not (?:yet )?supported|Internal error in monty|cannot create 'object' instances|argument must be sys\.std"
+    r"not yet supported|are not supported$|Internal error in monty|cannot create 'object' instances|must be sys\.std"
 )
 _MEMORY = re.compile(r"memory limit exceeded: |the worker exceeded its memory limit")
 

@@ -124,8 +124,8 @@ class MontySession:
             self._raise_broken()
             if not await self._keep(self._copied):
                 raise RequestError(
-                    f"The state is too large for a checkpoint: the engine 'monty' keeps up to {self._copied // _MIB} MiB "
-                    f"with memory_bytes={self._limits.memory_bytes:,}."
+                    "The state is too large for a checkpoint: the engine 'monty' keeps up to "
+                    f"{self._copied // _MIB} MiB with memory_bytes={self._limits.memory_bytes:,}."
                 )
             mark = Mark(self._state)
             self._marks.append(mark)
@@ -263,6 +263,8 @@ class MontySession:
             if not work.done():
                 work.cancel()
                 await asyncio.wait((work,))
+                if not work.cancelled():
+                    work.exception()  # Nobody waits for it any more.
 
     async def _get_ready(self, final: bool) -> MontyWorker:
         self._raise_broken()

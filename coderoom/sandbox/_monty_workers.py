@@ -77,17 +77,14 @@ class Guard:
     def _tell(self, line: str) -> None:
         if os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
             return  # Then `max_feed_duration_secs` ends them at last.
-        if self._process is None:
-            self._process = self._start()
-            line = "".join(f"+{pid}\n" for pid in self._held)
-        assert self._process.stdin is not None
-        try:
-            os.write(self._process.stdin.fileno(), line.encode())
-        except BrokenPipeError:  # Somebody has ended it.
-            self._process.stdin.close()
-            self._process.wait()
-            self._process = self._start()
-            os.write(self._process.stdin.fileno(), "".join(f"+{pid}\n" for pid in self._held).encode())  # type: ignore[union-attr]
+        if self._process is not None:
+            try:
+                _write(self._process, line)
+                return
+            except BrokenPipeError:  # Somebody has ended it.
+                self._process.communicate()
+        self._process = self._start()
+        _write(self._process, "".join(f"+{pid}\n" for pid in self._held))
 
     @staticmethod
     def _start() -> subprocess.Popen[bytes]:
@@ -100,6 +97,11 @@ class Guard:
             env={},
             start_new_session=True,
         )
+
+
+def _write(process: subprocess.Popen[bytes], text: str) -> None:
+    assert process.stdin is not None
+    os.write(process.stdin.fileno(), text.encode())
 
 
 class Tap:
@@ -181,10 +183,8 @@ def launcher(limits: Limits) -> Iterator[Path | None]:
         yield None
         return
     space = (limits.memory_bytes + _ROOM) // 1024
-    script = (
-        f"#!/bin/sh\nulimit -c 0\nulimit -f 0\nulimit -n 64\nulimit -v {space}\n"
-        f'exec {shlex.quote(worker)} "$@" 2>/dev/null\n'
-    )
+    limits_of_system = "".join(f"ulimit {limit}\n" for limit in ("-c 0", "-f 0", "-n 64", f"-v {space}"))
+    script = f'#!/bin/sh\nexec 2>/dev/null\n{limits_of_system}exec {shlex.quote(worker)} "$@"\n'
     # A file in memory: nothing is left behind, whatever happens, and no folder has to allow programs.
     fd = os.memfd_create("coderoom-monty")
     try:

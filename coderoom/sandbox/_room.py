@@ -13,7 +13,7 @@ from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox._channel import HostChannel
 from coderoom.sandbox._runner import Runner
 
-__all__ = ["Holder", "Room", "describe_end"]
+__all__ = ["Holder", "Room", "describe_end", "why_not"]
 
 _PATIENCE = 20.0
 _numbers = itertools.count(1)
@@ -170,15 +170,25 @@ class Room(Holder):
             raise
         return room
 
-    async def prepare(self) -> None:
+    async def prepare(self, renew: bool = False) -> None:
         """Fork a runner from the fresh state, for whoever comes next.
+
+        Args:
+            renew: Before that, end everything in the room and empty its private folders.
 
         Raises:
             SandboxUnavailable: It cannot be forked.
         """
+        if self.spare is not None:
+            self.spare.close()
         runner = Runner()
         self.spare = runner
-        self.spare_number = await self.start(runner)
+        self.spare_number = await self.start(runner, renew=renew)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the spare runner has got as far as to wait for code."""
+        return self.spare is not None and self.spare.ready.is_set()
 
     async def take_spare(self) -> tuple[Runner, int]:
         """The spare runner, once it is ready.
@@ -194,22 +204,9 @@ class Room(Holder):
             await asyncio.wait_for(runner.ready.wait(), _PATIENCE)
         except TimeoutError:
             raise SandboxUnavailable("The sandbox did not get ready in time.") from None
-        if runner.ended is not None:
-            raise SandboxUnavailable(f"The sandbox's process could not start: {describe_end(runner.ended)}.")
+        if runner.pid == 0:
+            raise SandboxUnavailable(f"The sandbox's process could not start: {why_not(runner)}.")
         return runner, self.spare_number
-
-    async def renew(self) -> None:
-        """End everything in the room, empty its private folders, and fork a spare runner from the fresh state.
-
-        Raises:
-            SandboxUnavailable: The room is lost.
-        """
-        if self.spare is not None:
-            self.spare.close()
-        self.announce("reset")
-        await self.tell({"op": "reset"})
-        await self.prepare()
-        await self.expect("reset")
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
         """End everything in the room but its keeper and those that are to be kept.
@@ -225,6 +222,11 @@ class Room(Holder):
         if self.spare is not None:
             self.spare.close()
             self.spare = None
+
+
+def why_not(runner: Runner) -> str:
+    """Why a runner never got ready."""
+    return runner.failure or describe_end(runner.ended or {})
 
 
 def describe_end(facts: Mapping[str, Any]) -> str:

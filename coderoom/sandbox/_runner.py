@@ -50,6 +50,7 @@ class Runner:
         self.key = secrets.token_bytes(KEY_SIZE)
         self.ready = asyncio.Event()
         self.pid = 0
+        self.failure = ""
         self.ended: Mapping[str, Any] | None = None
         self._loop = asyncio.get_running_loop()
         self._cell: Cell | None = None
@@ -57,7 +58,7 @@ class Runner:
         self.theirs: list[int] = []
         if speaks:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._channel = HostChannel(ours, self._on_message, self.ready.set, self.key, self._on_output)
+            self._channel = HostChannel(ours, self._on_message, self._on_end, self.key, self._on_output)
             self.theirs.append(theirs.detach())
         self._pipes: dict[int, StreamName] = {}
         for name in ("stdout", "stderr"):
@@ -128,9 +129,16 @@ class Runner:
         if event == "ready":
             self.pid = int(message.get("pid", 0))
             self.ready.set()
+        elif event == "failed" and not self.ready.is_set():
+            self.failure = str(message.get("error"))
         elif event == "done" and self._cell is not None and message.get("id") == self._cell.number:
             self._cell.answer = message
             self._cell.finished.set()
+
+    def _on_end(self) -> None:
+        if not self.pid:
+            self.failure = self.failure or "it has ended"
+        self.ready.set()
 
     def _on_output(self, tag: bytes, data: bytes) -> None:
         if self._cell is not None:

@@ -117,6 +117,7 @@ class Worker:
             self._started = None
 
     def _config(self, boot: Mapping[str, Any]) -> dict[str, Any]:
+        workspace = boot.get("workspace", "/workspace")
         lockdown = dict(boot.get("lockdown", {}))
         if self._spec.workspace is not None or self._spec.readable:
             # Somebody on the host may listen on a socket in there.
@@ -124,8 +125,9 @@ class Worker:
         return {
             "boot": dict(boot),
             "rooms": boot.get("rooms", "namespaces"),
-            "workspace": boot.get("workspace", "/workspace"),
+            "workspace": workspace,
             "scratch": boot.get("scratch", "/tmp"),
+            "in_memory": ["/tmp", "/dev/shm", *([workspace] if self._spec.workspace is None else [])],
             "workspace_in_memory": self._spec.workspace is None,
             "lockdown": lockdown,
             "network": self._spec.network,
@@ -135,11 +137,9 @@ class Worker:
         }
 
     async def _take(self) -> Room:
-        while self._idle:
-            room = self._idle.popleft()
-            if not room.lost:
-                return room
-            self._all.discard(room)
+        room = self._take_idle()
+        if room is not None:
+            return room
         # Whatever comes first: a room that somebody else is done with, or a new one.
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
@@ -152,12 +152,26 @@ class Worker:
             raise
         return room
 
-    def _open_more(self) -> None:
-        if self._waiting and (self._opening is None or self._opening.done()):
-            self._opening = asyncio.get_running_loop().create_task(self._open())
+    def _take_idle(self) -> Room | None:
+        for room in [room for room in self._idle if room.lost]:
+            self._idle.remove(room)
+            self._all.discard(room)
+        if not self._idle:
+            return None
+        # One that is ready, if there is one; else that which will be next.
+        chosen = next((room for room in self._idle if room.is_ready), self._idle[0])
+        self._idle.remove(chosen)
+        if not chosen.is_ready and len(self._all) < _IDLE_ROOMS:
+            self._open_more(spare=1)
+        return chosen
 
-    async def _open(self) -> None:
-        while self._waiting:
+    def _open_more(self, spare: int = 0) -> None:
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.get_running_loop().create_task(self._open(spare))
+
+    async def _open(self, spare: int) -> None:
+        while self._waiting or spare:
+            spare = 0
             try:
                 if self._control is None or self.lost:
                     raise await self._failed("has ended")
@@ -184,7 +198,7 @@ class Worker:
     async def _tidy(self, room: Room) -> None:
         # Whatever goes wrong costs no more than this room.
         try:
-            await room.renew()
+            await room.prepare(renew=True)
         except (SandboxUnavailable, OSError):
             self._drop(room)
         else:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
-import signal
 import socket
 import struct
 import sys
@@ -15,12 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from . import linux, mounts
+from .supervisor import die_with_parent, keep_capabilities, supervise
 
 __all__ = ["boot", "probe"]
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 1, 4, 24, 38, 47
+_PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 4, 24, 38, 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
-_CAPABILITY_VERSION = 0x20080522
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
 
@@ -28,18 +26,19 @@ _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linu
 def boot(config: dict[str, Any]) -> dict[str, Any]:
     """Finish the wall; to be called once, by a process with one thread.
 
-    Where `enter` is given, the process that returns is another one than the one that called: the first of a new process
-    namespace. The caller waits for it and ends as it ends.
+    Where `enter` or `supervised` is given, the process that returns is another one than the one that called, with
+    `enter` the first of a new process namespace. The caller waits for it and ends as it ends.
 
     Args:
         config: What the wall on the host has put together:
 
             - `enter`: build everything here: `user` (whether in a user namespace), `network`, `hostname`, `root` (see
               `mounts.build_root`), `inside` (where this package will be);
+            - `supervised`: nothing else ends everything with the worker, or the worker with the host;
             - `proc`: whether only `/proc` is missing; `open`: folders that anybody may write to;
             - `workspace`: where it is; `owner`: whose files it holds, if they have to look like the worker's own;
               `guarded`: see `mounts.guard`;
-            - `identity`: the user and group to become;
+            - `identity`: the user and group to become; `keep_privileges`: give up nothing at all;
             - `environment`: all of it; `packages`: folders for `sys.path`.
 
     Returns:
@@ -49,23 +48,21 @@ def boot(config: dict[str, Any]) -> dict[str, Any]:
         OSError: Something is not possible here.
     """
     identity = None if config.get("identity") is None else tuple(config["identity"])
-    linux.libc("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    die_with_parent()
     os.umask(0o022)  # What is made here is for a worker that may be another user.
     enter = config.get("enter")
     if enter is not None:
         _enter(enter)
     elif config.get("proc"):
         mounts.mount_proc()
+    if config.get("supervised"):
+        supervise()
+        os.setsid()
     for place in config.get("open", ()):
         os.chmod(place, 0o1777)
     _arrange_workspace(config, identity)
-    if enter is not None or identity is not None:
-        _drop_bounding_set()
-    if identity is not None:
-        _become(*identity)
-    if enter is not None or identity is not None:
-        _drop_capabilities()
-    linux.libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if not config.get("keep_privileges"):
+        _drop_privileges(identity)
     if config.get("environment") is not None:
         os.environ.clear()
         os.environ.update(config["environment"])
@@ -84,10 +81,7 @@ def _enter(enter: dict[str, Any]) -> None:
     linux.libc("unshare", flags)
     if enter["user"]:
         _map_ids(f"1000 {uid} 1", f"1000 {gid} 1")
-    child = os.fork()
-    if child:
-        _mirror(child)
-    linux.libc("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    supervise()
     os.setsid()
     socket.sethostname(enter["hostname"])
     if not enter["network"]:
@@ -100,15 +94,6 @@ def _map_ids(users: str, groups: str) -> None:
     for name, text in (("setgroups", "deny"), ("uid_map", users), ("gid_map", groups)):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
-
-
-def _mirror(child: int) -> None:
-    """Wait for the worker and end as it ends; never returns."""
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
-    # The host must see its sockets closed as soon as the worker has gone.
-    os.closerange(3, 65536)
-    _, status = os.waitpid(child, 0)
-    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
 def _raise_loopback() -> None:
@@ -132,27 +117,26 @@ def _arrange_workspace(config: dict[str, Any], identity: tuple[int, int] | None)
     mounts.guard(config["workspace"], config.get("guarded", ()))
 
 
+def _drop_privileges(identity: tuple[int, int] | None) -> None:
+    for number in range(64):
+        try:
+            linux.libc("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
+        except OSError:  # There are no more of them, or they are not ours to change.
+            break
+    if identity is not None:
+        _become(*identity)
+    linux.libc("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    keep_capabilities()
+    linux.libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
 def _become(uid: int, gid: int) -> None:
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
     # A change of user takes both away; without the first, /proc/self is root's and no namespace could be nested.
     linux.libc("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
-    linux.libc("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-
-
-def _drop_bounding_set() -> None:
-    for number in range(64):
-        try:
-            linux.libc("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
-        except OSError:  # There are no more of them, or it is none of ours to change.
-            break
-
-
-def _drop_capabilities() -> None:
-    linux.libc("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    header, nothing = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
-    linux.syscall("capset", ctypes.byref(header), ctypes.byref(nothing))
+    die_with_parent()
 
 
 def probe(control_fd: int) -> None:

@@ -67,6 +67,9 @@ class Holder:
                 if number == message["id"]:
                     os.kill(pid, message["signal"])
 
+    def prepare_fork(self, message: Dict[str, Any]) -> None:
+        """Do what has to be done before a fork."""
+
     def ended_at(self, pid: int, limit: str) -> None:
         """Note that a fork was ended because it met a limit."""
         self._limits[pid] = limit
@@ -76,6 +79,7 @@ class Holder:
         if start is None:
             self.handle(message)
         else:
+            self.prepare_fork(message)
             self._fork(start, message, fds)
         for fd in fds:
             os.close(fd)

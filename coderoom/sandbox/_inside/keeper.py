@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import signal
@@ -13,7 +12,7 @@ from .disk import Disk
 from .frames import Channel
 from .holder import Holder
 from .programs import run_program
-from .rooms import empty_folders, fresh_mounts, own_folders
+from .rooms import empty_folders, own_folders
 from .runner import RESERVED_FILES, Runner
 
 __all__ = ["Keeper"]
@@ -49,11 +48,12 @@ class Keeper(Holder):
         linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         # Nobody in the room may look into the memory or the environment of this process.
         linux.libc("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
-        locked = _lockdown(self._config, nested)
-        self._lockdown = lockdown.prepare(locked)
-        self._roomy = lockdown.prepare(dataclasses.replace(locked, address_space=False))
-        self._lockdown.settle()
-        self._roomy.settle()
+        self._lockdown = lockdown.prepare(_lockdown(self._config, nested))
+        if nested:
+            # What this process may not do its forks may not do either, and need not be told each by itself.
+            self._lockdown.apply()
+        else:
+            self._lockdown.settle()
         control.send({"event": "room", "nested": nested, "landlock": self._lockdown.landlock_abi})
 
     def serve(self) -> None:
@@ -68,15 +68,7 @@ class Keeper(Holder):
     def handle(self, message: Dict[str, Any]) -> None:
         """Answer a request that forks nothing."""
         op = message["op"]
-        if op == "reset":
-            self._end_all([])
-            if self._processes.nested:
-                fresh_mounts(self._config)
-            else:
-                empty_folders(self._config)
-            self._disk.remember()
-            self.control.send({"event": "reset"})
-        elif op == "kill":
+        if op == "kill":
             self._end_all(message.get("keep", []))
             self.control.send({"event": "killed"})
         elif op == "cell":  # Sent where there is a limit on processor time, which counts from here.
@@ -110,11 +102,24 @@ class Keeper(Holder):
         self._processes.signal_all(signal.SIGKILL, keep)
         self.wait_for(lambda: self._processes.gone(keep), _SECONDS_TO_END)
 
+    def prepare_fork(self, message: Dict[str, Any]) -> None:
+        """Before a fork for somebody new, end what is left of who was here, and empty the room's folders."""
+        if message.get("renew"):
+            self._end_all([])
+            empty_folders(self._config)
+            self._disk.remember()
+
     def _run(self, message: Dict[str, Any], fds: List[int]) -> None:
-        self._runner.start(message, fds, self._lockdown)
+        self._runner.start(message, fds, lambda: self._lock(address_space=True))
 
     def _exec(self, message: Dict[str, Any], fds: List[int]) -> None:
-        run_program(message, fds, self._config, self._lockdown if message["address_space"] else self._roomy)
+        run_program(message, fds, self._config, lambda: self._lock(message["address_space"]))
+
+    def _lock(self, address_space: bool) -> None:
+        if not self._processes.nested:
+            self._lockdown.apply()
+        if address_space:
+            self._lockdown.bound_address_space()
 
 
 def _lockdown(config: Dict[str, Any], nested: bool) -> lockdown.Lockdown:
@@ -128,6 +133,7 @@ def _lockdown(config: Dict[str, Any], nested: bool) -> lockdown.Lockdown:
         processes = limits["processes"] + _OWN_PROCESSES
     return lockdown.Lockdown(
         network=config["network"],
+        address_space=False,
         memory_bytes=limits["memory_bytes"],
         open_files=limits["open_files"] + RESERVED_FILES,
         file_bytes=limits["file_bytes"],

@@ -90,7 +90,7 @@ class Prepared:
         self._program = self._filter() if lockdown.use_seccomp else b""
         self._limits = list(_limits(lockdown))
         self._settled = False
-        self._address_space: int | None = None
+        self._address_space = 0
         _prctl(_PR_GET_NO_NEW_PRIVS, 0)  # The first call of a C function is slow.
 
     def settle(self) -> None:
@@ -119,14 +119,18 @@ class Prepared:
             self.settle()
         if self.lockdown.own_pid_only and os.getsid(0) != os.getpid():
             os.setsid()
-        if self._address_space is not None:
-            _bound(resource.RLIMIT_AS, self._address_space)
+        if self.lockdown.address_space:
+            self.bound_address_space()
         if self.lockdown.cpu_seconds is not None:
             limit_cpu(self.lockdown.cpu_seconds, final=True)
         _drop_capabilities()
         self._ruleset.enforce()
         if self._program:
             seccomp.install(seccomp.for_pid(self._program, os.getpid()))
+
+    def bound_address_space(self) -> None:
+        """Bound the address space, which some programs could not live with."""
+        _bound(resource.RLIMIT_AS, self._address_space)
 
     def close(self) -> None:
         """Forget it, without having applied it here."""
@@ -199,8 +203,8 @@ def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:
     return limits
 
 
-def _bound_memory(lockdown: Lockdown) -> int | None:
-    """Bound memory; return the bound for the address space, if there is to be one."""
+def _bound_memory(lockdown: Lockdown) -> int:
+    """Bound memory; return a bound for the address space."""
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib costs more than the whole lockdown
         pages = [int(word) for word in file.read().split()]
     page = resource.getpagesize()
@@ -212,7 +216,7 @@ def _bound_memory(lockdown: Lockdown) -> int | None:
             f"take {data}; raise the limit, or preload less",
         )
     _bound(resource.RLIMIT_DATA, lockdown.memory_bytes)
-    return pages[0] * page + lockdown.memory_bytes + _ADDRESS_SLACK if lockdown.address_space else None
+    return pages[0] * page + lockdown.memory_bytes + _ADDRESS_SLACK
 
 
 def _bound(limit: int, value: int) -> None:

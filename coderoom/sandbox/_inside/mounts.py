@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import linux
 
-__all__ = ["IdmapError", "bind", "build_root", "guard", "idmap", "mount_proc", "mount_tmpfs"]
+__all__ = ["IdmapError", "bind", "build_root", "cover", "guard", "idmap", "mount_proc", "mount_tmpfs"]
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_SILENT, _MS_PRIVATE, _MS_SLAVE = 4096, 16384, 32768, 1 << 18, 1 << 19
@@ -156,19 +157,19 @@ def _remount_read_only(target: str) -> None:
     _mount(None, target, None, _MS_BIND | _MS_REMOUNT | _MS_SILENT | _MS_RDONLY | _flags_of(target))
 
 
-def _folder(path: str) -> str:
-    os.makedirs(_NEW + path, mode=0o755, exist_ok=True)
-    return _NEW + path
+def _folder(path: str, below: str = _NEW) -> str:
+    os.makedirs(below + path, mode=0o755, exist_ok=True)
+    return below + path
 
 
-def _place(path: str, folder: bool) -> str:
+def _place(path: str, folder: bool, below: str = _NEW) -> str:
     """A folder or an empty file to mount something on."""
     if folder:
-        return _folder(path)
-    _folder(os.path.dirname(path))
-    if not os.path.exists(_NEW + path):
-        os.close(os.open(_NEW + path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-    return _NEW + path
+        return _folder(path, below)
+    _folder(os.path.dirname(path), below)
+    if not os.path.exists(below + path):
+        os.close(os.open(below + path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+    return below + path
 
 
 def _mount_dev(size: int, owner: tuple[int, int] | None) -> None:
@@ -201,6 +202,40 @@ def guard(workspace: str, guarded: Sequence[tuple[str, bool]]) -> None:
         bind(place, place, writable=writable)
 
 
+def cover(target: str, size: int, mode: str, kept: Sequence[str]) -> None:
+    """Mount an empty folder in memory over a folder, in which some of what was there stays visible.
+
+    Args:
+        target: The folder.
+        size: How much fits.
+        mode: Its permissions.
+        kept: What stays: the paths of mounts, or of symbolic links, below the folder.
+    """
+    links = {path: os.readlink(path) for path in kept if os.path.islink(path)}
+    trees = {path: _clone(path) for path in kept if path not in links}
+    try:
+        mount_tmpfs(target, size, mode)
+        for path, tree in trees.items():
+            place = _place(path, stat.S_ISDIR(os.fstat(tree).st_mode), below="")
+            _attach(tree, place)
+        for path, text in links.items():
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.symlink(text, path)
+    finally:
+        for tree in trees.values():
+            os.close(tree)
+
+
+def _clone(path: str) -> int:
+    place = ctypes.c_char_p(os.fsencode(path))
+    return linux.syscall("open_tree", _AT_FDCWD, place, _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
+
+
+def _attach(tree: int, path: str) -> None:
+    place = ctypes.c_char_p(os.fsencode(path))
+    linux.syscall("move_mount", tree, ctypes.c_char_p(b""), _AT_FDCWD, place, _MOVE_MOUNT_F_EMPTY_PATH)
+
+
 def idmap(target: str, outside: tuple[int, int], inside: tuple[int, int]) -> None:
     """Let the files below a mount that belong to one user look like, and be, another's.
 
@@ -213,12 +248,11 @@ def idmap(target: str, outside: tuple[int, int], inside: tuple[int, int]) -> Non
         IdmapError: The kernel (before Linux 5.12) or the file system cannot do that.
     """
     users = tree = -1
-    place = ctypes.c_char_p(os.fsencode(target))
     try:
         users = _users(outside, inside)
-        tree = linux.syscall("open_tree", _AT_FDCWD, place, _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
+        tree = _clone(target)
         _set_attributes(tree, "", _AT_EMPTY_PATH | _AT_RECURSIVE, _Attributes(attr_set=_ATTR_IDMAP, userns_fd=users))
-        linux.syscall("move_mount", tree, ctypes.c_char_p(b""), _AT_FDCWD, place, _MOVE_MOUNT_F_EMPTY_PATH)
+        _attach(tree, target)
     except OSError as error:
         raise IdmapError(error.errno, f"files with another owner: {error.strerror}") from None
     finally:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List
-
-from . import lockdown
+from typing import Any, Callable, Dict, List
 
 __all__ = ["run_program"]
 
 
-def run_program(message: Dict[str, Any], fds: List[int], config: Dict[str, Any], prepared: lockdown.Prepared) -> None:
+def run_program(
+    message: Dict[str, Any], fds: List[int], config: Dict[str, Any], lock: Callable[[], None]
+) -> None:
     """Become a program; never returns unless it cannot be started.
 
     Args:
@@ -18,7 +18,7 @@ def run_program(message: Dict[str, Any], fds: List[int], config: Dict[str, Any],
             that takes the place of `{file}` in `argv`.
         fds: The pipes for standard output and error.
         config: The worker's configuration.
-        prepared: What is to be locked.
+        lock: Locks this process down.
     """
     os.setsid()
     code = os.open("/tmp", os.O_TMPFILE | os.O_RDWR, 0o600)
@@ -37,7 +37,7 @@ def run_program(message: Dict[str, Any], fds: List[int], config: Dict[str, Any],
     os.dup2(fds[0], 1)
     os.dup2(fds[1], 2)
     os.chdir(config["workspace"])
-    prepared.apply()
+    lock()
     try:
         os.execvp(argv[0], argv)
     except OSError as error:

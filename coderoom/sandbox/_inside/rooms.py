@@ -10,10 +10,9 @@ from typing import Any, Dict
 from . import linux
 from .forks import fork
 
-__all__ = ["empty_folders", "enter_room", "fresh_mounts", "own_folders"]
+__all__ = ["empty_folders", "enter_room", "own_folders"]
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 16384, 1 << 18
-_MNT_DETACH = 2
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 
@@ -45,21 +44,15 @@ def enter_room(config: Dict[str, Any]) -> bool:
     os.setsid()
     linux.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
     linux.libc("mount", b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)
-    fresh_mounts(config, first=True)
+    _mount_memory(config)
     return True
 
 
-def fresh_mounts(config: Dict[str, Any], first: bool = False) -> None:
-    """Empty what is in memory only: `/tmp`, `/dev/shm` and, if it is no folder of the host, the workspace."""
+def _mount_memory(config: Dict[str, Any]) -> None:
     size = config["limits"]["disk_bytes"]
-    places = {"/tmp": f"size={size},mode=1777", "/dev/shm": f"size={size},mode=1777"}
-    if config["workspace_in_memory"]:
-        places[config["workspace"]] = f"size={size},mode=755"
-    for place, options in places.items():
-        if not first:
-            if not os.listdir(place):
-                continue
-            linux.libc("umount2", place.encode(), _MNT_DETACH)
+    for place in config["in_memory"]:
+        mode = "755" if place == config["workspace"] else "1777"
+        options = "size=%d,mode=%s" % (size, mode)
         linux.libc("mount", b"tmpfs", place.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode())
 
 
@@ -77,7 +70,12 @@ def own_folders(config: Dict[str, Any]) -> Dict[str, Any]:
     temporary, workspace = os.path.join(own, "tmp"), config["workspace"]
     if config["workspace_in_memory"]:
         workspace = os.path.join(own, "workspace")
-    room = {**config, "own": own, "temporary": temporary, "workspace": workspace}
+    os.mkdir(temporary, 0o700)
+    own_ones = [temporary]
+    if workspace != config["workspace"]:
+        os.mkdir(workspace, 0o700)
+        own_ones.append(workspace)
+    room = {**config, "own": own, "in_memory": own_ones, "workspace": workspace}
     locked = dict(config["lockdown"])
     if locked.get("read") is not None:
         locked["write"] = [workspace, temporary]
@@ -86,18 +84,18 @@ def own_folders(config: Dict[str, Any]) -> Dict[str, Any]:
         if value == scratch or value.startswith(scratch + "/"):
             os.environ[name] = temporary + value[len(scratch) :]
     os.environ["TMPDIR"] = temporary
-    empty_folders(room)
     return room
 
 
-def empty_folders(room: Dict[str, Any]) -> None:
+def empty_folders(config: Dict[str, Any]) -> None:
     """Empty a room's own folders; Landlock's rules are for the folders themselves, which therefore stay."""
-    for place in {room["temporary"], room["workspace"]}:
-        if not place.startswith(room["own"] + "/"):
-            continue
-        os.makedirs(place, exist_ok=True)
-        os.chmod(place, 0o700)
-        for entry in list(os.scandir(place)):
+    for place in config["in_memory"]:
+        try:
+            entries = list(os.scandir(place))
+        except PermissionError:
+            os.chmod(place, 0o700)
+            entries = list(os.scandir(place))
+        for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, onerror=_insist)
             else:

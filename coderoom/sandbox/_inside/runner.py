@@ -9,9 +9,9 @@ import signal
 import socket
 import sys
 import threading
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
-from . import forks, linux, lockdown
+from . import forks, linux
 from .cells import Interpreter
 from .frames import Channel
 from .holder import Holder
@@ -57,22 +57,26 @@ class Runner:
         self._config = {**self._config, "workspace": workspace}
         self._interpreter.move_to(workspace)
 
-    def start(self, message: Dict[str, Any], fds: List[int], prepared: lockdown.Prepared) -> None:
+    def start(self, message: Dict[str, Any], fds: List[int], lock: Callable[[], None]) -> None:
         """Be a runner in a fresh state; never returns.
 
         Args:
             message: The request: the channel's `key`.
             fds: The channel and the pipes for standard output and error.
-            prepared: What is to be locked.
+            lock: Locks this process down.
         """
         os.setsid()
-        forks.after_fork()
-        os.chdir(self._config["workspace"])
         self._connect(message, fds)
-        self._streams.install()
-        prepared.apply()
-        _allow_files(self._places[0])
-        linux.libc("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+        try:
+            forks.after_fork()
+            os.chdir(self._config["workspace"])
+            self._streams.install()
+            lock()
+            _allow_files(self._places[0])
+            linux.libc("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+        except Exception as error:
+            self._channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
+            os._exit(1)
         self.serve()
 
     def _connect(self, message: Dict[str, Any], fds: List[int]) -> None:

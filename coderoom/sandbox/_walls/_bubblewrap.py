@@ -27,8 +27,8 @@ __all__ = ["BubblewrapWall"]
 _OLDEST = (0, 4)
 _WITH_SIZE = (0, 7)
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/run/wrappers/bin:/run/current-system/sw/bin"
-# What boot needs for /proc, for the workspace's owner and for becoming nobody.
-_ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID")
+# What boot needs: for /proc, for the workspace's owner, for becoming nobody, and for ending that one.
+_ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
 _INSTALL = "Install bubblewrap 0.4 or later, for instance with `apt install bubblewrap` or `dnf install bubblewrap`."
 
 
@@ -103,8 +103,15 @@ def _version(bwrap: str, stamp: tuple[int, int]) -> tuple[int, ...]:
 
 
 def _left_to_do(spec: WallSpec) -> dict[str, Any]:
-    """What bwrap does not do for root's worker: it would cover parts of `/proc`, and gives all folders to root."""
-    return {"proc": True, "open": ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])]}
+    """What bwrap does not do for root's worker.
+
+    It would cover parts of `/proc`, gives all folders to root, and cannot end a worker that is not root any more.
+    """
+    return {
+        "proc": True,
+        "supervised": True,
+        "open": ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])],
+    }
 
 
 def _privileges(spec: WallSpec, as_root: bool) -> list[str]:

@@ -16,7 +16,7 @@ from coderoom.sandbox._inside import landlock
 from coderoom.sandbox._layout import Layout, layout_for
 from coderoom.sandbox._walls._base import WallReport, WallSpec
 from coderoom.sandbox._walls._lending import borrow
-from coderoom.sandbox._walls._local import LocalWorker, Start, python_arguments, with_own_places
+from coderoom.sandbox._walls._local import LocalWorker, Start, identity_to_become, python_arguments, with_own_places
 from coderoom.sandbox._walls._probing import Facts, ProbedWall
 
 __all__ = ["LandlockWall"]
@@ -37,7 +37,7 @@ class LandlockWall(ProbedWall):
         version = landlock.abi()
         if not version:
             raise SandboxUnavailable("The kernel has no Landlock, or it is switched off.")
-        if version < _WITH_TRUNCATE and os.geteuid() != 0:
+        if version < _WITH_TRUNCATE and identity_to_become() is None:
             raise SandboxUnavailable(
                 f"The kernel's Landlock is of ABI {version}, which lets code empty its user's files; it takes ABI 3."
             )
@@ -51,7 +51,7 @@ class LandlockWall(ProbedWall):
 
             def prepare(control_fd: int) -> Start:
                 argv = python_arguments(layout.python, str(_OURS), program, control_fd)
-                return Start(argv=argv, boot=boot, namespaces=False)
+                return Start(argv=argv, boot=boot)
 
             return await LocalWorker.launch(prepare, unwind)
 
@@ -71,7 +71,7 @@ def _describe(version: int) -> str:
         f"Landlock ABI {version}, a filter of system calls and limits, no namespaces: code can open only what it "
         "needs, and cannot reach other processes or sockets; but it can tell which files and processes there are"
     )
-    if os.geteuid() != 0:
+    if identity_to_become() is None:
         detail += ", and can change the permissions and times of its user's files"
     detail += "; sessions are not kept from each other's files, and how much is written to the disk is not bounded"
     if version < _WITH_SCOPES:
@@ -88,7 +88,7 @@ def _layout(spec: WallSpec) -> Layout:
             f"The workspace {layout.workspace!r} contains {layout.guarded[-1][0]!r}, which the sandbox itself runs, "
             "and the wall 'landlock' cannot keep a part of it from being changed; use another folder."
         )
-    if os.geteuid() == 0:
+    if identity_to_become() is not None:
         _check_reachable(layout)
     return layout
 
@@ -123,6 +123,7 @@ def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, priv
         "environment": with_own_places(spec.env, temporary, workspace),
         "packages": layout.packages,
         "rooms": "plain",
+        "supervised": True,
         "lockdown": {
             "read": [*dict.fromkeys(source for source, _ in layout.read_only), *_HARMLESS, *network],
             "write": [workspace, temporary],

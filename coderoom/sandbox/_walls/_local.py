@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,6 @@ from coderoom.errors import SandboxUnavailable
 __all__ = [
     "LocalWorker",
     "Start",
-    "descendants",
     "identity_to_become",
     "owner_of",
     "python_arguments",
@@ -43,8 +41,8 @@ class Start:
         boot: What the worker is told first.
         environment: The program's whole environment.
         fds: Descriptors that the program gets besides its end of the control socket; they are closed here.
-        worker_pid: Called when it is to be ended: the process whose end ends everything; `None`: not known.
-        namespaces: Whether everything ends with that process.
+        worker_pid: Called when it is to be ended: the process whose end ends everything; `None`: the program itself,
+            once it is asked to.
         tidy: Called once when it has ended, or could not be started.
     """
 
@@ -53,7 +51,6 @@ class Start:
     environment: Mapping[str, str] = field(default_factory=dict)
     fds: Sequence[int] = ()
     worker_pid: Callable[[], int | None] = lambda: None
-    namespaces: bool = True
     tidy: Callable[[], None] = lambda: None
 
 
@@ -170,7 +167,6 @@ class LocalWorker:
             self.control.close()
             if not self._ended.done():
                 self._stop()
-                # A worker without namespaces that was asked to end has had the time to.
                 if not concurrent.futures.wait([self._ended], _SECONDS_TO_END).done and self._process is not None:
                     self._process.kill()
                     concurrent.futures.wait([self._ended], _SECONDS_TO_END)
@@ -180,53 +176,13 @@ class LocalWorker:
         process = self._process
         if process is None:
             return
-        if not self._start.namespaces:
-            _end_tree(process.pid)
-            return
         pid = self._start.worker_pid()
-        try:
-            # Signals do not wait for anything inside: the first process of a namespace takes all others along.
+        with contextlib.suppress(ProcessLookupError):
             if pid is None:
                 process.terminate()
             else:
+                # The first process of a namespace takes all others along.
                 os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        except PermissionError:
-            process.kill()
-
-
-def _end_tree(root: int) -> None:
-    """End a process and all that descend from it, who stay below it as long as it lives since it adopts orphans."""
-    deadline = time.monotonic() + _SECONDS_TO_END
-    while time.monotonic() < deadline:
-        living = descendants(root)
-        if not living:
-            break
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # Those that are stopped start no others meanwhile.
-            for pid in living:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
-        time.sleep(0.001)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(root, signal.SIGKILL)
-
-
-def descendants(root: int) -> list[int]:
-    """The living processes that descend from one, as `/proc` tells."""
-    parents: dict[int, int] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                state, parent = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[:2]
-                # A dead one that nobody has waited for yet can start nothing, but its children are still below it.
-                parents[int(entry.name)] = int(parent) if state != b"Z" else -int(parent)
-    found: set[int] = set()
-    newest = {root}
-    while newest:
-        newest = {pid for pid, parent in parents.items() if abs(parent) in newest and pid not in found}
-        found |= newest
-    return sorted(pid for pid in found if parents[pid] > 0)
 
 
 def python_arguments(python: str, inside: str, program: str, control_fd: int) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +40,7 @@ class MountedWall(ProbedWall):
 
     def _report_made(self, by: str, facts: Facts) -> WallReport:
         detail = f"{by}: process, network, mount and IPC namespaces, and of the files only what is needed"
-        if os.geteuid() == 0:
+        if identity_to_become() is not None:
             detail += "; root's workers become an unprivileged user"
         if facts.nested:
             detail += f"; sessions share one process namespace ({facts.nested})"
@@ -57,6 +56,8 @@ def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, fact
         "owner": owner_of(Path(str(spec.workspace))) if mapped else None,
         "guarded": layout.guarded,
         "packages": layout.packages,
+        # Whoever mounts another /tmp has to keep these visible.
+        "below_tmp": [path for path in layout.targets if path.startswith("/tmp/")],
         "rooms": "plain" if facts.nested else "namespaces",
         # Of the host's sockets none can be reached by a path; with its network, some can by an abstract name.
         "lockdown": {"own_pid_only": bool(facts.nested), "local_sockets": not spec.network},

@@ -35,12 +35,14 @@ class NoWall(ProbedWall):
                 "scratch": scratch,
                 "packages": interpreter.packages,
                 "rooms": "plain",
+                "supervised": True,
+                "keep_privileges": True,
                 "lockdown": {"use_seccomp": False, "local_sockets": True},
             }
 
             def prepare(control_fd: int) -> Start:
                 argv = python_arguments(interpreter.executable, str(_OURS), program, control_fd)
-                return Start(argv=argv, boot=boot, namespaces=False)
+                return Start(argv=argv, boot=boot)
 
             return await LocalWorker.launch(prepare, unwind)
 

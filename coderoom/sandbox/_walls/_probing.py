@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._walls._base import StartedWorker, WallReport, WallSpec
-from coderoom.sandbox._walls._local import LocalWorker
+from coderoom.sandbox._walls._local import LocalWorker, identity_to_become
 
 __all__ = ["Facts", "ProbedWall"]
 
@@ -84,7 +84,7 @@ class ProbedWall(ABC):
     async def _facts(self, workspace: Path | None) -> Facts:
         # What root can do with a folder depends on its file system.
         device = 0
-        if workspace is not None and os.geteuid() == 0:
+        if workspace is not None and identity_to_become() is not None:
             device = (await asyncio.to_thread(_status, workspace)).st_dev
         key = (self.name, device)
         facts = self._known.get(key)

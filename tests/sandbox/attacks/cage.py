@@ -76,6 +76,8 @@ def run(
         Escaped: It was killed or hung.
         AssertionError: It raised, or something was raised that nobody was there to catch.
     """
+    if "none" in arguments:
+        raise ValueError("attacks never run without a wall")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="attack-")))
         if user:

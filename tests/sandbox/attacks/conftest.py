@@ -5,10 +5,22 @@ from typing import Any
 
 import pytest
 
-from ..places import Place
+from ..places import PLACES, Place
 from . import cage
 
 Caged = Callable[..., Any]
+
+# Never without a wall: the cage keeps processes, but no files and no network.
+WALLED = [place for place in PLACES if place.engine == "cpython" and place.wall != "none"]
+
+
+@pytest.fixture(params=WALLED, ids=str)
+def place(request: pytest.FixtureRequest) -> Place:
+    place: Place = request.param
+    missing = place.missing()
+    if missing:
+        pytest.skip(missing)
+    return place
 
 
 @pytest.fixture

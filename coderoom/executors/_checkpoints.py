@@ -1,0 +1,39 @@
+"""What an executor may offer besides running code: going back."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+__all__ = ["Checkpoints"]
+
+
+@runtime_checkable
+class Checkpoints(Protocol):
+    """An executor that can go back to an earlier state."""
+
+    async def checkpoint(self) -> Any:
+        """Keep the state as it is.
+
+        Returns:
+            What `rollback` and `release` take.
+        """
+        ...
+
+    async def rollback(self, mark: Any) -> str:
+        """Go back to a state as if nothing had happened since; as often as wanted.
+
+        Args:
+            mark: The state, from `checkpoint`.
+
+        Returns:
+            What is as it was then, in words that go before "are as they were": "variables and files".
+        """
+        ...
+
+    async def release(self, mark: Any) -> None:
+        """Let go of a state that nobody goes back to any more.
+
+        Args:
+            mark: The state, from `checkpoint`.
+        """
+        ...

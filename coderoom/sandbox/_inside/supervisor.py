@@ -1,0 +1,93 @@
+"""The process that waits for the worker, and takes along what the worker leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import struct
+import time
+
+from . import linux
+
+__all__ = ["die_with_parent", "keep_capabilities", "supervise"]
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_CAPABILITY_VERSION = 0x20080522
+_CAP_KILL = 5
+_SECONDS_TO_END = 5.0
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Get a signal when the parent ends; a change of user takes that away.
+
+    The kernel sends it with the parent's rights, so a worker that has become another user may not get it.
+    """
+    linux.libc("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+
+
+def keep_capabilities(*numbers: int) -> None:
+    """Give up all capabilities but some of those that this process has."""
+    kept = sum(1 << number for number in numbers)
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    linux.syscall("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))
+
+
+def supervise() -> None:
+    """Fork; the child returns, and its parent waits for it, ends what is left of its children, and ends as it ended.
+
+    It does the same at once when it is told to end, or when the host ends.
+    """
+    linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    child = os.fork()
+    if not child:
+        die_with_parent()
+        linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        return
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
+    die_with_parent(signal.SIGTERM)
+    with contextlib.suppress(OSError):  # An ordinary user has none.
+        keep_capabilities(_CAP_KILL)
+    # The host must see its sockets closed as soon as the worker has gone.
+    os.closerange(3, 65536)
+    status = 0
+    while True:
+        pid, state = os.waitpid(-1, 0)
+        if pid == child:
+            status = state
+            break
+    _end_orphans()
+    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
+def _end_orphans() -> None:
+    deadline = time.monotonic() + _SECONDS_TO_END
+    while time.monotonic() < deadline:
+        living = _descendants(os.getpid())
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # Those that are stopped start no others meanwhile.
+            for pid in living:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.001)
+
+
+def _descendants(root: int) -> list[int]:
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+            except OSError:
+                continue
+    found: set[int] = set()
+    newest = {root}
+    while newest:
+        newest = {pid for pid, parent in parents.items() if parent in newest and pid not in found}
+        found |= newest
+    return sorted(found)

@@ -1,0 +1,57 @@
+"""Artifacts whose names lead out of the workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Caged
+from .hostside import still_works
+from .inside import CHANNEL
+
+from coderoom.sandbox import Sandbox
+
+NAMES = {
+    "absolute": "{canary}",
+    "upwards": "../outside/secret.txt",
+    "upwards in the middle": "d/../../outside/secret.txt",
+    "a link": "link.txt",
+    "a linked folder": "linked/secret.txt",
+    "slashes": "//{canary}",
+    "the workspace itself": ".",
+    "nothing": "",
+    "a zero": "a\0b",
+    "too long": "x" * 5000,
+    "a surrogate": "\udcff",
+    "a new line": "a\nb",
+    "a pipe": "fifo",
+}
+
+
+async def name_it(wall: str, folder: str, name: str) -> dict[str, Any]:
+    workspace, outside = Path(folder) / "workspace", Path(folder) / "outside"
+    canary = outside / "secret.txt"
+    code = f"""{CHANNEL}
+os.makedirs("d", exist_ok=True)
+os.symlink({str(canary)!r}, "link.txt")
+os.symlink({str(outside)!r}, "linked")
+os.mkfifo("fifo")
+done(artifacts=[{{"name": {name.replace("{canary}", str(canary))!r}, "size": 1}}])
+time.sleep(0.2)
+"""
+    async with Sandbox(wall, workspace=workspace) as sandbox:
+        result = await sandbox.run(code, timeout=10)
+        for artifact in result.artifacts:
+            assert artifact.path is not None
+            assert artifact.path.resolve().is_relative_to(workspace.resolve()), artifact
+            repr(artifact).encode()
+        return {"works": await still_works(sandbox)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_artifact_is_outside(caged: Caged, tmp_path: Path, name: str) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text("canary")
+    assert caged(name_it, str(tmp_path), NAMES[name])["works"]

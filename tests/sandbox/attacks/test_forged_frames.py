@@ -1,0 +1,175 @@
+"""Code that finds the worker's channel to the host and says on it what it likes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from .conftest import Caged
+from .hostside import attempt, still_works, told
+from .inside import CHANNEL
+
+from coderoom.sandbox import Limits, Sandbox
+
+NASTY = [
+    None, True, -1, 0, 1.5, 1e308, 10**400, "", "x", "\ud800", "\0", "9" * 5000, [], [1], {}, {"a": 1}, [[[]]],
+    float("nan"), float("inf"), float("-inf"),
+]  # fmt: skip
+FIELDS = [
+    "outcome", "exit_code", "value", "value_repr", "error", "artifacts", "threads",
+    "error.type", "error.message", "error.traceback", "error.line", "error.errno",
+    "artifact.name", "artifact.size", "artifact.data",
+]  # fmt: skip
+
+EVENTS = """
+for nasty in json.loads(NASTY):
+    for event in ("ready", "done", "ended", "failed", "room", "reset", "killed", "holding", "freeze", nasty):
+        for field in ("id", "pid", "status", "limit", "lost", "error", "fork", "peak", "threads"):
+            tell(event=event, **{field: nasty})
+        tell(event=event, id=number + 1)
+'alive'
+"""
+GARBAGE = """
+for data in (b"\\0", b"{}", key, key + b"M", key + b"m" * 100, key + b"?" * 100, b"M" * 60000, key + b"M" + b"\\xff" * 60000,
+             key + b"M[]", key + b'M"x"', key + b"M1", key + b"Mnull", key + b"M{", key + b"o\\xff\\xfe", key + b"e\\xc3"):
+    for _ in range(50):
+        sock.send(data)
+'alive'
+"""
+EVERYWHERE = """
+for fd in [fd for fd in range(1100) if fd != sock.fileno()]:
+    for data in (b"\\0" * 9, b"\\0" * 8 + b'M{"event":"done","id":%d}' % number, key + b'M{"event":"done","id":%d,"value":666}' % number):
+        try: os.write(fd, data)
+        except OSError: pass
+'alive'
+"""
+DESCRIPTORS = """
+import array
+files = [os.open("/dev/null", os.O_RDONLY) for _ in range(60)]
+for count in (1, 7, 8, 9, 60):
+    for _ in range(200):
+        sock.sendmsg([key + b"Mnull"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files[:count]))])
+'alive'
+"""
+DEEP = """
+for depth in (500, 900, 950, 990, 1000, 5000, 100000, 1000000):
+    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+        nested = opening * depth + b"1" + closing * depth
+        text(b'{"event":"ready","pid":' + nested + b"}")
+        text(b'{"event":' + nested + b"}")
+'alive'
+"""
+EMPTY = "sock.send(b'')\ntime.sleep(1)\n'alive'"
+UNFINISHED = "for _ in range(300): packet(b'x' * 61440, b'm')\ntell()\n'alive'"
+
+
+async def say(wall: str, code: str) -> dict[str, Any]:
+    async with Sandbox(wall) as sandbox:
+        once = await attempt(sandbox, code, 20)
+        async with sandbox.session() as session:
+            kept = await attempt(session, code, 20)
+            later = await attempt(session, "1 + 1", 20)
+        return {"once": once, "kept": kept, "later": later, "works": await still_works(sandbox)}
+
+
+@pytest.mark.parametrize(
+    ("code", "lives"),
+    [
+        pytest.param(EVENTS, True, id="events"),
+        pytest.param(GARBAGE, True, id="garbage"),
+        pytest.param(EVERYWHERE, True, id="every descriptor"),
+        pytest.param(DESCRIPTORS, True, id="descriptors"),
+        pytest.param(DEEP, True, id="deep"),
+        pytest.param(UNFINISHED, True, id="unfinished"),
+        pytest.param(EMPTY, False, id="an empty packet"),
+    ],
+)
+def test_what_is_no_answer_is_not_heard(caged: Caged, code: str, lives: bool) -> None:
+    found = caged(say, f"NASTY = {json.dumps(NASTY)!r}\n{CHANNEL}{code}")
+    assert found["works"]
+    assert found["later"]["value"] == 2
+    if lives:
+        assert found["once"]["value"] == found["kept"]["value"] == "alive", found["once"]
+
+
+ANSWER = """
+fields = {"error": {"type": "E", "message": "m"}, "artifacts": [{"name": "a", "size": 1}]}
+nasty, field = json.loads(NASTY), FIELD
+if field.startswith("error"):
+    fields["outcome"] = "error"
+if "." not in field:
+    fields[field] = nasty
+elif field.startswith("error."):
+    fields["error"][field[6:]] = nasty
+else:
+    fields["artifacts"][0][field[9:]] = nasty
+done(**fields)
+time.sleep(0.2)
+"""
+
+
+async def answer(wall: str, field: str) -> dict[str, Any]:
+    found = []
+    async with Sandbox(wall) as sandbox:
+        for nasty in NASTY:
+            result = await sandbox.run(f"NASTY, FIELD = {json.dumps(nasty)!r}, {field!r}\n{CHANNEL}{ANSWER}", timeout=10)
+            # A caller prints, stores and sends what it has got.
+            text = f"{result!r}{result.error}{result.value_repr}"
+            text.encode()
+            json.dumps(told(result)).encode()
+            assert result.exit_code in range(256)
+            assert type(result.exit_code) is int
+            for artifact in result.artifacts:
+                assert artifact.size >= 0
+                assert artifact.size < 1 << 63
+            found.append(result.outcome.value)
+        return {"found": found, "works": await still_works(sandbox)}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_an_answer_of_other_types_is_a_result(caged: Caged, field: str) -> None:
+    found = caged(answer, field)
+    assert found["works"]
+    assert set(found["found"]) <= {"ok", "error", "memory", "timeout"}
+
+
+BOMBS = {
+    "a value of empty lists": "text(b'{\"event\":\"done\",\"id\":%d,\"outcome\":\"ok\",\"exit_code\":0,\"value\":[' % number + b'[],' * 30_000_000 + b'1]}')",
+    "a value of empty objects": "text(b'{\"event\":\"done\",\"id\":%d,\"outcome\":\"ok\",\"exit_code\":0,\"value\":[' % number + b'{},' * 30_000_000 + b'1]}')",
+    "other events": "bomb = b'{\"event\":\"x\",\"value\":[' + b'[],' * 30_000_000 + b'1]}'\nfor _ in range(3): text(bomb)\ndone(value=1)",
+    "many artifacts": "done(artifacts=[{'name': 'a%d' % n, 'size': 1} for n in range(1_500_000)])",
+    "a long text": "done(outcome='error', error={'type': 'E', 'message': 'm' * 30_000_000, 'traceback': 't' * 30_000_000})",
+    "a long repr": "done(value_repr='r' * 60_000_000)",
+}
+
+
+async def bomb(wall: str, code: str) -> dict[str, Any]:
+    import asyncio
+    import resource
+
+    async with Sandbox(wall, limits=Limits(memory_bytes=1 << 30)) as sandbox:
+        await sandbox.run("1")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        longest = 0.0
+        task = asyncio.ensure_future(sandbox.run(f"{CHANNEL}{code}\ntime.sleep(0.2)", timeout=30))
+        loop = asyncio.get_running_loop()
+        while not task.done():
+            last = loop.time()
+            await asyncio.sleep(0.01)
+            longest = max(longest, loop.time() - last)
+        result = await task
+        size = len(result.value_repr or "") + (0 if result.error is None else len(str(result.error)) + len(result.error.message))
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+        return {"blocked": longest, "grown": grown, "size": size, "artifacts": len(result.artifacts), "works": await still_works(sandbox)}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_large_answer_costs_the_host_little(caged: Caged, name: str) -> None:
+    found = caged(bomb, BOMBS[name], seconds=110, memory=6 << 30)
+    assert found["works"]
+    assert found["grown"] < 300, found  # MiB
+    assert found["blocked"] < 1, found
+    assert found["artifacts"] <= 100
+    assert found["size"] < 3 << 20

@@ -1,0 +1,115 @@
+"""The workspace's files while the host copies them, and while it puts them back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Caged
+from .hostside import attempt, still_works
+
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox import Limits, Sandbox
+
+SWAPPER = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+def swap():
+    while True:
+        for one, other in PAIRS:
+            libc.renameat2(-100, one, -100, other, 2)
+swap()
+"""
+
+
+async def race(wall: str, folder: str) -> dict[str, Any]:
+    """One session swaps folders and links while the other one's checkpoints are taken and put back."""
+    top = Path(folder)
+    workspace, outside = top / "workspace", top / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("canary")
+    pairs = [(f"d{n}".encode(), f"l{n}".encode()) for n in range(4)]
+    prepare = f"""
+import os
+for n in range(300): os.makedirs("a%03d/b" % n)
+for one, other in {pairs!r}:
+    os.mkdir(one)
+    open(one + b"/mine.txt", "w").write("mine")
+    os.symlink({str(outside)!r}, other)
+"""
+    read, written = False, False
+    async with Sandbox(wall, workspace=workspace) as sandbox, sandbox.session() as one, sandbox.session() as other:
+        assert (await one.run(prepare)).success
+        for _ in range(12):
+            task = asyncio.ensure_future(other.run(f"PAIRS = {pairs!r}\n{SWAPPER}", timeout=30))
+            try:
+                mark = await one.checkpoint(files=True)
+                read |= any(path.name == "secret.txt" for path in Path(mark.files._copy).rglob("*"))
+                await one.rollback(mark)
+            except (RequestError, SandboxUnavailable):
+                pass
+            except OSError as error:
+                return {"raised": repr(error), "read": read, "outside": sorted(path.name for path in outside.iterdir())}
+            finally:
+                await other.cancel()
+                await task
+            written |= sorted(path.name for path in outside.iterdir()) != ["secret.txt"]
+            if read or written:
+                break
+            for n, (one_name, other_name) in enumerate(pairs):
+                paths = [workspace / one_name.decode(), workspace / other_name.decode()]
+                if not all(path.is_symlink() or path.is_dir() for path in paths):
+                    await one.run(f"import shutil, os\nfor e in os.listdir('.'):\n    shutil.rmtree(e) if os.path.isdir(e) and not os.path.islink(e) else os.unlink(e)\n{prepare}")
+                    break
+    return {"read": read, "outside": sorted(path.name for path in outside.iterdir())}
+
+
+def test_links_that_change_lead_nowhere(caged: Caged, tmp_path: Path) -> None:
+    found = caged(race, str(tmp_path), seconds=110)
+    assert found == {"read": False, "outside": ["secret.txt"]}
+
+
+TREES = {
+    "links": "os.symlink('/etc', 'etc')\nos.symlink('..', 'up')\nos.symlink('x' * 4000, 'long')\nos.symlink('self', 'self')",
+    "names": "open(b'\\xff\\n\\x01', 'w').write('x')\nos.mkdir(b'\\xfe')\nopen(b'\\xfe/-rf', 'w').write('x')\nopen('n' * 255, 'w')",
+    "pipes and sockets": "os.mkfifo('fifo')\nimport socket\nsocket.socket(socket.AF_UNIX).bind('sock')",
+    "hard links": "open('one', 'w').write('x')\nfor n in range(100): os.link('one', 'link%d' % n)",
+    "an unreadable folder": "os.mkdir('shut')\nopen('shut/a', 'w').write('x')\nos.chmod('shut', 0)",
+    "an unreadable file": "open('shut', 'w').write('x')\nos.chmod('shut', 0)",
+    "a folder that may not be written": "os.mkdir('fixed')\nopen('fixed/a', 'w').write('x')\nos.chmod('fixed', 0o555)",
+    "a deep tree": "for _ in range(1500): os.mkdir('d' * 10); os.chdir('d' * 10)\nopen('end', 'w').write('x')\nos.chdir('/workspace')",
+    "holes": "for n in range(3):\n    f = open('hole%d' % n, 'wb'); f.truncate(100_000_000); f.close()",
+    "very many": "for n in range(25_000): open('f%d' % n, 'w').close()",
+}
+
+
+async def keep(wall: str, folder: str, code: str) -> dict[str, Any]:
+    raised = ""
+    async with Sandbox(wall, workspace=Path(folder) / "workspace") as sandbox:
+        async with sandbox.session() as session:
+            made = await attempt(session, f"import os\n{code}", 20)
+            try:
+                mark = await session.checkpoint(files=True)
+                await attempt(session, "open('later', 'w').write('x')")
+                await session.rollback(mark)
+            except (RequestError, SandboxUnavailable) as error:
+                raised = str(error)
+            after = await attempt(session, "import os\nos.path.exists('later')")
+        return {"made": made, "after": after, "raised": raised, "works": await still_works(sandbox)}
+
+
+@pytest.mark.parametrize("user", [0, 54_321], ids=["root", "ordinary"])
+@pytest.mark.parametrize("name", TREES)
+def test_every_tree_can_be_kept_or_is_refused(caged: Caged, tmp_path: Path, name: str, user: int) -> None:
+    folder = tmp_path
+    folder.chmod(0o777)
+    for above in folder.parents:
+        if above.owner() == "root" and above.stat().st_mode & 0o777 == 0o700:
+            above.chmod(0o755)
+    found = caged(keep, str(folder), TREES[name], user=user, seconds=100)
+    assert found["made"]["outcome"] == "ok", found
+    assert found["works"], found
+    assert found["raised"] or found["after"]["value"] is False, found

@@ -1,0 +1,185 @@
+"""The engine `monty`: its start, its end, and its workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.outcome import Outcome
+from coderoom.sandbox._limits import Limits
+from coderoom.sandbox._monty import MontyEngine, MontySession
+
+pytest.importorskip("pydantic_monty", reason="the engine monty is an extra: coderoom[monty]")
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[MontyEngine]:
+    async with MontyEngine(limits=Limits(wall_seconds=20, memory_bytes=64 * MIB)) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def session(engine: MontyEngine) -> MontySession:
+    return await engine.open()
+
+
+async def settled(pids: list[int]) -> bool:
+    """Whether all these processes have ended, after some patience."""
+    for _ in range(500):
+        if not any(is_alive(pid) for pid in pids):
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def children() -> set[int]:
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # A thread that has just ended.
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
+
+
+def pid_of(session: MontySession) -> int:
+    assert session._worker is not None
+    return session._worker.pid
+
+
+class TestProcesses:
+    async def test_nothing_is_left_after_closing(self) -> None:
+        before = children()
+        engine = MontyEngine()
+        await engine.start()
+        sessions = [await engine.open() for _ in range(3)]
+        running = [asyncio.ensure_future(session.run("while True: pass")) for session in sessions]
+        await asyncio.sleep(0.3)
+        started = children() - before
+        assert len(started) >= 4
+        await engine.close()
+        await engine.close()
+        assert [(await cell).outcome for cell in running] == [Outcome.CANCELLED] * 3
+        assert await settled(list(started))
+        with pytest.raises(SandboxUnavailable, match="not started"):
+            await engine.open()
+        with pytest.raises(RequestError, match="session is closed"):
+            await sessions[0].run("1")
+
+    @pytest.mark.parametrize("hold", ["", "hold"])
+    async def test_they_end_with_the_host(self, hold: str) -> None:
+        host = subprocess.Popen([sys.executable, "-c", _HOST, hold], stdout=subprocess.PIPE, text=True)
+        assert host.stdout is not None
+        with host.stdout:
+            pids = [int(pid) for pid in (await asyncio.to_thread(host.stdout.readline)).split()]
+        assert len(pids) == 3
+        assert all(is_alive(pid) for pid in pids)
+        host.kill()
+        host.wait()
+        assert await settled(pids)
+
+    async def test_a_worker_that_dies_is_our_failure(self, session: MontySession) -> None:
+        await session.run("x = 1")
+        cell = asyncio.ensure_future(session.run("x = 2\nwhile True: pass"))
+        await asyncio.sleep(0.2)
+        os.kill(pid_of(session), signal.SIGKILL)
+        with pytest.raises(SandboxUnavailable, match="as they were before this cell"):
+            await cell
+        assert (await session.run("x")).value == 1
+        os.kill(pid_of(session), signal.SIGKILL)
+        with pytest.raises(SandboxUnavailable, match="earlier variables are gone"):
+            await session.run("x")
+        result = await session.run("1")
+        assert (result.value, result.state_lost) == (1, True)
+        assert not (await session.run("1")).state_lost
+
+    async def test_their_guard_is_replaced(self, engine: MontyEngine, session: MontySession) -> None:
+        guard = engine._guard._process
+        assert guard is not None
+        guard.kill()
+        guard.wait()
+        await session.run("1")
+        assert engine._guard._process is not guard
+
+
+class TestStarting:
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            ({"network": True}, "network=True"),
+            ({"python": "/usr/bin/python3"}, "python="),
+            ({"readable": ["/data"]}, "readable="),
+            ({"options": {"image": "x"}}, "options="),
+            ({"preload": ["json", "numpy"]}, r"preload=\['numpy'\]"),
+            ({"policy": "strict"}, "no policy 'strict'"),
+            ({"workers": 0}, "workers=0"),
+        ],
+    )
+    def test_what_it_cannot_do(self, arguments: dict[str, Any], says: str) -> None:
+        with pytest.raises(RequestError, match=says):
+            MontyEngine(**arguments)
+
+    @pytest.mark.parametrize(
+        ("before", "says"),
+        [
+            ("sys.modules['pydantic_monty'] = None", "MissingDependencyError: The engine 'monty' needs pydantic-monty"),
+            ("os.environ['MONTY_BIN'] = '/bin/false'", "SandboxUnavailable: The engine 'monty' cannot be started"),
+            ("os.environ['MONTY_BIN'] = '/no/such'", "SandboxUnavailable: The engine 'monty' cannot be started"),
+        ],
+    )
+    def test_what_is_missing_is_said(self, before: str, says: str) -> None:
+        code = f"import os, sys\n{before}\n{_START}"
+        done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+        assert done.stdout.startswith(says), done
+        assert "pip install 'coderoom[monty]'" in done.stdout
+        assert done.stderr == ""
+
+    def test_it_imports_neither_autogen_nor_pydantic_monty(self) -> None:
+        seen = "[name for name in sys.modules if name.startswith(('autogen', 'pydantic_monty'))]"
+        code = f"import sys, coderoom.sandbox._monty\nprint({seen})"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout == "[]\n"
+
+
+_HOST = """
+import asyncio, sys
+from coderoom.sandbox._monty import MontyEngine
+
+async def main():
+    engine = MontyEngine()
+    await engine.start()
+    sessions = [await engine.open() for _ in range(2)]
+    cells = [asyncio.ensure_future(session.run("while True: pass")) for session in sessions]
+    await asyncio.sleep(0.3)
+    for session in sessions:
+        session.hold_output(bool(sys.argv[1]))
+    print(engine._guard._process.pid, *(session._worker.pid for session in sessions), flush=True)
+    await asyncio.gather(*cells)
+
+asyncio.run(main())
+"""
+_START = """
+import asyncio
+from coderoom.sandbox._monty import MontyEngine
+try:
+    asyncio.run(MontyEngine().start())
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+"""
