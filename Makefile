@@ -6,6 +6,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+DEMO = $(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv --model replay:examples/nile.replay.yaml
 TASK := When did the annual flow of the Nile at Aswan drop, and by how much? Draw it, with the means before and after.
 
 .PHONY: demo test check lint types contract setup clean
@@ -25,7 +26,11 @@ demo: $(STAMP)
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
 		$(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv; \
 	else \
-		$(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv --model replay:examples/nile.replay.yaml; \
+		$(DEMO) || { \
+			[ $$? = 3 ] || exit 1; \
+			echo "The code of this demo is CodeRoom's own, so that it runs without a wall where none can be built:"; \
+			$(DEMO) --wall none; \
+		}; \
 	fi
 
 test: $(STAMP)

@@ -11,6 +11,7 @@ import sys
 import traceback
 import warnings
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
+WALLS = "auto, bubblewrap, namespaces, sandlock, landlock, docker or none"
 TrustOption = Annotated[
     list[str] | None,
     typer.Option("--trust", metavar="NAMESPACE", help="Load components of this package too. May be repeated."),
@@ -148,6 +150,10 @@ def run(
         Path | None,
         typer.Option("--workspace", "-w", metavar="DIR", help="The folder that the code works in."),
     ] = None,
+    wall: Annotated[
+        str | None,
+        typer.Option("--wall", metavar="NAME", help=f"What keeps the code from this machine: {WALLS}."),
+    ] = None,
     files: Annotated[
         list[Path] | None,
         typer.Option("--file", "-f", metavar="FILE", help="Copy this file into the workspace. May be repeated."),
@@ -159,6 +165,7 @@ def run(
     """Run a team on a task, and show what it does.
 
     Shipped teams: coder-executor, coder-reviewer, analyst. Without --workspace, the code works in coderoom-workspace.
+    It runs in a sandbox; where no wall can be built, nothing runs, unless you say --wall none.
     """
     from rich.console import Console
 
@@ -169,15 +176,17 @@ def run(
         _standard_input().decode("utf-8", "replace") if task == "-" else task,
         model=model,
         workspace=workspace,
+        wall=wall,
         files=files or (),
         trust=trust or (),
     )
     if not debug:
         _hush_autogen()
     view = RunView(Console(quiet=as_json))
-    view.begin(prepared.record, prepared.notices)
+    record = prepared.record
     try:
-        record = asyncio.run(run_team(prepared.team, prepared.record, view.show, owns_process=True))
+        begin = partial(view.begin, record)
+        asyncio.run(run_team(prepared.team, record, view.show, begin=begin, owns_process=True))
     finally:
         view.stop()
     view.end(record)
@@ -204,14 +213,24 @@ def execute(
         Path,
         typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; here, if not given."),
     ] = Path(),
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="The time that each block has.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, max=86_400, help="The time that each block has.")
+    ] = 60.0,
+    wall: Annotated[
+        str,
+        typer.Option(
+            "--wall", metavar="NAME", envvar="CODEROOM_WALL", help=f"What keeps the code from this machine: {WALLS}."
+        ),
+    ] = "auto",
+    network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Give each block a fresh state: no variables last.")] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
     """Run the code blocks of a file in order, without a model. The first that fails ends it.
 
-    Each block runs in a process of its own: later ones see its files, but not its variables. Blocks in python, sh, bash
-    and javascript run; one marked no-run (```python no-run) does not.
+    The blocks run in one session in a sandbox: variables and imports of earlier Python blocks last, and so do files.
+    Blocks in python, sh, bash and javascript run; one marked no-run (```python no-run) does not.
     """
     from rich.console import Console
 
@@ -219,8 +238,17 @@ def execute(
 
     blocks, skipped = read_blocks(file, _standard_input() if file == "-" else None)
     view = ExecView(Console(quiet=as_json))
-    view.begin()
-    result = asyncio.run(run_file(blocks, view, workspace=workspace, timeout=timeout, skipped=skipped))
+    run_it = run_file(
+        blocks,
+        view,
+        workspace=workspace,
+        timeout=timeout,
+        wall=wall,
+        network=network,
+        fresh=fresh,
+        skipped=skipped,
+    )
+    result = asyncio.run(run_it)
     view.end(result)
     if as_json:
         _print_json(result.to_json() | {"file": file})
@@ -260,7 +288,7 @@ def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
     """Say what this machine can do, and what it cannot."""
     from coderoom.runs import examine
 
-    findings = examine()
+    findings = asyncio.run(examine())
     if as_json:
         _print_json({"findings": [asdict(finding) for finding in findings]})
         return EXIT_OK

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,9 @@ from tests.support.commands import ROOT, coderoom, environment, recording
 NILE = ROOT / "examples" / "nile.csv"
 REPLAY = f"replay:{ROOT / 'examples' / 'nile.replay.yaml'}"
 TASK = "When did the flow of the Nile drop?"
+WALLS = {"bubblewrap", "namespaces", "sandlock", "landlock", "docker"}
+# No engine listens there, so that this wall cannot be built on any machine.
+NO_DOCKER = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 APPROVED = json.dumps({"approved": True, "issues": [], "summary": "Fine."})
 
 
@@ -41,14 +45,14 @@ def test_the_demo_is_real_but_for_the_models_words(tmp_path: Path) -> None:
     assert run["usage"]["total_tokens"] > 0
     assert run["files"] == [str(tmp_path / "coderoom-workspace" / "nile.png")]
     assert Path(run["files"][0]).read_bytes().startswith(b"\x89PNG")
-    assert run["isolation"] == "none"
+    assert run["isolation"] in WALLS
 
 
 def test_the_run_is_shown_to_a_person(tmp_path: Path) -> None:
     done = coderoom("run", "analyst", TASK, "--file", str(NILE), "--model", REPLAY, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("Code is not isolated")
+    assert lines[0].removeprefix("Code is isolated from this machine by: ") in WALLS
     text = " ".join(done.stdout.split())
     assert "The model is a recording" in text
     for shown in ("coder", "executor", "reviewer", "exit code 1", "not approved", "approved", "outcome ok"):
@@ -126,7 +130,10 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["run", "analyst", "x", "--model", "replay:nothing.yaml"], "nothing.yaml"),
         (["run", "analyst", "x", "--model", REPLAY, "--file", "nothing.csv"], "nothing.csv"),
         (["run", "analyst", "x", "--model", REPLAY, "--workspace", str(NILE)], "not a folder"),
+        (["run", "analyst", "x", "--model", REPLAY, "--wall", "paper"], "'paper'"),
         (["exec", "nothing.md"], "nothing.md"),
+        (["exec", str(ROOT / "examples" / "notebook.md"), "--wall", "paper"], "'paper'"),
+        (["exec", str(ROOT / "examples" / "notebook.md"), "--workspace", "/etc"], "system folder"),
         (["exec", str(NILE)], "no code block"),
         (["validate", "nothing.yaml"], "nothing.yaml"),
         (["fly"], "No such command"),
@@ -143,6 +150,52 @@ def test_the_task_can_come_from_standard_input(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", [python("print(1)")])
     done = coderoom("run", "coder-executor", "-", "--model", model, "--json", cwd=tmp_path, stdin="Print one.")
     assert json.loads(done.stdout)["task"] == "Print one."
+
+
+# --- Walls ---
+
+
+def test_without_a_wall_it_is_said_plainly(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", [python("import os; print(os.getcwd())")])
+    done = coderoom("run", "coder-executor", "Where?", "--model", model, "--wall", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Code is not isolated")
+    assert str(tmp_path / "coderoom-workspace") in "".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("way", ["option", "variable"])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_wall_that_cannot_be_built_refuses_before_a_model_is_asked(tmp_path: Path, way: str, as_json: bool) -> None:
+    model = recording(tmp_path / "r.json", [])
+    env = NO_DOCKER | ({"CODEROOM_WALL": "docker"} if way == "variable" else {})
+    arguments = [*(["--wall", "docker"] if way == "option" else []), *(["--json"] if as_json else [])]
+    done = coderoom("run", "coder-executor", "Do it.", "--model", model, *arguments, cwd=tmp_path, env=env)
+    assert done.returncode == 3
+    assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (json.loads(done.stdout)["succeeded"] is False) if as_json else not done.stdout
+
+
+def test_a_team_that_has_its_own_wall_keeps_it(tmp_path: Path) -> None:
+    text = (ROOT / "examples" / "team.yaml").read_text().replace("${CODEROOM_WALL:-auto}", "docker")
+    (tmp_path / "team.yaml").write_text(text)
+    model = recording(tmp_path / "r.json", [])
+    done = coderoom("run", "team.yaml", "Do it.", "--model", model, "--wall", "none", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "does not leave the wall to us" in done.stderr
+
+
+def test_code_in_a_team_sees_nothing_of_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    look = (
+        "import os, socket\n"
+        f"print(os.path.exists({str(tmp_path / 'secret.txt')!r}), os.listdir('.'), 'SOME_KEY' in os.environ)\n"
+        "try:\n    socket.create_connection(('127.0.0.1', 9), 3)\nexcept OSError as error:\n    print('no network')"
+    )
+    model = recording(tmp_path / "r.json", [python(look)])
+    arguments = ["run", "coder-executor", "Look.", "--model", model, "--json"]
+    done = coderoom(*arguments, cwd=tmp_path, env={"SOME_KEY": "x"})
+    assert json.loads(done.stdout)["answer"] == "False [] False\nno network\n"
 
 
 # --- Ctrl-C ---
@@ -268,6 +321,48 @@ def test_exec_runs_the_blocks_in_order(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"n.md", "made.txt"}
 
 
+SESSION = "```python\nx = 6\n```\n```sh\necho $((x + 1))\n```\n```python\nx * 7\n```\n"
+
+
+def test_exec_keeps_variables_from_block_to_block(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text(SESSION)
+    done = coderoom("exec", "n.md", "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    assert [run["output"] for run in result["runs"]] == ["", "1\n", "42\n"]
+    assert result["isolation"] in WALLS
+
+
+def test_exec_can_give_each_block_a_fresh_state(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text(SESSION)
+    done = coderoom("exec", "n.md", "--fresh", "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "NameError" in json.loads(done.stdout)["runs"][-1]["output"]
+
+
+@pytest.mark.parametrize("wall", ["auto", "none"])
+def test_exec_says_first_what_protects_this_machine(tmp_path: Path, wall: str) -> None:
+    (tmp_path / "a.py").write_text("print(1)")
+    done = coderoom("exec", "a.py", "--wall", wall, cwd=tmp_path)
+    assert done.stdout.startswith("Code is not isolated" if wall == "none" else "Code is isolated from this machine by")
+
+
+@pytest.mark.parametrize("option", [["--network"], []])
+def test_exec_has_a_network_only_if_it_is_asked_for(tmp_path: Path, option: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (tmp_path / "a.py").write_text(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 5)")
+        done = coderoom("exec", "a.py", *option, "--json", cwd=tmp_path)
+    assert done.returncode == (0 if option else 1)
+
+
+def test_exec_refuses_where_no_wall_can_be_built(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("open('made.txt', 'w')")
+    done = coderoom("exec", "a.py", "--wall", "docker", cwd=tmp_path, env=NO_DOCKER)
+    assert done.returncode == 3
+    assert "nowhere" in done.stderr
+    assert not (tmp_path / "made.txt").exists()
+
+
 def test_exec_stops_at_the_first_failure(tmp_path: Path) -> None:
     (tmp_path / "n.md").write_text("```python\nprint(1)\n```\n```sh\nexit 3\n```\n```python\nprint(2)\n```\n")
     done = coderoom("exec", "n.md", cwd=tmp_path)
@@ -377,12 +472,21 @@ def test_validate_passes_the_shipped_teams(tmp_path: Path) -> None:
 # --- doctor, help, start-up ---
 
 
-def test_doctor_says_that_nothing_is_isolated(tmp_path: Path) -> None:
-    done = coderoom("doctor", cwd=tmp_path)
+def test_doctor_lists_every_wall(tmp_path: Path) -> None:
+    done = coderoom("doctor", cwd=tmp_path, env=NO_DOCKER)
     assert done.returncode == 0
-    assert "not isolated" in done.stdout
-    findings = json.loads(coderoom("doctor", "--json", cwd=tmp_path).stdout)["findings"]
+    findings = json.loads(coderoom("doctor", "--json", cwd=tmp_path, env=NO_DOCKER).stdout)["findings"]
     assert {"name": "autogen-core", "state": "ok", "detail": "0.7.5"} in findings
+    walls = {found["name"].removeprefix("wall "): found for found in findings if found["name"].startswith("wall ")}
+    assert set(walls) == WALLS
+    assert (walls["docker"]["state"], "nowhere" in walls["docker"]["detail"]) == ("missing", True)
+    [isolation] = [found for found in findings if found["name"] == "isolation"]
+    # What is said there is what a run takes.
+    taken = isolation["detail"].partition(",")[0]
+    assert (isolation["state"], walls[taken]["state"]) == ("ok", "ok")
+    model = recording(tmp_path / "r.json", [python("print(1)")])
+    run = coderoom("run", "coder-executor", "One.", "--model", model, "--json", cwd=tmp_path, env=NO_DOCKER)
+    assert json.loads(run.stdout)["isolation"] == taken
 
 
 @pytest.mark.parametrize("arguments", ["--help", "run --help", "validate --help", "--version", "doctor", ""])

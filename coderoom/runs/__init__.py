@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coderoom.runs._doctor import NOT_ISOLATED, Finding, examine
     from coderoom.runs._exec import BlockRun, FileResult, read_blocks, run_file
-    from coderoom.runs._prepare import DEFAULT_WORKSPACE, WORKSPACE_VARIABLE, PreparedRun, prepare_run
+    from coderoom.runs._prepare import DEFAULT_WORKSPACE, WALL_VARIABLE, WORKSPACE_VARIABLE, PreparedRun, prepare_run
     from coderoom.runs._record import RunRecord
     from coderoom.runs._signals import EXIT_INTERRUPTED
     from coderoom.runs._team_run import run_team
@@ -18,6 +18,7 @@ __all__ = [
     "DEFAULT_WORKSPACE",
     "EXIT_INTERRUPTED",
     "NOT_ISOLATED",
+    "WALL_VARIABLE",
     "WORKSPACE_VARIABLE",
     "BlockRun",
     "ExecView",
@@ -36,7 +37,7 @@ __all__ = [
 _MODULES = {
     "_doctor": ("NOT_ISOLATED", "Finding", "examine"),
     "_exec": ("BlockRun", "FileResult", "read_blocks", "run_file"),
-    "_prepare": ("DEFAULT_WORKSPACE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"),
+    "_prepare": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"),
     "_record": ("RunRecord",),
     "_signals": ("EXIT_INTERRUPTED",),
     "_team_run": ("run_team",),

@@ -7,14 +7,22 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from coderoom.sandbox import WallReport, probe_walls
 
 __all__ = ["Finding", "examine"]
 
 NOT_ISOLATED = (
     "Code is not isolated: it runs as ordinary processes of this user, with this user's files and network. "
     "Run only what you would run yourself."
+)
+
+_NO_WALL = (
+    "No wall can be built here, so code is refused, unless it is run without one by `--wall none`. "
+    "What each wall lacks stands below."
 )
 
 
@@ -33,15 +41,27 @@ class Finding:
     detail: str
 
 
-def examine() -> list[Finding]:
-    """Look at the interpreter, the packages, the isolation, the languages and the keys."""
+async def examine() -> list[Finding]:
+    """Look at the interpreter, the packages, the walls, the languages and the keys."""
     return [
         Finding("python", "ok", f"{platform.python_version()} at {sys.executable}"),
         *_packages(),
-        Finding("isolation", "warning", NOT_ISOLATED),
+        *_walls(await probe_walls()),
         *_languages(),
         _key(),
     ]
+
+
+def _walls(reports: Sequence[WallReport]) -> list[Finding]:
+    taken = next((report.name for report in reports if report.available), None)
+    if taken is None:
+        found = [Finding("isolation", "warning", _NO_WALL)]
+    else:
+        found = [Finding("isolation", "ok", f"{taken}, the strongest of the walls that can be built here")]
+    for report in reports:
+        detail = f"{report.detail} {report.remedy}".strip()
+        found.append(Finding(f"wall {report.name}", "ok" if report.available else "missing", detail))
+    return found
 
 
 def _packages() -> list[Finding]:

@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
+from coderoom._components import linked
 from coderoom.blocks import Block, extract_code_blocks, normalize_language
 from coderoom.errors import RequestError
-from coderoom.executors import ExecutorRunner, LocalCodeExecutor
+from coderoom.executors import ExecutorRunner, SandboxCodeExecutor
 from coderoom.outcome import Outcome
 from coderoom.runs._signals import cancel_on_signal
+from coderoom.sandbox import Sandbox
 
 __all__ = ["BlockRun", "FileResult", "read_blocks", "run_file"]
 
@@ -29,6 +31,9 @@ CANCELLED_CODE = 125
 
 class Watcher(Protocol):
     """Is told what happens."""
+
+    def begin(self, isolation: str) -> None:
+        """The place where code runs stands; `isolation` names its wall."""
 
     def show_block(self, number: int, block: Block) -> None:
         """A block is about to run."""
@@ -116,12 +121,14 @@ class FileResult:
         runs: Those that were run, in order; the last one may have failed.
         skipped: Blocks that somebody may have expected to run, but that do not run here.
         cancelled: Whether a person or a program took it back.
+        isolation: What keeps the code from this machine.
     """
 
     total: int
     skipped: list[Block] = field(default_factory=list)
     runs: list[BlockRun] = field(default_factory=list)
     cancelled: bool = False
+    isolation: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -133,6 +140,7 @@ class FileResult:
         return {
             "succeeded": self.succeeded,
             "cancelled": self.cancelled,
+            "isolation": self.isolation,
             "blocks": self.total,
             "skipped": [{"line": block.line, "language": block.tag} for block in self.skipped],
             "runs": [
@@ -153,9 +161,17 @@ class FileResult:
 
 
 async def run_file(
-    blocks: Sequence[Block], watch: Watcher, *, workspace: Path, timeout: float, skipped: Sequence[Block] = ()
+    blocks: Sequence[Block],
+    watch: Watcher,
+    *,
+    workspace: Path,
+    timeout: float,
+    wall: str = "auto",
+    network: bool = False,
+    fresh: bool = False,
+    skipped: Sequence[Block] = (),
 ) -> FileResult:
-    """Run blocks in order, each in a process of its own; the first that fails is the last.
+    """Run blocks in order, as cells of one session in a sandbox; the first that fails is the last.
 
     Ctrl-C (SIGINT) and SIGTERM end it and are noted as `cancelled`.
 
@@ -164,16 +180,31 @@ async def run_file(
         watch: Told of each block before it runs and when it has ended.
         workspace: The folder to run them in.
         timeout: Seconds for each block.
+        wall: The name of the wall around the code, or `auto`.
+        network: Whether the code may use the network.
+        fresh: Whether each block has a state of its own, so that variables do not last.
         skipped: Blocks that are only named in the result.
 
     Raises:
-        SandboxUnavailable: If the place where code runs broke.
+        SandboxUnavailable: If the place where code runs broke, or cannot be had at all.
+        RequestError: If there is no such wall, or code cannot run in that folder.
     """
+    Sandbox(wall)  # Refuses a name that is none.
     result = FileResult(len(blocks), list(skipped))
     token = CancellationToken()
-    runner = ExecutorRunner(LocalCodeExecutor(work_dir=workspace, timeout=timeout))
+    executor = SandboxCodeExecutor(
+        work_dir=workspace,
+        timeout=timeout,
+        state="fresh" if fresh else "session",
+        wall=cast(Any, wall),
+        network=network,
+    )
+    runner = ExecutorRunner(executor)
     try:
         with cancel_on_signal(token):
+            await linked(runner.start(), token)
+            result.isolation = executor.wall
+            watch.begin(result.isolation)
             for number, block in enumerate(blocks, start=1):
                 watch.show_block(number, block)
                 run = await _run_block(runner, number, block, token)

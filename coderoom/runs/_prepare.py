@@ -11,14 +11,17 @@ from autogen_agentchat.base import Team
 
 from coderoom.configs import load_team
 from coderoom.errors import RequestError
-from coderoom.runs._doctor import NOT_ISOLATED
+from coderoom.executors import SandboxCodeExecutor
 from coderoom.runs._record import RunRecord
 from coderoom.runs._workspace import copy_in, executors_of, folder_of, isolation_of
+from coderoom.sandbox import Sandbox
 
-__all__ = ["DEFAULT_WORKSPACE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"]
+__all__ = ["DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"]
 
 WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"
 """The variable by which a team file leaves the choice of the folder to whoever runs it."""
+WALL_VARIABLE = "CODEROOM_WALL"
+"""The variable by which a team file leaves the choice of the wall to whoever runs it."""
 DEFAULT_WORKSPACE = "coderoom-workspace"
 
 
@@ -29,12 +32,10 @@ class PreparedRun:
     Attributes:
         team: The team.
         record: The record to fill in.
-        notices: What a person must be told first, in plain words.
     """
 
     team: Team
     record: RunRecord
-    notices: tuple[str, ...]
 
 
 def prepare_run(
@@ -43,6 +44,7 @@ def prepare_run(
     *,
     model: str | None = None,
     workspace: Path | None = None,
+    wall: str | None = None,
     files: Sequence[Path] = (),
     trust: Sequence[str] = (),
 ) -> PreparedRun:
@@ -53,6 +55,7 @@ def prepare_run(
         task: What to do.
         model: What replaces the team's models.
         workspace: The folder that the code works in, for a team that leaves the choice to us.
+        wall: The wall around the code, for a team that leaves the choice to us.
         files: Files to copy into the workspace.
         trust: Namespaces of other packages whose components may be loaded.
 
@@ -64,8 +67,17 @@ def prepare_run(
     if not task.strip():
         raise RequestError("The task is empty: say what to do.")
     folder = _folder(workspace or Path(DEFAULT_WORKSPACE))
-    loaded = load_team(team, model=model, trust=trust, env={**os.environ, WORKSPACE_VARIABLE: str(folder)})
+    env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
+    if wall is not None:
+        Sandbox(wall)  # Refuses a name that is none.
+        env[WALL_VARIABLE] = wall
+    loaded = load_team(team, model=model, trust=trust, env=env)
     executors = executors_of(loaded)
+    if wall is not None and not any(isinstance(one, SandboxCodeExecutor) and one.wall == wall for one in executors):
+        raise RequestError(
+            f"The team {team!r} does not leave the wall to us: --wall needs a SandboxCodeExecutor with "
+            f"'wall: ${{{WALL_VARIABLE}:-auto}}'."
+        )
     used = any(folder_of(executor) == folder for executor in executors)
     if (workspace is not None or files) and not used:
         raise RequestError(
@@ -76,7 +88,7 @@ def prepare_run(
     if names:
         task = f"{task}\n\nFiles in the working folder: {', '.join(names)}"
     record = RunRecord(team=team, task=task, model=model, isolation=isolation_of(executors))
-    return PreparedRun(loaded, record, tuple(_notices(record)))
+    return PreparedRun(loaded, record)
 
 
 def _folder(workspace: Path) -> Path:
@@ -88,13 +100,3 @@ def _folder(workspace: Path) -> Path:
     if not usable:
         raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
     return folder
-
-
-def _notices(record: RunRecord) -> list[str]:
-    notices = [NOT_ISOLATED] if record.isolation == "none" else []
-    if record.model is not None and record.model.startswith("replay:"):
-        notices.append(
-            f"The model is a recording ({record.model.removeprefix('replay:')}): its replies were written beforehand. "
-            "Everything else is real: the code runs, its output is its own, and the outcome is computed."
-        )
-    return notices

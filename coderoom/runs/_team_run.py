@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,18 +12,26 @@ from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
+from coderoom._components import linked
 from coderoom.errors import AgentError, CodeRoomError, SandboxUnavailable
-from coderoom.executors import adopt_orphans, end_descendants
+from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.runs._record import RunRecord
 from coderoom.runs._signals import cancel_on_signal
-from coderoom.runs._workspace import FileChanges, executors_of, folder_of
+from coderoom.runs._workspace import FileChanges, executors_of, folder_of, isolation_of
 
 __all__ = ["run_team"]
 
 Watcher = Callable[[BaseAgentEvent | BaseChatMessage], None]
 
 
-async def run_team(team: Team, record: RunRecord, watch: Watcher, *, owns_process: bool = False) -> RunRecord:
+async def run_team(
+    team: Team,
+    record: RunRecord,
+    watch: Watcher,
+    *,
+    begin: Callable[[], None] = lambda: None,
+    owns_process: bool = False,
+) -> RunRecord:
     """Run `team` on the task of `record` and fill the record in.
 
     Ctrl-C (SIGINT) and SIGTERM end the run cleanly and are noted as `cancelled`.
@@ -32,6 +40,7 @@ async def run_team(team: Team, record: RunRecord, watch: Watcher, *, owns_proces
         team: The team; what it owns is started and stopped here.
         record: What is known beforehand.
         watch: Called with each message as it comes, streaming chunks too.
+        begin: Called when the sandboxes stand and `record.isolation` is known, before anything is asked of a model.
         owns_process: Whether the run is all that this process is for. Then nothing below it outlives the run, whatever
             executor started it, and a signal ends the process even if an agent does not end.
 
@@ -39,7 +48,9 @@ async def run_team(team: Team, record: RunRecord, watch: Watcher, *, owns_proces
         The same record.
 
     Raises:
-        SandboxUnavailable: If the place where code runs broke.
+        SandboxUnavailable: If the place where code runs broke, or cannot be had at all.
+        RequestError: If the team asks for a place where code cannot run.
+        MissingDependencyError: If what is to be imported there is not installed.
     """
     started = time.monotonic()
     if owns_process:
@@ -50,6 +61,9 @@ async def run_team(team: Team, record: RunRecord, watch: Watcher, *, owns_proces
     token = CancellationToken()
     try:
         with cancel_on_signal(token, owns_process=owns_process):
+            await linked(_start(executors), token)
+            record.isolation = isolation_of(executors)
+            begin()
             await _run(team, record, watch, token)
     except asyncio.CancelledError:
         if not token.is_cancelled():
@@ -73,6 +87,13 @@ async def run_team(team: Team, record: RunRecord, watch: Watcher, *, owns_proces
         if owns_process:
             end_descendants()
     return record
+
+
+async def _start(executors: Sequence[Any]) -> None:
+    """Start the sandboxes. The others start when there is code, as they always did."""
+    for executor in executors:
+        if isinstance(executor, SandboxCodeExecutor):
+            await executor.start()
 
 
 async def _run(team: Team, record: RunRecord, watch: Watcher, token: CancellationToken) -> None:

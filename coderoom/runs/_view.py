@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +28,7 @@ from coderoom.outcome import Outcome
 from coderoom.runs._doctor import NOT_ISOLATED
 from coderoom.runs._exec import BlockRun, FileResult
 from coderoom.runs._record import RunRecord
+from coderoom.runs._workspace import NO_CODE_IS_RUN, NO_WALL
 
 __all__ = ["ExecView", "RunView"]
 
@@ -38,6 +38,10 @@ _STREAMED_CHARACTERS: Final = 4000
 _OUTPUT_LINES: Final = 40
 _LONGEST_MARKDOWN: Final = 50_000
 _MOST_QUOTES: Final = 500
+_RECORDING: Final = (
+    "The model is a recording ({}): its replies were written beforehand. Everything else is real: the code runs, its "
+    "output is its own, and the outcome is computed."
+)
 
 
 class RunView:
@@ -55,10 +59,12 @@ class RunView:
         self._streamed = ""
         self._ran: set[str] = set()
 
-    def begin(self, record: RunRecord, notices: Sequence[str]) -> None:
-        """Say what is about to run, and plainly what does not protect this machine."""
-        for notice in notices:
-            self._console.print(Text(visible(notice), style="yellow"))
+    def begin(self, record: RunRecord) -> None:
+        """Say what is about to run, and plainly what protects this machine from it, and what does not."""
+        if record.isolation != NO_CODE_IS_RUN:
+            self._console.print(_isolation(record.isolation))
+        if record.model is not None and record.model.startswith("replay:"):
+            self._console.print(Text(visible(_RECORDING.format(record.model.removeprefix("replay:"))), style="yellow"))
         self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
@@ -146,9 +152,9 @@ class ExecView:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def begin(self) -> None:
-        """Say plainly what does not protect this machine."""
-        self._console.print(Text(NOT_ISOLATED, style="yellow"))
+    def begin(self, isolation: str) -> None:
+        """Say plainly what protects this machine, or that nothing does."""
+        self._console.print(_isolation(isolation))
 
     def show_block(self, number: int, block: Block) -> None:
         """Show a block that is about to run."""
@@ -173,6 +179,12 @@ class ExecView:
         for block in result.skipped:
             label = repr(visible(block.tag)) if block.tag else "no language"
             self._console.print(Text(f"not run: the block at line {block.line} ({label})", style="yellow"))
+
+
+def _isolation(name: str) -> Text:
+    if name == NO_WALL:
+        return Text(NOT_ISOLATED, style="yellow")
+    return Text(f"Code is isolated from this machine by: {visible(name)}", style="green")
 
 
 def _markdown(text: str) -> RenderableType:

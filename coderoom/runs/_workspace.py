@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from coderoom.errors import RequestError
+from coderoom.executors import SandboxCodeExecutor
 
-__all__ = ["FileChanges", "copy_in", "executors_of", "folder_of", "isolation_of"]
+__all__ = ["NO_CODE_IS_RUN", "NO_WALL", "FileChanges", "copy_in", "executors_of", "folder_of", "isolation_of"]
+
+NO_WALL = "none"
+NO_CODE_IS_RUN = "no code is run"
 
 _ISOLATING = frozenset({"ACADynamicSessionsCodeExecutor", "DockerCommandLineCodeExecutor", "DockerJupyterCodeExecutor"})
 _OWN_FOLDER = ".coderoom"
@@ -37,13 +41,22 @@ def folder_of(executor: Any) -> Path | None:
 
 
 def isolation_of(executors: Sequence[Any]) -> str:
-    """What keeps the code of these executors from this machine: the weakest of them counts."""
+    """What keeps the code of these executors from this machine, by name; `none` if one of them does not.
+
+    A sandbox that is to take the strongest wall there is says `auto` until it is started.
+    """
     if not executors:
-        return "no code is run"
+        return NO_CODE_IS_RUN
+    names = {_wall_of(executor) for executor in executors}
+    return NO_WALL if NO_WALL in names else ", ".join(sorted(names))
+
+
+def _wall_of(executor: Any) -> str:
+    if isinstance(executor, SandboxCodeExecutor):
+        return executor.wall
     # By name, since Docker's and Azure's packages are imported only where they are used. What is not known to isolate
     # does not.
-    kinds = [next((kind.__name__ for kind in type(e).__mro__ if kind.__name__ in _ISOLATING), "") for e in executors]
-    return ", ".join(sorted(set(kinds))) if all(kinds) else "none"
+    return next((kind.__name__ for kind in type(executor).__mro__ if kind.__name__ in _ISOLATING), NO_WALL)
 
 
 def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
@@ -62,6 +75,9 @@ def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
     for file in files:
         try:
             workspace.mkdir(parents=True, exist_ok=True)
+            if (workspace / file.name).is_symlink():
+                # Earlier code may have made it, to have something written where it leads.
+                (workspace / file.name).unlink()
             if not (workspace / file.name).exists() or not file.samefile(workspace / file.name):
                 shutil.copyfile(file, workspace / file.name)
         except OSError as error:
@@ -92,7 +108,7 @@ class FileChanges:
         for folder in self._folders:
             for path in folder.rglob("*"):
                 inside = path.relative_to(folder).parts
-                if _OWN_FOLDER in inside or "__pycache__" in inside or not path.is_file():
+                if _OWN_FOLDER in inside or "__pycache__" in inside or path.is_symlink() or not path.is_file():
                     continue
                 seen += 1
                 if seen > 2 * _MOST_FILES:

@@ -141,9 +141,14 @@ class HostChannel:
     async def _wait_for_room(self) -> None:
         writable: asyncio.Future[None] = self._loop.create_future()
         fd = self._sock.fileno()
-        self._loop.add_writer(fd, lambda: writable.done() or writable.set_result(None))
+        self._loop.add_writer(fd, _resolve, writable)
         try:
             await writable
         finally:
             with contextlib.suppress(ValueError, OSError):
                 self._loop.remove_writer(fd)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -95,7 +95,9 @@ class CPythonSession:
             live = _Live(runner, self._room, number)
         self._printing = live.runner
         try:
-            ending = await self._wait(cell, live, timeout or self._limits.wall_seconds, may_answer=not (final or program))
+            ending = await self._wait(
+                cell, live, timeout or self._limits.wall_seconds, may_answer=not (final or program)
+            )
             output.finish()
             lost = await self._clear_up(cell, live, ending, final)
         except BaseException:

@@ -15,7 +15,7 @@ from coderoom.errors import RequestError
 from coderoom.sandbox._limits import Limits
 
 if TYPE_CHECKING:
-    from coderoom.sandbox._cpython import CPythonSession
+    from coderoom.sandbox._engines import EngineSession
 
 __all__ = ["Snapshot"]
 
@@ -31,21 +31,23 @@ class Snapshot:
         engine: The session whose programs stand still while files are copied.
     """
 
-    def __init__(self, workspace: Path, copy: Path, engine: CPythonSession) -> None:
+    def __init__(self, workspace: Path, copy: Path, engine: EngineSession) -> None:
         self._workspace = workspace
         self._copy = copy
         self._engine = engine
         self._end = weakref.finalize(self, shutil.rmtree, copy, ignore_errors=True)
 
     @classmethod
-    async def take(cls, workspace: Path | None, engine: CPythonSession, limits: Limits) -> Self:
+    async def take(cls, workspace: Path | None, engine: EngineSession, limits: Limits) -> Self:
         """Copy the files.
 
         Raises:
             RequestError: The workspace is no folder of this machine, or too large.
         """
         if workspace is None:
-            raise RequestError("files=True needs a workspace: Sandbox(workspace=FOLDER). Without one files are in memory.")
+            raise RequestError(
+                "files=True needs a workspace: Sandbox(workspace=FOLDER). Without one files are in memory."
+            )
         copy = Path(tempfile.mkdtemp(prefix="coderoom-checkpoint-"))
         snapshot = cls(workspace, copy, engine)
         async with engine.frozen():
@@ -77,7 +79,7 @@ def _copy_all(source: Path, target: Path, limit: int | None) -> None:
             facts = origin.lstat()
             count += 1
             if stat.S_ISLNK(facts.st_mode):
-                (place / name).symlink_to(os.readlink(origin))
+                (place / name).symlink_to(origin.readlink())
             elif stat.S_ISDIR(facts.st_mode):
                 (place / name).mkdir()
                 shutil.copystat(origin, place / name)
@@ -91,6 +93,6 @@ def _copy_all(source: Path, target: Path, limit: int | None) -> None:
                 os.lchown(place / name, owner.st_uid, owner.st_gid)
             if (room is not None and room < 0) or (limit is not None and count > _MOST_FILES):
                 raise RequestError(
-                    f"The workspace {str(source)!r} is too large to be kept with a checkpoint: more than {limit:,} bytes "
-                    f"or {_MOST_FILES:,} files. Use checkpoint(files=False), or a workspace of its own."
+                    f"The workspace {str(source)!r} is too large to be kept with a checkpoint: more than {limit:,} "
+                    f"bytes or {_MOST_FILES:,} files. Use checkpoint(files=False), or a workspace of its own."
                 )

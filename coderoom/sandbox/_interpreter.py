@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,8 +66,6 @@ class Interpreter:
 
 @functools.lru_cache(maxsize=4)
 def _own(path: tuple[str, ...]) -> Interpreter:
-    import sysconfig
-
     code = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     prefixes = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
     return _interpreter(sys.executable, prefixes, list(path), code)

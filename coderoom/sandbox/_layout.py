@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import pwd
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -53,22 +54,20 @@ _ETC = (
 )
 # Package managers whose programs are spread over a tree of their own, in which nothing is anybody's secret.
 _STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
-# Never visible as a whole, and of those with a star nothing inside either.
-_PRIVATE = (
-    "/",
-    "/boot*",
-    "/dev*",
-    "/etc*",
-    "/home",
-    "/lost+found*",
-    "/media",
-    "/mnt",
-    "/opt",
-    "/proc*",
-    "/root",
-    "/run*",
+# Never visible as a whole, and of the second ones nothing inside either.
+_PRIVATE = frozenset({"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"})
+_PRIVATE_WITH_ALL = (
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lost+found",
+    "/proc",
+    "/run",
+    "/sys",
+    "/var/log",
+    "/var/run",
+    "/var/spool",
 )
-_PRIVATE_TOO = ("/srv", "/sys*", "/tmp", "/var", "/var/lib", "/var/log*", "/var/run*", "/var/spool*", "/var/tmp")
 
 
 @dataclass(frozen=True)
@@ -190,13 +189,17 @@ def _node() -> Path | None:
 
 def is_private(path: Path) -> bool:
     """Whether a folder as such must not be visible: a home, or what belongs to the system."""
-    for pattern in (*_PRIVATE, *_PRIVATE_TOO):
-        place = pattern.rstrip("*")
-        if str(path) == place or (pattern != place and path.is_relative_to(place)):
-            return True
-    homes = {Path.home(), Path.home().resolve(), Path("/root")}
+    if str(path) in _PRIVATE or path.parent == Path("/home") or _covered(str(path), _PRIVATE_WITH_ALL):
+        return True
     # Whoever sees the folder above a home sees the home.
-    return path.parent == Path("/home") or any(home.is_relative_to(path) for home in homes)
+    return any(home.is_relative_to(path) for home in _homes())
+
+
+def _homes() -> set[Path]:
+    homes = {Path("/root"), Path(os.environ.get("HOME") or "/root")}
+    with contextlib.suppress(KeyError):
+        homes.add(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    return homes | {home.resolve() for home in homes}
 
 
 def _refuse_private(path: Path, what: str) -> None:

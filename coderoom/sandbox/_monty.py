@@ -12,7 +12,7 @@ import contextlib
 import importlib
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -80,6 +80,7 @@ class MontyEngine:
         self.result_name = "result" if Policy.named(policy).name == "restricted" else None
         self.workspace = workspace
         self._env = dict(env or {})
+        self._workers = workers
         self._slots = asyncio.Semaphore(workers)
         self._waiting = 0
         self._idle: dict[MontySession, None] = {}
@@ -97,6 +98,18 @@ class MontyEngine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    wall = "monty"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What it says of itself: the version of pydantic-monty."""
+        return {} if self._pool is None else {"monty": _monty().__version__}
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is not started."""
+        return self._pool is None
 
     async def start(self) -> None:
         """Start a first worker and try whether it does what is needed; a second time does nothing.
@@ -136,6 +149,11 @@ class MontyEngine:
         self._pool = None
         self._guard.end()
         self._ending.close()
+        # Another event loop may come next.
+        self._slots = asyncio.Semaphore(self._workers)
+        self._sessions.clear()
+        self._idle.clear()
+        self._waiting = 0
 
     async def open(self, functions: Mapping[str, Callable[..., Any]] | None = None) -> MontySession:
         """Open a session with a fresh state.
@@ -152,6 +170,15 @@ class MontyEngine:
         session = MontySession(self, functions or {})
         self._sessions.add(session)
         return session
+
+    @contextlib.asynccontextmanager
+    async def session(self) -> AsyncIterator[MontySession]:
+        """A fresh state, for as long as the context lasts."""
+        session = await self.open()
+        try:
+            yield session
+        finally:
+            await session.close()
 
     async def check_out(self, state: bytes | None) -> MontyWorker:
         """Have a worker with a state; `None` is the fresh one.

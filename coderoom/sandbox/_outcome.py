@@ -105,7 +105,7 @@ def _answered(answer: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "outcome": Outcome.OK,
             "exit_code": 0,
-            "value": answer["value"] if "value" in answer else shown,
+            "value": answer.get("value", shown),
             "value_repr": shown if isinstance(shown, str) else None,
         }
     error, limit = _error(answer.get("error"))

@@ -11,6 +11,7 @@ from typing import Any
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox._channel import HostChannel
+from coderoom.sandbox._inside.frames import KEY_SIZE
 from coderoom.sandbox._runner import Runner
 
 __all__ = ["Holder", "Room", "describe_end", "why_not"]
@@ -27,13 +28,12 @@ class Holder:
         key: The key of its packets.
     """
 
-    def __init__(self, sock: socket.socket, key: bytes | None = None) -> None:
+    def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
         self.facts: Mapping[str, Any] = {}
         self.lost = False
         self._runners: dict[int, Runner] = {}
         self._events: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
-        extra = {} if key is None else {"key": key}
-        self._control = HostChannel(sock, self._on_message, self._on_end, **extra)
+        self._control = HostChannel(sock, self._on_message, self._on_end, key)
 
     async def expect(self, event: str) -> Mapping[str, Any]:
         """Wait for an event.

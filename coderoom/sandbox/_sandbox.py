@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,21 +11,16 @@ from typing import Any, Literal, Self
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox._cpython import CPythonSession
-from coderoom.sandbox._environment import environment
+from coderoom.sandbox._engines import Engine, EngineSession, make_engine
 from coderoom.sandbox._files import Snapshot
+from coderoom.sandbox._languages import program_for
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._policy import Policy
-from coderoom.sandbox._languages import program_for
 from coderoom.sandbox._result import CodeError, ExecutionResult, OutputChunk
 from coderoom.sandbox._session import Session, stream_of, with_paths
-from coderoom.sandbox._walls import choose, make_wall
-from coderoom.sandbox._walls._base import Wall, WallSpec
-from coderoom.sandbox._worker import Worker
+from coderoom.sandbox._walls._base import WallSpec
 
 __all__ = ["Sandbox"]
-
-Engine = Literal["cpython", "monty"]
 
 
 class Sandbox:
@@ -47,6 +41,8 @@ class Sandbox:
         env: Variables of the code's environment, besides the few that programs need.
         python: The interpreter inside; `None`: the one that runs this.
         readable: More folders that the code may read, at their own paths.
+        engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall and starts at once
+            (`pip install 'coderoom[monty]'`).
         concurrency: How many runs and sessions there may be at a time; others wait.
         options: What only the chosen wall understands, for instance `image` for `docker`.
 
@@ -58,6 +54,7 @@ class Sandbox:
         self,
         wall: str = "auto",
         *,
+        engine: Literal["cpython", "monty"] = "cpython",
         preload: Sequence[str] = (),
         limits: Limits | None = None,
         workspace: str | Path | None = None,
@@ -74,25 +71,20 @@ class Sandbox:
         if concurrency < 1:
             raise RequestError(f"concurrency={concurrency!r} must be at least 1")
         self.limits = limits or Limits()
-        self.workspace = None if workspace is None else Path(os.path.abspath(Path(workspace).expanduser()))
-        self._wall_name = wall
-        self._wall: Wall | None = None if wall == "auto" else make_wall(wall)
+        self.workspace = None if workspace is None else Path(workspace).expanduser().absolute()
         self._policy = Policy.named(policy)
-        self._result_name = "result" if policy == "restricted" else None
-        self._preload = list(preload)
-        self._spec = WallSpec(
+        spec = WallSpec(
             workspace=self.workspace,
             network=network,
-            env=environment(env or {}),
+            env=dict(env or {}),
             limits=self.limits,
             python=None if python is None else Path(python),
             readable=[Path(folder) for folder in readable],
             options=dict(options or {}),
         )
-        self._concurrency = concurrency
-        self._worker: Worker | None = None
+        self._engine = make_engine(engine, wall, spec, self._policy, preload, concurrency)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._starting: asyncio.Task[Worker] | None = None
+        self._starting: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -105,13 +97,13 @@ class Sandbox:
 
     @property
     def wall(self) -> str:
-        """The name of the wall; `auto` as long as none is chosen."""
-        return self._wall_name if self._wall is None else self._wall.name
+        """The name of the wall; `auto` as long as none is chosen, `monty` for the engine that needs none."""
+        return self._engine.wall
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """What the worker says of itself, for instance its `python`; empty before the start."""
-        return {} if self._worker is None else self._worker.facts
+        return self._engine.facts
 
     async def start(self) -> None:
         """Start the worker and import what is to be imported; a second time does nothing.
@@ -120,7 +112,7 @@ class Sandbox:
             SandboxUnavailable: There is no wall to be had here, or it cannot be built.
             MissingDependencyError: A module of `preload` cannot be imported.
         """
-        await self._get_worker()
+        await self._get_engine()
 
     async def close(self) -> None:
         """End everything; a second time does nothing. The next cell starts it again."""
@@ -128,13 +120,10 @@ class Sandbox:
         if starting is not None and not starting.done() and self._loop is asyncio.get_running_loop():
             starting.cancel()
             await asyncio.wait((starting,))
-        worker, self._worker = self._worker, None
-        if worker is None:
-            return
         if self._loop is asyncio.get_running_loop():
-            await worker.close()
+            await self._engine.close()
         else:
-            worker.kill()
+            self._engine.kill()
 
     async def run(self, code: str, *, language: str = "python", timeout: float | None = None) -> ExecutionResult:
         """Run code in a fresh state.
@@ -165,7 +154,7 @@ class Sandbox:
             SandboxUnavailable: As `run`.
             RequestError: As `run`.
         """
-        engines: list[CPythonSession] = []
+        engines: list[EngineSession] = []
 
         def hold(held: bool) -> None:
             for engine in engines:
@@ -182,22 +171,20 @@ class Sandbox:
         return Session(self)
 
     @contextlib.asynccontextmanager
-    async def open_engine(self) -> AsyncIterator[CPythonSession]:
+    async def open_engine(self) -> AsyncIterator[EngineSession]:
         """A fresh state of the engine, for as long as the context lasts."""
-        worker = await self._get_worker()
-        async with worker.room() as room:
-            engine = CPythonSession(room, self.limits, self._result_name)
-            try:
-                yield engine
-            finally:
-                engine.close()
+        engine = await self._get_engine()
+        async with engine.session() as session:
+            yield session
 
     def reject(self, code: str, language: str) -> ExecutionResult | None:
         """The result of code that the policy refuses; `None` if it does not."""
         if program_for(language) is None:
             error = self._policy.check(code)
         elif self._policy.rules is not None:
-            error = CodeError("PolicyError", f"Only Python runs under the policy {self._policy.name!r}, no {language!r}.")
+            error = CodeError(
+                "PolicyError", f"Only Python runs under the policy {self._policy.name!r}, no {language!r}."
+            )
         else:
             error = None
         if error is None:
@@ -209,12 +196,12 @@ class Sandbox:
         """The result with the places of its artifacts on this machine."""
         return with_paths(result, self.workspace)
 
-    async def snapshot(self, engine: CPythonSession) -> Snapshot:
+    async def snapshot(self, engine: EngineSession) -> Snapshot:
         """The workspace's files as they are now."""
         return await Snapshot.take(self.workspace, engine, self.limits)
 
     async def _run(
-        self, code: str, language: str, timeout: float | None, on_chunk: Any, engines: list[CPythonSession] | None = None
+        self, code: str, language: str, timeout: float | None, on_chunk: Any, engines: list[EngineSession] | None = None
     ) -> ExecutionResult:
         rejected = self.reject(code, language)
         if rejected is not None:
@@ -225,33 +212,19 @@ class Sandbox:
             result = await engine.run(code, language, timeout, final=True, on_chunk=on_chunk)
         return self.with_paths(result)
 
-    async def _get_worker(self) -> Worker:
+    async def _get_engine(self) -> Engine:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             # Used in another event loop before; nothing of that can be used here.
-            worker, self._worker, self._starting, self._loop = self._worker, None, None, loop
-            if worker is not None:
-                worker.kill()
-        if self._worker is not None and not self._worker.lost:
-            return self._worker
-        if self._starting is None:
-            self._starting = loop.create_task(self._start())
-        starting = self._starting
-        try:
-            return await asyncio.shield(starting)
-        finally:
-            if starting.done() and self._starting is starting:
-                self._starting = None
-
-    async def _start(self) -> Worker:
-        if self._worker is not None:
-            await self._worker.close()
-            self._worker = None
-        if self._wall is None:
-            self._wall = await choose()
-        if self.workspace is not None:
-            self.workspace.mkdir(parents=True, exist_ok=True)
-        worker = Worker(self._wall, self._spec, self._preload, self._policy.rules, self._concurrency)
-        await worker.start()
-        self._worker = worker
-        return worker
+            self._loop, self._starting = loop, None
+            self._engine.kill()
+        if self._engine.lost:
+            if self._starting is None:
+                self._starting = loop.create_task(self._engine.start())
+            starting = self._starting
+            try:
+                await asyncio.shield(starting)
+            finally:
+                if starting.done() and self._starting is starting:
+                    self._starting = None
+        return self._engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -164,9 +164,7 @@ class Session:
         self._closed = True
         await self.cancel()
         async with self._lock:
-            engine, self._engine = self._engine, None
-            if engine is not None:
-                engine.close()
+            self._engine = None
             await self._stack.aclose()
 
     async def _start(self) -> None:
@@ -193,7 +191,7 @@ class Session:
 
 async def stream_of(
     run: Callable[[Callable[[OutputChunk], None]], Any], hold: Callable[[bool], None]
-) -> AsyncIterator[OutputChunk | ExecutionResult]:
+) -> AsyncGenerator[OutputChunk | ExecutionResult]:
     """Turn a run that reports its output into a stream that nobody can flood."""
     queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
     held = False

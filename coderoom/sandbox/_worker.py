@@ -141,7 +141,7 @@ class Worker:
         if room is not None:
             return room
         # Whatever comes first: a room that somebody else is done with, or a new one.
-        waiting = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Room] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._open_more()
         try:
@@ -239,6 +239,4 @@ class Worker:
         started = self._started
         detail = "" if started is None else started.describe_death()
         await self.close()
-        return SandboxUnavailable(
-            f"The sandbox's worker behind the wall {self._wall.name!r} {what}. {detail}".strip()
-        )
+        return SandboxUnavailable(f"The sandbox's worker behind the wall {self._wall.name!r} {what}. {detail}".strip())

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent, ReviewerAgent
 from coderoom.approval import NeverApprove
-from coderoom.executors import LocalCodeExecutor
+from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from tests.agents.helpers import (
     BAD,
     GOOD,
@@ -39,7 +39,7 @@ def arguments_of_every_kind(folder: Path, *replies: str) -> dict[str, Any]:
     """A value that is not the default for each argument of the constructor."""
     return {
         "name": "coder",
-        "code_executor": LocalCodeExecutor(work_dir=folder, timeout=7),
+        "code_executor": SandboxCodeExecutor(work_dir=folder, timeout=7),
         "model_client": replay(*replies),
         "model_context": BufferedChatCompletionContext(buffer_size=5),
         "model_client_stream": True,
@@ -51,6 +51,7 @@ def arguments_of_every_kind(folder: Path, *replies: str) -> dict[str, Any]:
         "approval_func": NeverApprove("not on my watch"),
         "reflect": False,
         "max_output_chars": 1234,
+        "retry_from": "clean",
     }
 
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 
+import pytest
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -17,11 +17,13 @@ from rich.console import Console
 from coderoom.runs import RunRecord, RunView
 
 
-def shown(*messages: BaseAgentEvent | BaseChatMessage, terminal: bool = False, notices: Sequence[str] = ()) -> str:
+def shown(
+    *messages: BaseAgentEvent | BaseChatMessage, terminal: bool = False, isolation: str = "x", model: str | None = None
+) -> str:
     out = io.StringIO()
     view = RunView(Console(file=out, width=100, force_terminal=terminal, legacy_windows=False))
-    record = RunRecord(team="t", task="x")
-    view.begin(record, notices)
+    record = RunRecord(team="t", task="x", model=model, isolation=isolation)
+    view.begin(record)
     for message in messages:
         record.add(message)
         view.show(message)
@@ -40,11 +42,25 @@ HOSTILE = "\x1b[2J\x1b]0;title\x07[bold red]markup[/bold red] \x9b31m"
 
 def test_terminal_codes_and_markup_are_shown_and_not_obeyed() -> None:
     code = CodeGenerationEvent(source="coder", retry_attempt=0, content=HOSTILE, code_blocks=[])
-    text = shown(execution(HOSTILE), code, TextMessage(source="x", content=HOSTILE), notices=[HOSTILE])
+    text = shown(
+        execution(HOSTILE), code, TextMessage(source="x", content=HOSTILE), isolation=HOSTILE, model=f"replay:{HOSTILE}"
+    )
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "\x9b" not in text
     assert text.count("[bold red]markup[/bold red]") >= 3
+
+
+@pytest.mark.parametrize(
+    ("isolation", "said"),
+    [
+        ("none", "Code is not isolated"),
+        ("bubblewrap", "Code is isolated from this machine by: bubblewrap\n"),
+        ("no code is run", "team t"),
+    ],
+)
+def test_the_first_line_says_what_protects_this_machine(isolation: str, said: str) -> None:
+    assert shown(isolation=isolation).startswith(said)
 
 
 def test_the_report_after_a_run_is_not_shown_twice() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib.util
 import shutil
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from coderoom.sandbox import Sandbox
 from coderoom.sandbox._walls import make_wall
 
-__all__ = ["PLACES", "Place"]
+__all__ = ["CPYTHON", "PLACES", "Place"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Place:
     wall: str
 
     def __str__(self) -> str:
-        return f"{self.engine}-{self.wall}"
+        return self.wall or self.engine
 
     @property
     def has_node(self) -> bool:
@@ -33,10 +34,15 @@ class Place:
         return self.wall in ("bubblewrap", "namespaces")
 
     def sandbox(self, **arguments: Any) -> Sandbox:
+        if self.engine == "monty":
+            return Sandbox(engine="monty", **arguments)
         return Sandbox(self.wall, **arguments)
 
     def missing(self) -> str:
         """Why it cannot be used here; empty if it can."""
+        if self.engine == "monty":
+            installed = importlib.util.find_spec("pydantic_monty") is not None
+            return "" if installed else "pydantic-monty is not installed: pip install 'coderoom[monty]'"
         return _missing(self.wall)
 
 
@@ -46,4 +52,5 @@ def _missing(wall: str) -> str:
     return "" if report.available else f"the wall {wall!r}: {report.detail}"
 
 
-PLACES = [Place("cpython", wall) for wall in ("bubblewrap", "namespaces", "none")]
+CPYTHON = [Place("cpython", wall) for wall in ("bubblewrap", "namespaces", "none")]
+PLACES = [*CPYTHON, Place("monty", "")]

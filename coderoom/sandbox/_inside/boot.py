@@ -157,6 +157,8 @@ def probe(control_fd: int) -> None:
             answer = {"idmap": str(error)}
         except OSError as error:
             answer = {"error": str(error)}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
         sock.send(json.dumps(answer).encode())
 
 

@@ -1,7 +1,6 @@
 """The interpreter of a runner: its variables, and how a cell is run in them."""
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -13,7 +12,7 @@ import os
 import sys
 import traceback
 import types
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from .files import Workspace
 from .values import describe
@@ -35,11 +34,11 @@ class Interpreter:
         config: The worker's configuration.
     """
 
-    def __init__(self, config: Dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
         self._limits = config["limits"]
         self._count = 0
         self._flags = 0
-        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._files = Workspace(config["workspace"], config["workspace_in_memory"])
         self._module = types.ModuleType("__main__")
         self._names = self._module.__dict__
@@ -59,7 +58,7 @@ class Interpreter:
         """Take another folder for the workspace."""
         self._files.folder = workspace
 
-    def run(self, message: Dict[str, Any]) -> Dict[str, Any]:
+    def run(self, message: dict[str, Any]) -> dict[str, Any]:
         """Run a cell.
 
         Args:
@@ -77,13 +76,13 @@ class Interpreter:
             value = self._execute(code, filename)
             if value is None and message.get("result_name"):
                 value = self._names.get(message["result_name"])
-            answer: Dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
+            answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
         except BaseException as error:
             answer = self.failure(error)
         answer["artifacts"] = self._files.changes()
         return answer
 
-    def failure(self, error: BaseException) -> Dict[str, Any]:
+    def failure(self, error: BaseException) -> dict[str, Any]:
         """What a raised exception means for the cell."""
         if isinstance(error, SystemExit):
             return _exit(error)
@@ -135,7 +134,7 @@ def _no_input(prompt: object = "", /) -> str:
     raise EOFError(_NO_INPUT)
 
 
-def _exit(error: SystemExit) -> Dict[str, Any]:
+def _exit(error: SystemExit) -> dict[str, Any]:
     code = error.code
     if code is None:
         code = 0
@@ -154,17 +153,17 @@ def _message(error: BaseException) -> str:
         return "its text could not be made"
 
 
-def _explain(error: BaseException) -> "tuple[str, Optional[int]]":
+def _explain(error: BaseException) -> tuple[str, int | None]:
     """The traceback of the user's lines, and the line of the cell."""
     whole = traceback.TracebackException(type(error), error, error.__traceback__, capture_locals=False)
-    seen: List[Any] = []
+    seen: list[Any] = []
     _strip(whole, seen)
     frames = [frame for frame in whole.stack if frame.filename.startswith("<cell ")]
     line = frames[0].lineno if frames else getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
     return "".join(whole.format()), line
 
 
-def _strip(whole: Any, seen: List[Any]) -> None:
+def _strip(whole: Any, seen: list[Any]) -> None:
     """Take out the frames that are ours, here and in what the exception came of."""
     if whole is None or whole in seen:
         return

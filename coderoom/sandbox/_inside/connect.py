@@ -23,7 +23,7 @@ def main(control: str, workspace: str) -> None:
     found = {"python": sys.version_info[:3], "writable": os.access(workspace, os.W_OK | os.X_OK)}
     sock.send(json.dumps(found).encode())
     # Whoever finds this folder by its package finds the package.
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from _inside import zygote  # type: ignore[import-not-found]  # Its name behind the wall.
 
     # A host that found something wanting has closed its end.

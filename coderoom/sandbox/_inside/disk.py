@@ -38,14 +38,14 @@ class Disk:
         self._bytes, self._files = free, files
         return True
 
-    def _free(self) -> "tuple[int, int]":
+    def _free(self) -> tuple[int, int]:
         try:
             facts = os.statvfs(self._folder)
         except OSError:
             return 0, 0
         return facts.f_bavail * facts.f_frsize, facts.f_favail
 
-    def _measure(self) -> "tuple[int, int]":
+    def _measure(self) -> tuple[int, int]:
         size = count = 0
         folders = [self._folder]
         while folders:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import stat
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 __all__ = ["Workspace"]
 
@@ -14,7 +14,7 @@ _MOST_ARTIFACTS = 100
 _MOST_BYTES = 8 * 1024 * 1024
 _HIDDEN = (".", "__pycache__")
 
-_Mark = Tuple[int, int, int]
+_Mark = tuple[int, int, int]
 
 
 class Workspace:
@@ -29,7 +29,7 @@ class Workspace:
         self.folder = folder
         self._bring = bring
         self._fresh = bring
-        self._before: Dict[str, _Mark] = {}
+        self._before: dict[str, _Mark] = {}
 
     def remember(self) -> None:
         """Note what is there now."""
@@ -38,13 +38,14 @@ class Workspace:
         else:
             self._before = self._look()
 
-    def changes(self) -> List[Dict[str, Any]]:
+    def changes(self) -> list[dict[str, Any]]:
         """The files that are new or changed since then; the first hundred by name, hidden ones left out."""
-        found, room = [], _MOST_BYTES
+        found: list[dict[str, Any]] = []
+        room = _MOST_BYTES
         for name, mark in sorted(self._look().items()):
             if self._before.get(name) == mark or len(found) == _MOST_ARTIFACTS:
                 continue
-            artifact: Dict[str, Any] = {"name": name, "size": mark[1]}
+            artifact: dict[str, Any] = {"name": name, "size": mark[1]}
             if self._bring and mark[1] <= room:
                 content = self._read(name, room)
                 room -= len(content)
@@ -52,8 +53,8 @@ class Workspace:
             found.append(artifact)
         return found
 
-    def _look(self) -> Dict[str, _Mark]:
-        marks: Dict[str, _Mark] = {}
+    def _look(self) -> dict[str, _Mark]:
+        marks: dict[str, _Mark] = {}
         folders = [""]
         seen = 0
         while folders:

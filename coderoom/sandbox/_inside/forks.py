@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 __all__ = ["after_fork", "collect_hooks", "fork", "leave_hooks"]
 
-Hook = Dict[str, Callable[[], Any]]
+Hook = dict[str, Callable[[], Any]]
 
 # They care for locks and threads of a parent that has several threads, which none of ours has.
 _NEEDLESS = ("concurrent.futures.thread", "logging", "threading")
 
-_hooks: List[Hook] = []
+_hooks: list[Hook] = []
 _register = getattr(os, "register_at_fork", None)
 
 fork = os.fork
@@ -22,7 +23,7 @@ fork = os.fork
 def collect_hooks() -> None:
     """Keep what modules ask to have done at forks, instead of letting the interpreter do it at each fork of ours."""
     if _register is not None:
-        os.register_at_fork = lambda **hook: _hooks.append(hook)  # type: ignore[assignment]
+        os.register_at_fork = lambda **hook: _hooks.append(hook)
 
 
 def leave_hooks() -> None:

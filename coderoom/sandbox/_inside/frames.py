@@ -1,8 +1,9 @@
 """The packets that cross the wall.
 
-Every packet is one message of a `SOCK_SEQPACKET` socket: eight bytes of key, one byte of tag, and the rest. The key keeps
-bytes that code writes to descriptors at random from being taken for a packet; a packet of another shape is dropped.
-Messages are JSON in as many packets as they need; text on its way out goes as it is. Descriptors ride on the first packet.
+Every packet is one message of a `SOCK_SEQPACKET` socket: eight bytes of key, one byte of tag, and the rest. The key
+keeps bytes that code writes to descriptors at random from being taken for a packet; a packet of another shape is
+dropped. Messages are JSON in as many packets as they need; text on its way out goes as it is. Descriptors ride on the
+first packet.
 """
 
 from __future__ import annotations
@@ -11,9 +12,21 @@ import array
 import json
 import os
 import socket
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-__all__ = ["KEY_SIZE", "MORE", "LAST", "STDERR", "STDOUT", "Assembler", "Channel", "packets", "receive_packet", "send_packet"]
+__all__ = [
+    "KEY_SIZE",
+    "LAST",
+    "MORE",
+    "STDERR",
+    "STDOUT",
+    "Assembler",
+    "Channel",
+    "packets",
+    "receive_packet",
+    "send_packet",
+]
 
 KEY_SIZE = 8
 MORE, LAST, STDOUT, STDERR = b"m", b"M", b"o", b"e"
@@ -24,7 +37,7 @@ _FDS = 8
 _ANCILLARY = socket.CMSG_SPACE(_FDS * array.array("i").itemsize)
 
 
-def packets(message: Dict[str, Any], key: bytes) -> Iterator[bytes]:
+def packets(message: dict[str, Any], key: bytes) -> Iterator[bytes]:
     """The packets of a message."""
     body = json.dumps(message, separators=(",", ":")).encode()
     for begin in range(0, max(len(body), 1), _PART):
@@ -40,7 +53,7 @@ def send_packet(sock: socket.socket, packet: bytes, fds: Sequence[int] = ()) -> 
         sock.send(packet)
 
 
-def receive_packet(sock: socket.socket) -> Tuple[bytes, List[int]]:
+def receive_packet(sock: socket.socket) -> tuple[bytes, list[int]]:
     """Wait for a packet; an empty one is the end."""
     data, ancillary, _, _ = sock.recvmsg(_PACKET, _ANCILLARY, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
     fds = array.array("i")
@@ -59,10 +72,10 @@ class Assembler:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._parts: List[bytes] = []
+        self._parts: list[bytes] = []
         self._size = 0
 
-    def add(self, tag: bytes, body: bytes) -> Optional[Dict[str, Any]]:
+    def add(self, tag: bytes, body: bytes) -> dict[str, Any] | None:
         """Take a packet; return the message that it completes, if it completes a sound one."""
         self._size += len(body)
         if self._size <= self._limit:
@@ -92,9 +105,9 @@ class Channel:
         self.sock = sock
         self.key = key
         self._assembler = Assembler(1 << 30)
-        self._fds: List[int] = []
+        self._fds: list[int] = []
 
-    def send(self, message: Dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         """Send a message."""
         for packet in packets(message, self.key):
             send_packet(self.sock, packet)
@@ -105,7 +118,7 @@ class Channel:
         for begin in range(0, len(data), _PART):
             self.sock.send(head + data[begin : begin + _PART])
 
-    def receive(self) -> Optional[Tuple[Dict[str, Any], List[int]]]:
+    def receive(self) -> tuple[dict[str, Any], list[int]] | None:
         """Wait for a message and its descriptors; `None`: the other side has closed."""
         while True:
             try:

@@ -11,7 +11,8 @@ import select
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable
+from typing import Any
 
 from . import linux
 from .forks import fork
@@ -19,7 +20,7 @@ from .frames import Channel
 
 __all__ = ["Holder"]
 
-Start = Callable[[Dict[str, Any], List[int]], None]
+Start = Callable[[dict[str, Any], list[int]], None]
 
 _LOWEST, _HIGHEST = 0.05, 0.5
 
@@ -32,11 +33,11 @@ class Holder:
         starts: What a fork does, by the request's `op`; it gets the request and its descriptors and never returns.
     """
 
-    def __init__(self, control: Channel, starts: Dict[str, Start]) -> None:
+    def __init__(self, control: Channel, starts: dict[str, Start]) -> None:
         self.control = control
         self._starts = starts
-        self._children: Dict[int, Tuple[int, int]] = {}  # pid -> number of the request, pidfd
-        self._limits: Dict[int, str] = {}
+        self._children: dict[int, tuple[int, int]] = {}  # pid -> number of the request, pidfd
+        self._limits: dict[int, str] = {}
         self._poll = select.poll()
 
     def serve(self) -> None:
@@ -60,21 +61,21 @@ class Holder:
         """Look after the forks from time to time; say whether they are at work."""
         return False
 
-    def handle(self, message: Dict[str, Any]) -> None:
+    def handle(self, message: dict[str, Any]) -> None:
         """Answer a request that forks nothing."""
         if message["op"] == "signal":
             for pid, (number, _) in self._children.items():
                 if number == message["id"]:
                     os.kill(pid, message["signal"])
 
-    def prepare_fork(self, message: Dict[str, Any]) -> None:
+    def prepare_fork(self, message: dict[str, Any]) -> None:
         """Do what has to be done before a fork."""
 
     def ended_at(self, pid: int, limit: str) -> None:
         """Note that a fork was ended because it met a limit."""
         self._limits[pid] = limit
 
-    def _answer(self, message: Dict[str, Any], fds: List[int]) -> None:
+    def _answer(self, message: dict[str, Any], fds: list[int]) -> None:
         start = self._starts.get(message["op"])
         if start is None:
             self.handle(message)
@@ -84,7 +85,7 @@ class Holder:
         for fd in fds:
             os.close(fd)
 
-    def _fork(self, start: Start, message: Dict[str, Any], fds: List[int]) -> None:
+    def _fork(self, start: Start, message: dict[str, Any], fds: list[int]) -> None:
         try:
             pid = fork()
         except OSError as error:
@@ -136,13 +137,13 @@ class Holder:
             )
 
     @property
-    def children(self) -> List[int]:
+    def children(self) -> list[int]:
         """The forks that have not ended."""
         return list(self._children)
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Reap until something is so, for some seconds at most."""
-        end: Optional[float] = time.monotonic() + seconds
+        end: float | None = time.monotonic() + seconds
         while not condition():
             self._reap()
             if condition():

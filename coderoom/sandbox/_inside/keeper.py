@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from . import linux, lockdown, processes
 from .disk import Disk
@@ -32,7 +32,7 @@ class Keeper(Holder):
         runner: The fresh state.
     """
 
-    def __init__(self, control: Channel, config: Dict[str, Any], nested: bool, runner: Runner) -> None:
+    def __init__(self, control: Channel, config: dict[str, Any], nested: bool, runner: Runner) -> None:
         super().__init__(control, {"run": self._run, "exec": self._exec})
         if not nested:
             config = own_folders(config)
@@ -42,7 +42,7 @@ class Keeper(Holder):
         self._processes = processes.Nested() if nested else processes.Descendants()
         self._limits_of = config["limits"]
         self._cpu = 0.0
-        self._cpu_before: Optional[float] = None
+        self._cpu_before: float | None = None
         self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
         os.chdir("/")
         linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -65,7 +65,7 @@ class Keeper(Holder):
                 self._end_all([])
                 shutil.rmtree(self._config["own"], ignore_errors=True)
 
-    def handle(self, message: Dict[str, Any]) -> None:
+    def handle(self, message: dict[str, Any]) -> None:
         """Answer a request that forks nothing."""
         op = message["op"]
         if op == "kill":
@@ -98,21 +98,21 @@ class Keeper(Holder):
             self._end_all([])
         return busy
 
-    def _end_all(self, keep: List[int]) -> None:
+    def _end_all(self, keep: list[int]) -> None:
         self._processes.signal_all(signal.SIGKILL, keep)
         self.wait_for(lambda: self._processes.gone(keep), _SECONDS_TO_END)
 
-    def prepare_fork(self, message: Dict[str, Any]) -> None:
+    def prepare_fork(self, message: dict[str, Any]) -> None:
         """Before a fork for somebody new, end what is left of who was here, and empty the room's folders."""
         if message.get("renew"):
             self._end_all([])
             empty_folders(self._config)
             self._disk.remember()
 
-    def _run(self, message: Dict[str, Any], fds: List[int]) -> None:
+    def _run(self, message: dict[str, Any], fds: list[int]) -> None:
         self._runner.start(message, fds, lambda: self._lock(address_space=True))
 
-    def _exec(self, message: Dict[str, Any], fds: List[int]) -> None:
+    def _exec(self, message: dict[str, Any], fds: list[int]) -> None:
         run_program(message, fds, self._config, lambda: self._lock(message["address_space"]))
 
     def _lock(self, address_space: bool) -> None:
@@ -122,7 +122,7 @@ class Keeper(Holder):
             self._lockdown.bound_address_space()
 
 
-def _lockdown(config: Dict[str, Any], nested: bool) -> lockdown.Lockdown:
+def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
     limits = config["limits"]
     processes = None
     locked = dict(config["lockdown"])

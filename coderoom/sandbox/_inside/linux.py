@@ -8,7 +8,16 @@ import platform
 import sys
 from typing import Any
 
-__all__ = ["CLONE_NEWIPC", "CLONE_NEWNET", "CLONE_NEWNS", "CLONE_NEWPID", "CLONE_NEWUSER", "CLONE_NEWUTS", "libc", "syscall"]
+__all__ = [
+    "CLONE_NEWIPC",
+    "CLONE_NEWNET",
+    "CLONE_NEWNS",
+    "CLONE_NEWPID",
+    "CLONE_NEWUSER",
+    "CLONE_NEWUTS",
+    "libc",
+    "syscall",
+]
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000

@@ -205,7 +205,7 @@ def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:
 
 def _bound_memory(lockdown: Lockdown) -> int:
     """Bound memory; return a bound for the address space."""
-    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib costs more than the whole lockdown
+    with open("/proc/self/statm", "rb") as file:
         pages = [int(word) for word in file.read().split()]
     page = resource.getpagesize()
     data = pages[5] * page
@@ -230,7 +230,7 @@ def _lower(value: int, hard: int) -> int:
 
 def _refuse_threads() -> None:
     # Landlock and capabilities are a thread's own: another thread would stay as it is. The folder has a link for each.
-    threads = os.stat("/proc/self/task").st_nlink - 2  # noqa: PTH116
+    threads = os.stat("/proc/self/task").st_nlink - 2
     if threads != 1:
         raise OSError(
             errno.EBUSY, f"this process has {threads} threads; only one with a single thread can be locked down"

@@ -84,13 +84,17 @@ def _set_attributes(fd: int, path: str, flags: int, attributes: _Attributes) -> 
 
 def _mounts_below(target: str) -> Iterable[str]:
     target = os.path.realpath(target)
-    found = []
-    with open("/proc/self/mountinfo", "rb") as file:
-        for line in file:
-            place = os.fsdecode(line.split(b" ")[4].decode("unicode_escape").encode("latin-1"))
-            if place == target or place.startswith(target.rstrip("/") + "/"):
-                found.append(place)
-    return found
+    listed = "/proc/self/mountinfo"
+    with open(listed if os.path.exists(listed) else _OLD + listed, "rb") as file:
+        places = [os.fsdecode(_unescape(line.split(b" ")[4])) for line in file]
+    return [place for place in places if place == target or place.startswith(target.rstrip("/") + "/")]
+
+
+def _unescape(text: bytes) -> bytes:
+    # By hand: between two trees there is no codec to be imported.
+    for escaped, plain in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        text = text.replace(escaped, plain)
+    return text
 
 
 def _flags_of(place: str) -> int:

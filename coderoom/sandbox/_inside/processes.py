@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, NamedTuple, Set
+from typing import NamedTuple
 
 __all__ = ["Descendants", "Nested", "Use"]
 
@@ -28,17 +28,17 @@ class Use(NamedTuple):
 class _Processes:
     nested = False
 
-    def pids(self) -> List[int]:
+    def pids(self) -> list[int]:
         """All of the room but its keeper."""
         raise NotImplementedError
 
-    def signal_all(self, number: int, keep: List[int]) -> None:
+    def signal_all(self, number: int, keep: list[int]) -> None:
         """Send a signal to all but the keeper and those that are to be kept."""
         for pid in self.pids():
             if pid not in keep:
                 _kill(pid, number)
 
-    def gone(self, keep: List[int]) -> bool:
+    def gone(self, keep: list[int]) -> bool:
         """Whether nobody is left; whoever appeared meanwhile is ended too."""
         left = set(self.pids()).difference(keep)
         if left:
@@ -70,18 +70,18 @@ class Nested(_Processes):
 
     nested = True
 
-    def pids(self) -> List[int]:
+    def pids(self) -> list[int]:
         """All of the room but its keeper."""
         return [pid for pid in _all_pids() if pid != 1]
 
-    def signal_all(self, number: int, keep: List[int]) -> None:
+    def signal_all(self, number: int, keep: list[int]) -> None:
         """Send a signal to all but the keeper and those that are to be kept."""
         if not keep:
             _kill(-1, number)
         else:
             super().signal_all(number, keep)
 
-    def gone(self, keep: List[int]) -> bool:
+    def gone(self, keep: list[int]) -> bool:
         """Whether nobody is left; whoever appeared meanwhile is ended too."""
         return super().gone(keep) if keep else not _kill(-1, 9)
 
@@ -89,16 +89,16 @@ class Nested(_Processes):
 class Descendants(_Processes):
     """Those that descend from the keeper, where there is no namespace: orphans come back to it, since it reaps them."""
 
-    def pids(self) -> List[int]:
+    def pids(self) -> list[int]:
         """All of the room but its keeper."""
-        parents: Dict[int, int] = {}
+        parents: dict[int, int] = {}
         for pid in _all_pids():
             try:
                 with open(f"/proc/{pid}/stat", "rb") as file:
                     parents[pid] = int(file.read().rpartition(b")")[2].split()[1])
             except OSError:
                 continue
-        found: Set[int] = set()
+        found: set[int] = set()
         newest = {os.getpid()}
         while newest:
             newest = {pid for pid, parent in parents.items() if parent in newest and pid not in found}
@@ -106,7 +106,7 @@ class Descendants(_Processes):
         return sorted(found)
 
 
-def _all_pids() -> List[int]:
+def _all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 

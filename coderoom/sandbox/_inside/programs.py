@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 __all__ = ["run_program"]
 
 
-def run_program(
-    message: Dict[str, Any], fds: List[int], config: Dict[str, Any], lock: Callable[[], None]
-) -> None:
+def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any], lock: Callable[[], None]) -> None:
     """Become a program; never returns unless it cannot be started.
 
     Args:

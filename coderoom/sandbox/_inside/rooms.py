@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from typing import Any, Dict
+from typing import Any
 
 from . import linux
 from .forks import fork
@@ -16,7 +16,7 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 16384, 1 << 1
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 
-def enter_room(config: Dict[str, Any]) -> bool:
+def enter_room(config: dict[str, Any]) -> bool:
     """Go into namespaces of one's own, where that is allowed.
 
     With namespaces the process that returns is another one than the one that called: number 1 of its own process
@@ -48,7 +48,7 @@ def enter_room(config: Dict[str, Any]) -> bool:
     return True
 
 
-def _mount_memory(config: Dict[str, Any]) -> None:
+def _mount_memory(config: dict[str, Any]) -> None:
     size = config["limits"]["disk_bytes"]
     for place in config["in_memory"]:
         mode = "755" if place == config["workspace"] else "1777"
@@ -56,7 +56,7 @@ def _mount_memory(config: Dict[str, Any]) -> None:
         linux.libc("mount", b"tmpfs", place.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode())
 
 
-def own_folders(config: Dict[str, Any]) -> Dict[str, Any]:
+def own_folders(config: dict[str, Any]) -> dict[str, Any]:
     """Make folders for a room without namespaces, and let the environment name them.
 
     Args:
@@ -87,7 +87,7 @@ def own_folders(config: Dict[str, Any]) -> Dict[str, Any]:
     return room
 
 
-def empty_folders(config: Dict[str, Any]) -> None:
+def empty_folders(config: dict[str, Any]) -> None:
     """Empty a room's own folders; Landlock's rules are for the folders themselves, which therefore stay."""
     for place in config["in_memory"]:
         try:

@@ -9,7 +9,8 @@ import signal
 import socket
 import sys
 import threading
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 from . import forks, linux
 from .cells import Interpreter
@@ -34,7 +35,7 @@ class Runner:
         config: The worker's configuration.
     """
 
-    def __init__(self, config: Dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
         lowest = config["limits"]["open_files"]
         self._config = config
         self._places = list(range(lowest, lowest + 3))
@@ -57,7 +58,7 @@ class Runner:
         self._config = {**self._config, "workspace": workspace}
         self._interpreter.move_to(workspace)
 
-    def start(self, message: Dict[str, Any], fds: List[int], lock: Callable[[], None]) -> None:
+    def start(self, message: dict[str, Any], fds: list[int], lock: Callable[[], None]) -> None:
         """Be a runner in a fresh state; never returns.
 
         Args:
@@ -79,9 +80,9 @@ class Runner:
             os._exit(1)
         self.serve()
 
-    def _connect(self, message: Dict[str, Any], fds: List[int]) -> None:
+    def _connect(self, message: dict[str, Any], fds: list[int]) -> None:
         self._channel.key = bytes.fromhex(message["key"])
-        for fd, place in zip(fds, self._places):
+        for fd, place in zip(fds, self._places):  # noqa: B905 (Python 3.8)
             os.dup2(fd, place, inheritable=False)
         os.dup2(fds[1], 1)
         os.dup2(fds[2], 2)
@@ -107,7 +108,7 @@ class Runner:
         if self._running:
             raise KeyboardInterrupt
 
-    def _cell(self, message: Dict[str, Any]) -> None:
+    def _cell(self, message: dict[str, Any]) -> None:
         self._running = True
         try:
             answer = self._interpreter.run(message)
@@ -125,7 +126,7 @@ class Runner:
         if message.get("final"):
             os._exit(answer["exit_code"] & 0xFF)
 
-    def _finish(self, answer: Dict[str, Any]) -> None:
+    def _finish(self, answer: dict[str, Any]) -> None:
         """Do what an interpreter does at its end: wait for threads, then call what asked to be called."""
         try:
             threading._shutdown()  # type: ignore[attr-defined]
@@ -154,7 +155,7 @@ class Runner:
         Holder(control, {"run": self._resume}).serve()
         os._exit(0)
 
-    def _resume(self, message: Dict[str, Any], fds: List[int]) -> None:
+    def _resume(self, message: dict[str, Any], fds: list[int]) -> None:
         self._connect(message, fds)
         _allow_files(self._places[0])
         self.serve()

@@ -9,7 +9,7 @@ import os
 import sys
 import termios
 import time
-from typing import Any, List, Optional
+from typing import Any
 
 from .frames import STDERR, STDOUT, Channel
 
@@ -30,10 +30,10 @@ class Streams:
         pipes: The ends of the pipes to write to.
     """
 
-    def __init__(self, channel: Channel, pipes: List[int]) -> None:
+    def __init__(self, channel: Channel, pipes: list[int]) -> None:
         self._channel = channel
         self.pipes = pipes
-        self._last: Optional[_Stream] = None
+        self._last: _Stream | None = None
         self.stdout = _Stream(self, STDOUT)
         self.stderr = _Stream(self, STDERR)
 
@@ -74,7 +74,7 @@ class Streams:
         self.settle()
         self._channel.send_text(tag, data)
 
-    def turn_to(self, stream: "_Stream") -> None:
+    def turn_to(self, stream: _Stream) -> None:
         """Let a stream be written to; what the other has collected goes first."""
         last, self._last = self._last, stream
         if last is not None and last is not stream:
@@ -103,7 +103,6 @@ class _Stream(io.TextIOWrapper):
         buffer = io.BufferedWriter(_Raw(streams, tag), 8192)
         super().__init__(buffer, "utf-8", "backslashreplace", "\n", line_buffering=True)
         self._streams = streams
-        self.mode = "w"
 
     @property
     def name(self) -> str:

@@ -10,7 +10,7 @@ import time
 
 from . import linux
 
-__all__ = ["die_with_parent", "keep_capabilities", "supervise"]
+__all__ = ["descendants", "die_with_parent", "keep_capabilities", "supervise"]
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CAPABILITY_VERSION = 0x20080522
@@ -44,39 +44,46 @@ def supervise() -> None:
         die_with_parent()
         linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         return
+    try:
+        _wait(child)
+    finally:
+        os._exit(1)
+
+
+def _wait(child: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
     die_with_parent(signal.SIGTERM)
     with contextlib.suppress(OSError):  # An ordinary user has none.
         keep_capabilities(_CAP_KILL)
     # The host must see its sockets closed as soon as the worker has gone.
     os.closerange(3, 65536)
-    status = 0
-    while True:
-        pid, state = os.waitpid(-1, 0)
-        if pid == child:
-            status = state
-            break
-    _end_orphans()
+    pid = status = 0
+    while pid != child:
+        pid, status = os.waitpid(-1, 0)
+    deadline = time.monotonic() + _SECONDS_TO_END
+    while _has_children() and time.monotonic() < deadline:
+        _kill(descendants(os.getpid()))
+        time.sleep(0.001)
     os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
-def _end_orphans() -> None:
-    deadline = time.monotonic() + _SECONDS_TO_END
-    while time.monotonic() < deadline:
-        living = _descendants(os.getpid())
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # Those that are stopped start no others meanwhile.
-            for pid in living:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, number)
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        time.sleep(0.001)
+def _has_children() -> bool:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
-def _descendants(root: int) -> list[int]:
+def _kill(pids: list[int]) -> None:
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # Those that are stopped start no others meanwhile.
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
+
+def descendants(root: int) -> list[int]:
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

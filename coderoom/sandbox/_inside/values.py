@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict
+from typing import Any
 
 __all__ = ["describe"]
 
@@ -11,7 +11,7 @@ _SCALARS = (bool, int, float, str)
 _REPR = 20_000
 
 
-def describe(value: Any, limit: int) -> Dict[str, Any]:
+def describe(value: Any, limit: int) -> dict[str, Any]:
     """Describe a value.
 
     Args:

@@ -14,7 +14,7 @@ import site
 import socket
 import sys
 import traceback
-from typing import Any, Dict, List
+from typing import Any
 
 from . import boot, forks, linux, warmth
 from .frames import Channel
@@ -54,7 +54,7 @@ def serve(control_fd: int) -> None:
     _serve(channel, config, runner)
 
 
-def _prepare(config: Dict[str, Any]) -> Dict[str, Any]:
+def _prepare(config: dict[str, Any]) -> dict[str, Any]:
     facts = boot.boot(config["boot"]) or {}
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The first of a namespace gets only what it has a handler for.
     linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -76,7 +76,7 @@ def _prepare(config: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _preload(names: List[str]) -> Dict[str, str]:
+def _preload(names: list[str]) -> dict[str, str]:
     missing = {}
     for name in names:
         try:
@@ -86,7 +86,7 @@ def _preload(names: List[str]) -> Dict[str, str]:
     return missing
 
 
-def _serve(channel: Channel, config: Dict[str, Any], runner: Runner) -> None:
+def _serve(channel: Channel, config: dict[str, Any], runner: Runner) -> None:
     wake, waker = os.pipe()
     for fd in (wake, waker):
         os.set_blocking(fd, False)
@@ -117,9 +117,7 @@ def _reap() -> None:
         pass
 
 
-def _open_room(
-    channel: Channel, fd: int, config: Dict[str, Any], runner: Runner, own: "tuple[int, int]"
-) -> None:
+def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner, own: tuple[int, int]) -> None:
     try:
         pid = forks.fork()
     except OSError as error:
@@ -142,8 +140,8 @@ def _open_room(
             Keeper(room, config, nested, runner).serve()
             status = 0
         except Exception as error:
-            room.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()})
+            room.send(
+                {"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()}
+            )
     finally:
         os._exit(status)
-
-

@@ -73,7 +73,7 @@ def _describe(version: int) -> str:
     )
     if identity_to_become() is None:
         detail += ", and can change the permissions and times of its user's files"
-    detail += "; sessions are not kept from each other's files, and how much is written to the disk is not bounded"
+    detail += "; how much it writes to its temporary folder is not bounded"
     if version < _WITH_SCOPES:
         detail += "; before ABI 6 signals are kept in by the filter only: code cannot end what it has started"
     if version < _WITH_TCP:

@@ -12,6 +12,8 @@ from coderoom.sandbox._walls._local import identity_to_become, owner_of
 
 __all__ = ["borrow"]
 
+# Those of this process, which another thread may just be about to start a worker in.
+_lent: set[Path] = set()
 _OURS = range(0x70000000, 0x80000000)
 Identity = tuple[int, int]
 
@@ -35,7 +37,7 @@ def borrow(workspace: Path | None) -> tuple[Identity | None, Callable[[], None]]
         return identity, _nothing
     owner = owner_of(workspace)
     if owner[0] in _OURS:
-        if _has_processes(owner[0]):
+        if workspace in _lent or _has_processes(owner[0]):
             raise SandboxUnavailable(
                 f"The workspace {str(workspace)!r} is in use by another sandbox of root's, and this machine cannot "
                 "show it to two at a time; use another folder, or close the other sandbox."
@@ -45,8 +47,14 @@ def borrow(workspace: Path | None) -> tuple[Identity | None, Callable[[], None]]
         owner = (0, 0)
     if owner[0] != 0:
         return owner, _nothing
+    _lent.add(workspace)
     _hand_over(workspace, 0, identity)
-    return identity, lambda: _hand_over(workspace, identity[0], owner)
+
+    def give_back() -> None:
+        _hand_over(workspace, identity[0], owner)
+        _lent.discard(workspace)
+
+    return identity, give_back
 
 
 def _nothing() -> None:

@@ -1,31 +1,28 @@
 """Starts a program inside sandlock and answers for it; runs as a script, outside, in a process of its own.
 
-sandlock's supervisor is threads of the process that it is used in: if it ran in the host, the code's system calls would
-be looked into with the host's rights and the code would end with a thread of the host.
+sandlock's supervisor is threads of the process that uses it: in the host it would look into the code's system calls with
+all the host's rights, and the code would end with one of the host's threads.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import mmap
 import os
 import sys
-from typing import Any
 
 
 def main(control_fd: int, config_fd: int) -> None:
     """Start the program, wait for it, and end as it ended; never returns.
 
     Args:
-        control_fd: The worker's end of its control socket, which the program gets as its standard input: sandlock
+        control_fd: The worker's end of its control socket. The program gets it as its standard input, since sandlock
             closes all other descriptors.
         config_fd: A file with the configuration as JSON: `paths` for `sys.path`, the `boot` of this process, and the
             `sandbox` that `argv` runs in.
     """
-    with mmap.mmap(config_fd, 0, access=mmap.ACCESS_READ) as content:
-        config: dict[str, Any] = json.loads(content[:])
-    os.close(config_fd)
+    with open(config_fd, "rb") as file:
+        config = json.load(file)
     sys.path.extend(config["paths"])
     boot = importlib.import_module("_inside.boot")
     sandlock = importlib.import_module("sandlock.sandbox")
@@ -33,8 +30,8 @@ def main(control_fd: int, config_fd: int) -> None:
     boot.boot(config["boot"])
     os.dup2(control_fd, 0)
     os.close(control_fd)
-    modes = sandlock.StdioMode
-    process = sandlock.Sandbox(**config["sandbox"]).popen(config["argv"], modes.INHERIT, modes.INHERIT, modes.INHERIT)
+    mode = sandlock.StdioMode.INHERIT
+    process = sandlock.Sandbox(**config["sandbox"]).popen(config["argv"], mode, mode, mode)
     # The host must see its socket closed as soon as the program has gone.
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)

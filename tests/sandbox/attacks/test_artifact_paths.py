@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from coderoom.sandbox import Sandbox
+
 from .conftest import Caged
 from .hostside import still_works
 from .inside import CHANNEL
-
-from coderoom.sandbox import Sandbox
 
 NAMES = {
     "absolute": "{canary}",

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from coderoom.sandbox import Limits, Sandbox
+
 from .conftest import Caged
 from .hostside import attempt, still_works, told
 from .inside import CHANNEL
-
-from coderoom.sandbox import Limits, Sandbox
 
 NASTY = [
     None, True, -1, 0, 1.5, 1e308, 10**400, "", "x", "\ud800", "\0", "9" * 5000, [], [1], {}, {"a": 1}, [[[]]],
@@ -50,7 +50,8 @@ import array
 files = [os.open("/dev/null", os.O_RDONLY) for _ in range(60)]
 for count in (1, 7, 8, 9, 60):
     for _ in range(200):
-        sock.sendmsg([key + b"Mnull"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files[:count]))])
+        try: sock.sendmsg([key + b"Mnull"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files[:count]))])
+        except OSError: pass  # Too many are on their way.
 'alive'
 """
 DEEP = """

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from coderoom.sandbox import Limits, Sandbox
+
 from .conftest import Caged
 from .hostside import attempt, still_works
-
-from coderoom.sandbox import Limits, Sandbox
 
 SIGNALS = "import os, signal\nfor number in signal.valid_signals():\n    try: os.kill({target}, number)\n    except OSError: pass\n"
 ATTACKS = {

@@ -1,0 +1,46 @@
+"""Trees that are hard to remove, in the folders that the next one gets."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from coderoom.sandbox import Limits, Sandbox
+
+from .conftest import Caged
+from .hostside import attempt, still_works
+
+TREES = {
+    "deep": "for _ in range(3000): os.mkdir('d' * 10); os.chdir('d' * 10)\nopen('end', 'w').write('x')",
+    "very deep": """
+for n in range(40_000):
+    os.mkdir('d'); os.chdir('d')
+""",
+    "wide": "for n in range(200_000): os.mknod('f%d' % n)",
+    "shut": """
+os.mkdir('a'); os.mkdir('a/b'); open('a/b/c', 'w').write('x')
+os.chmod('a/b/c', 0); os.chmod('a/b', 0); os.chmod('a', 0); os.chmod('.', 0)""",
+    "strange": "os.mkfifo('p')\nos.symlink('/usr', 'l')\nopen(b'\\xff\\n', 'w')\nimport socket\nsocket.socket(1).bind('s')\nos.mkdir(' ')",
+    "open files": "keep = [open(str(n), 'w') for n in range(200)]",
+}
+
+
+async def leave(wall: str, where: str, code: str) -> dict[str, Any]:
+    async with Sandbox(wall, limits=Limits(wall_seconds=20), concurrency=1) as sandbox:
+        found = await attempt(sandbox, f"import os\nos.chdir({where!r})\n{code}\nos._exit(0)")
+        begin = time.monotonic()
+        look = f"import os\nsorted(os.listdir({where!r}))[:10], os.access({where!r}, os.W_OK)"
+        later = [(await attempt(sandbox, look))["value"] for _ in range(3)]
+        seconds = time.monotonic() - begin
+        return {"found": found, "later": later, "seconds": seconds, "works": await still_works(sandbox)}
+
+
+@pytest.mark.parametrize("where", ["/tmp", "/dev/shm", "/workspace"])
+@pytest.mark.parametrize("name", TREES)
+def test_the_next_one_finds_nothing_at_once(caged: Caged, name: str, where: str) -> None:
+    found = caged(leave, where, TREES[name], seconds=100)
+    assert found["works"]
+    assert found["later"] == [[[], True]] * 3, found
+    assert found["seconds"] < 10, found

@@ -1,0 +1,185 @@
+"""What the engine `cpython` promises besides, behind every wall."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coderoom.errors import MissingDependencyError
+from coderoom.outcome import Outcome
+from coderoom.sandbox import Limits, Sandbox, Session
+
+from .places import CPYTHON, Place
+
+pytestmark = pytest.mark.parametrize("place", CPYTHON, ids=str, indirect=True)
+
+
+async def test_both_streams_in_the_order_written(sandbox: Sandbox) -> None:
+    code = """\
+        import os, subprocess, sys
+        print("1")
+        print("2", file=sys.stderr)
+        print("3", end="")
+        print("4", file=sys.stderr)
+        subprocess.run(["sh", "-c", "echo 5; echo 6 >&2"])
+        print("7")
+        os.write(2, b"8\\n")
+        sys.stdout.buffer.write(b"9\\n")
+    """
+    result = await sandbox.run("\n".join(line.strip() for line in code.splitlines()))
+    assert result.output == "1\n2\n34\n5\n6\n7\n8\n9\n"
+    assert result.stdout == "1\n35\n7\n9\n"
+    assert result.stderr == "2\n4\n6\n8\n"
+
+
+async def test_exit_codes(sandbox: Sandbox, session: Session) -> None:
+    assert (await sandbox.run("import sys; sys.exit(3)")).exit_code == 3
+    assert (await sandbox.run("import sys; sys.exit()")).outcome is Outcome.OK
+    result = await sandbox.run("raise SystemExit('because')")
+    assert (result.exit_code, result.stderr) == (1, "because\n")
+    await session.run("x = 1")
+    assert (await session.run("exit(2)")).exit_code == 2
+    assert (await session.run("x")).value == 1
+
+
+async def test_a_process_that_dies_loses_its_state_and_says_so(session: Session) -> None:
+    await session.run("x = 1")
+    result = await session.run("import os\nprint('here', flush=True)\nos._exit(7)")
+    assert (result.outcome, result.exit_code, result.state_lost) == (Outcome.ERROR, 7, True)
+    assert result.stdout == "here\n"
+    assert result.error is not None
+    assert "variables are gone" in result.error.message
+    result = await session.run("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    assert result.exit_code == 137
+    assert result.error is not None
+    assert "SIGKILL" in result.error.message
+
+
+async def test_shell_cells_share_the_workspace(session: Session) -> None:
+    assert (await session.run("open('a.txt', 'w').write('from python')")).success
+    result = await session.run("cat a.txt; echo; echo oops >&2; exit 3", language="bash")
+    assert (result.exit_code, result.stdout, result.stderr) == (3, "from python\n", "oops\n")
+    assert (await session.run("echo b > b.txt", language="sh")).success
+    assert (await session.run("open('b.txt').read()")).value == "b\n"
+    result = await session.run("echo before; sleep 60", language="sh", timeout=0.4)
+    assert (result.outcome, result.stdout, result.state_lost) == (Outcome.TIMEOUT, "before\n", False)
+
+
+async def test_javascript_cells(place: Place, session: Session) -> None:
+    if not place.has_node:
+        pytest.skip("node is not installed here")
+    result = await session.run("console.log([1, 2].map(x => x * 2).join()); process.exit(4)", language="js")
+    assert (result.exit_code, result.stdout) == (4, "2,4\n"), result
+
+
+async def test_artifacts(place: Place, tmp_path: Path) -> None:
+    async with place.sandbox() as sandbox:
+        result = await sandbox.run("open('a.txt', 'w').write('hello')")
+        (artifact,) = result.artifacts
+        assert (artifact.name, artifact.size, artifact.media_type) == ("a.txt", 5, "text/plain")
+        assert artifact.data == b"hello"
+    async with place.sandbox(workspace=tmp_path) as sandbox:
+        result = await sandbox.run("import os\nos.mkdir('d')\nopen('d/b.json', 'w').write('{}')")
+        (artifact,) = result.artifacts
+        assert artifact.name == "d/b.json"
+        assert artifact.path is not None
+        assert artifact.path.read_text() == "{}"
+        assert (await sandbox.run("1")).artifacts == ()
+
+
+async def test_files_can_be_rolled_back(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "a.txt").write_text("before")
+    async with place.sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
+        mark = await session.checkpoint(files=True)
+        code = "import shutil\nshutil.rmtree('kept')\nopen('new.txt', 'w').write('x')"
+        assert (await session.run(code)).success
+        await session.rollback(mark)
+        assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.txt")] == ["kept/a.txt"]
+        assert (await session.run("open('kept/a.txt').read()")).value == "before"
+        assert (await session.run("open('kept/a.txt', 'a').write('!')")).success
+
+
+async def test_what_is_preloaded_is_there_and_what_cannot_be_is_said(place: Place) -> None:
+    async with place.sandbox(preload=["decimal"]) as sandbox:
+        assert (await sandbox.run("import sys\n'decimal' in sys.modules")).value is True
+    with pytest.raises(MissingDependencyError, match="'no_such_module'"):
+        await place.sandbox(preload=["no_such_module"]).start()
+
+
+async def test_threads_are_waited_for_and_exit_functions_called(sandbox: Sandbox) -> None:
+    code = (
+        "import atexit, threading, time\natexit.register(print, 'exit')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\nprint('main')"
+    )
+    assert (await sandbox.run(code)).stdout == "main\nthread\nexit\n"
+
+
+async def test_a_fork_that_runs_on_is_no_second_cell(session: Session) -> None:
+    result = await session.run("import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nprint('x')\npid > 0")
+    assert result.value is True
+    assert (await session.run("1")).value == 1
+
+
+async def test_ordinary_programs_work(sandbox: Sandbox) -> None:
+    code = """
+import concurrent.futures, dataclasses, json, multiprocessing, subprocess, sys, tempfile, inspect
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+def double(p):
+    return p.x * 2
+
+def main():
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        print(pool.map(double, [Point(1), Point(2)]))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        print(list(pool.map(double, [Point(3)])))
+    print(subprocess.run([sys.executable, "-c", "print(5)"], capture_output=True, text=True).stdout.strip())
+    with tempfile.TemporaryDirectory() as folder:
+        print(folder.startswith("/tmp"))
+    print(inspect.getsource(double).strip().splitlines()[0])
+
+if __name__ == "__main__":
+    main()
+"""
+    result = await sandbox.run(code)
+    assert result.stdout == "[2, 4]\n[6]\n5\nTrue\ndef double(p):\n", result.output
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "limit"),
+    [
+        (Limits(open_files=64), "files = [open('/dev/null') for _ in range(100)]", "open_files"),
+        (Limits(file_bytes=65536), "open('x', 'wb').write(b'x' * 100_000)", "file_size"),
+        (Limits(disk_bytes=1 << 20), "for i in range(9): open(str(i), 'wb').write(b'x' * 200_000)", "disk"),
+        (Limits(cpu_seconds=0.5), "while True: pass", "cpu"),
+    ],
+)
+async def test_each_limit_has_a_clear_outcome(place: Place, limits: Limits, code: str, limit: str) -> None:
+    if limit == "disk" and not place.has_mounts:
+        return  # There it is watched, and noticed a little later: see below.
+    async with place.sandbox(limits=limits) as sandbox:
+        result = await sandbox.run(code, timeout=20)
+        assert not result.success
+        assert result.limit == limit, result
+        assert (await sandbox.run("1")).value == 1
+
+
+async def test_processes_are_limited(place: Place) -> None:
+    async with place.sandbox(limits=Limits(processes=20)) as sandbox:
+        result = await sandbox.run("import os, time\nfor i in range(100):\n    if not os.fork(): time.sleep(30)")
+        assert result.limit == "processes", result
+        assert (await sandbox.run("1")).value == 1
+
+
+async def test_what_is_written_to_the_workspace_is_limited(place: Place, tmp_path: Path) -> None:
+    limits = Limits(disk_bytes=32 << 20, file_bytes=8 << 20)
+    async with place.sandbox(workspace=tmp_path, limits=limits) as sandbox:
+        code = "import time\nfor i in range(200):\n    open(f'{i}.bin', 'wb').write(b'x' * (4 << 20))\n    time.sleep(0.02)"
+        result = await sandbox.run(code, timeout=30)
+        assert result.limit == "disk", result
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 400 << 20
