@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import stat
-from typing import Any
+from typing import Any, Tuple
 
 __all__ = ["Workspace"]
 
@@ -14,7 +14,7 @@ _MOST_ARTIFACTS = 100
 _MOST_BYTES = 8 * 1024 * 1024
 _HIDDEN = (".", "__pycache__")
 
-_Mark = tuple[int, int, int]
+_Mark = Tuple[int, int, int]
 
 
 class Workspace:

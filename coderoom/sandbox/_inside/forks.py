@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Callable, Dict
 
 __all__ = ["after_fork", "collect_hooks", "fork", "leave_hooks"]
 
-Hook = dict[str, Callable[[], Any]]
+Hook = Dict[str, Callable[[], Any]]
 
 # They care for locks and threads of a parent that has several threads, which none of ours has.
 _NEEDLESS = ("concurrent.futures.thread", "logging", "threading")

@@ -11,8 +11,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Callable, Dict, List
 
 from . import linux
 from .forks import fork
@@ -20,7 +19,7 @@ from .frames import Channel
 
 __all__ = ["Holder"]
 
-Start = Callable[[dict[str, Any], list[int]], None]
+Start = Callable[[Dict[str, Any], List[int]], None]
 
 _LOWEST, _HIGHEST = 0.05, 0.5
 

@@ -27,7 +27,7 @@ __all__ = ["BubblewrapWall"]
 _OLDEST = (0, 4)
 _WITH_SIZE = (0, 7)
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/run/wrappers/bin:/run/current-system/sw/bin"
-# What boot needs: for /proc, for the workspace's owner, for becoming nobody, and for ending that one.
+# What boot needs: for /proc and the workspace, for becoming nobody, and for ending that one.
 _ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
 _INSTALL = "Install bubblewrap 0.4 or later, for instance with `apt install bubblewrap` or `dnf install bubblewrap`."
 

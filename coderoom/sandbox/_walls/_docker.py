@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import select
 import shutil
 import socket
@@ -17,7 +16,7 @@ from typing import Any
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.sandbox import _inside
 from coderoom.sandbox._layout import WORKSPACE
-from coderoom.sandbox._walls import _owned_folder, _owner
+from coderoom.sandbox._walls import _owner
 from coderoom.sandbox._walls._base import WallReport, WallSpec
 from coderoom.sandbox._walls._docker_config import LABEL, container_config, memory_of
 from coderoom.sandbox._walls._docker_container import Container, DockerWorker
@@ -147,8 +146,7 @@ class _Launch:
             undo.callback(shutil.rmtree, copy, ignore_errors=True)
         with contextlib.closing(Meeting()) as meeting:
             tenant = tenant_for(self._spec.workspace, meeting.mount, engine.remaps_users, engine.is_rootless)
-            if tenant.how == "given" and tenant.workspace is not None:
-                undo.callback(_owned_folder.give_back, tenant.workspace, tenant.uid, os.geteuid(), os.getegid())
+            undo.callback(tenant.give_back)
             config = container_config(engine, self._spec, self._options, tenant, meeting.folder, code)
             self._check_wanted()
             # Before it starts: so that nothing it says is missed.

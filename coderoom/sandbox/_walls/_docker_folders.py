@@ -10,6 +10,7 @@ import socket
 import stat
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import coderoom
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._layout import is_private
 from coderoom.sandbox._walls import _owned_folder
+from coderoom.sandbox._walls._lending import borrow
 
 __all__ = ["Meeting", "Tenant", "check_folders", "guarded", "tenant_for", "visible_code"]
 
@@ -32,15 +34,15 @@ class Tenant:
         uid: Its user, never 0.
         gid: Its group.
         workspace: The folder to be shown as the workspace; `None`: an empty one in memory.
-        how: What was done so that the code may write to the workspace: nothing, or it is `"mounted"` or `"given"`.
         host_users: Whether the engine must not remap the users.
+        give_back: To be called at the end.
     """
 
     uid: int
     gid: int
     workspace: Path | None = None
-    how: str = ""
     host_users: bool = False
+    give_back: Callable[[], object] = lambda: None
 
 
 class Meeting:
@@ -132,31 +134,34 @@ def tenant_for(workspace: Path | None, mount: Path, remapped: bool, rootless: bo
                 "use the wall 'bubblewrap', which needs no more rights than such an engine."
             )
         return Tenant(nobody, nobody, workspace)
-    if owner.st_uid:
+    left_behind = owner.st_uid in range(_NOBODY[0], _NOBODY[1] + 1)
+    if owner.st_uid and not (left_behind and os.geteuid() == 0):
         return Tenant(owner.st_uid, owner.st_gid or owner.st_uid, workspace, host_users=remapped)
     if os.geteuid():
         if open_to_all:
             return Tenant(nobody, nobody, workspace, host_users=remapped)
-        raise SandboxUnavailable(
-            f"The workspace {str(workspace)!r} belongs to root, and code is never root: use a folder of your own."
-        )
+        raise _not_for_code(workspace)
     return _beside_root(workspace, mount, nobody, remapped)
 
 
 def _beside_root(workspace: Path, mount: Path, nobody: int, remapped: bool) -> Tenant:
-    try:
-        mount.mkdir()
-        _owned_folder.mounted_for(workspace, mount, nobody, nobody)
-        return Tenant(nobody, nobody, mount, "mounted", remapped)
-    except OSError as mounting:
+    if workspace.stat().st_uid == 0:
         try:
-            _owned_folder.give_to(workspace, nobody, nobody)
-        except OSError as giving:
-            raise SandboxUnavailable(
-                f"The workspace {str(workspace)!r} belongs to root, code is never root, and its files can be lent to "
-                f"nobody else ({mounting}; {giving}). Give it to another user (chown -R), or use an empty folder."
-            ) from mounting
-    return Tenant(nobody, nobody, workspace, "given", remapped)
+            mount.mkdir()
+            _owned_folder.mounted_for(workspace, mount, nobody, nobody)
+            return Tenant(nobody, nobody, mount, remapped)
+        except OSError:
+            pass  # An old kernel, or a file system that cannot do it.
+    identity, give_back = borrow(workspace)
+    if identity is None:
+        raise _not_for_code(workspace)
+    return Tenant(*identity, workspace, remapped, give_back)
+
+
+def _not_for_code(workspace: Path) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"The workspace {str(workspace)!r} belongs to root, and code is never root: use a folder of your own."
+    )
 
 
 def visible_code(source: Path) -> tuple[Path, Path | None]:

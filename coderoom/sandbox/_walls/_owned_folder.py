@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coderoom.sandbox._inside import linux
 
-__all__ = ["give_back", "give_to", "mounted_for", "unmount"]
+__all__ = ["mounted_for", "unmount"]
 
 _OPEN_TREE_CLONE, _AT_EMPTY_PATH, _MOVE_MOUNT_F_EMPTY_PATH = 1, 0x1000, 4
 _AT_FDCWD, _CLOEXEC = -100, 0o2000000
@@ -57,26 +57,6 @@ def unmount(place: Path) -> None:
     """Undo `mounted_for`; what others have mounted from there stays mounted."""
     with contextlib.suppress(OSError):
         linux.libc("umount2", os.fsencode(place), _MNT_DETACH | _UMOUNT_NOFOLLOW)
-
-
-def give_to(folder: Path, uid: int, gid: int) -> None:
-    """Make an empty folder someone else's.
-
-    Raises:
-        OSError: It is not empty, or may not be given away.
-    """
-    if any(folder.iterdir()):
-        raise OSError("the folder is not empty")
-    os.chown(folder, uid, gid)
-
-
-def give_back(folder: Path, given_to: int, uid: int, gid: int) -> None:
-    """Undo `give_to`, with all that was made in there meanwhile; links are not followed."""
-    for _, folders, names, inside in os.fwalk(folder, follow_symlinks=False):
-        for name in (".", *folders, *names):
-            with contextlib.suppress(OSError):
-                if os.stat(name, dir_fd=inside, follow_symlinks=False).st_uid == given_to:
-                    os.chown(name, uid, gid, dir_fd=inside, follow_symlinks=False)
 
 
 def _mapping(owner: int, seen: int) -> str:

@@ -250,7 +250,7 @@ async def test_root_can_have_files_of_others_removed(start: Start, tmp_path: Pat
 
 @pytest.fixture
 def plain_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system that cannot show its files as another user's."""
+    """A file system that cannot show its files as another user's, as root's."""
     folder = tmp_path / "disk"
     folder.mkdir()
     subprocess.run(["mount", "-t", "ramfs", "none", str(folder)], check=True)
@@ -259,12 +259,16 @@ def plain_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @as_root
-async def test_an_empty_workspace_is_given_away_and_taken_back(start: Start, plain_disk: Path, tmp_path: Path) -> None:
+async def test_a_workspace_that_cannot_be_shown_as_anothers_is_lent(
+    start: Start, plain_disk: Path, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.touch()
+    (plain_disk / "before").mkdir()
     worker = await start(plain_disk)
     code = f"""
 os.makedirs("/workspace/one/two")
+os.rmdir("/workspace/before")
 open("/workspace/one/two/file", "w").close()
 os.symlink("{outside}", "/workspace/link")
 os.symlink("/etc", "/workspace/folder")
@@ -278,11 +282,14 @@ answer = os.getuid()
 
 
 @as_root
-async def test_a_workspace_with_files_is_not_given_away(start: Start, plain_disk: Path) -> None:
+async def test_a_workspace_that_a_killed_host_had_lent(start: Start, plain_disk: Path) -> None:
     (plain_disk / "file").touch()
-    with pytest.raises(SandboxUnavailable, match=r"belongs to root.*chown -R"):
-        await start(plain_disk)
-    assert plain_disk.stat().st_uid == 0
+    for path in (plain_disk, plain_disk / "file"):
+        os.chown(path, 0x70000001, 0x70000001)
+    worker = await start(plain_disk)
+    assert await ask(worker, "answer = open('/workspace/file', 'a').write('more')") == 4
+    await worker.end()
+    assert {path.stat().st_uid for path in (plain_disk, plain_disk / "file")} == {0}
 
 
 async def test_what_the_host_runs_is_read_only(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,183 @@
+"""How a worker ends: when it is told to, by itself, and with its host."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox import Limits
+from coderoom.sandbox._inside.supervisor import descendants
+from coderoom.sandbox._walls import make_wall
+from coderoom.sandbox._walls._base import WallSpec
+from coderoom.sandbox._walls._local import LocalWorker, Start
+
+from .behind import Inside, start_stub
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these walls are Linux's")
+
+SPEC = WallSpec(workspace=None, network=False, env={}, limits=Limits())
+# A child of a child that has gone, in a session of its own, with a name that tells whose it is.
+ESCAPE = (
+    "import os, time\n"
+    "if not os.fork():\n"
+    "    os.setsid()\n"
+    "    if not os.fork():\n"
+    "        time.sleep(600)\n"
+    "    os._exit(0)\n"
+    "os.wait()"
+)
+HOST = """
+import asyncio, os, sys
+from tests.sandbox.walls.behind import start_stub
+from tests.sandbox.walls.test_ending import ESCAPE, SPEC
+from coderoom.sandbox._inside.supervisor import descendants
+
+async def main():
+    inside = await start_stub(sys.argv[1], SPEC)
+    await inside.boot()
+    await inside.ask(ESCAPE)
+    print(*descendants(os.getpid()), flush=True)
+    await inside.ask("import time; time.sleep(600)")  # It looks at nothing that the host says.
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(params=["bubblewrap", "namespaces", "landlock", "none"])
+async def wall(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    report = await make_wall(name).probe()
+    if not report.available:
+        pytest.skip(f"{name}: {report.detail}")
+    return name
+
+
+async def start(wall: str) -> Inside:
+    inside = await start_stub(wall, SPEC)
+    assert isinstance(await inside.boot(), dict)
+    await inside.ask(ESCAPE)
+    return inside
+
+
+async def test_nothing_is_left_when_it_is_ended(wall: str) -> None:
+    inside = await start(wall)
+    assert len(descendants(os.getpid())) >= 3
+    await inside.worker.end()
+    assert descendants(os.getpid()) == []
+    await inside.worker.end()
+    inside.worker.kill()
+    assert "SIGKILL" in inside.worker.describe_death()
+
+
+async def test_ended_before_it_was_told_anything(wall: str) -> None:
+    inside = await start_stub(wall, SPEC)
+    await inside.worker.end()
+    assert descendants(os.getpid()) == []
+
+
+async def test_killed_without_an_event_loop(wall: str) -> None:
+    inside = await start(wall)
+    inside.worker.kill()
+    assert descendants(os.getpid()) == []
+
+
+async def test_what_is_known_of_its_death(wall: str) -> None:
+    inside = await start(wall)
+    with pytest.raises(AssertionError, match=r"exit code 7\. It said: farewell"):
+        await inside.ask("import os; os.write(2, b'farewell'); os._exit(7)")
+    await inside.worker.end()
+    assert descendants(os.getpid()) == []
+
+
+async def test_much_said_on_standard_error_does_not_stop_it(wall: str) -> None:
+    inside = await start(wall)
+    assert await inside.ask("import os; r = sum(os.write(2, b'much' * 1024) for _ in range(1024))") == 4 << 20
+    await inside.worker.end()
+    assert len(inside.worker.describe_death()) < 10_000
+
+
+async def test_it_ends_with_its_host(wall: str) -> None:
+    root = Path(__file__).parents[3]
+    host = subprocess.Popen([sys.executable, "-c", HOST, wall], stdout=subprocess.PIPE, text=True, cwd=root)
+    assert host.stdout is not None
+    with host, host.stdout:
+        pids = [int(word) for word in host.stdout.readline().split()]
+        host.kill()
+    assert len(pids) >= 3
+    deadline = time.monotonic() + 20
+    while (left := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+    assert left == []
+
+
+async def test_it_outlives_the_thread_that_it_was_started_in(wall: str) -> None:
+    started: list[Inside] = []
+    thread = threading.Thread(target=lambda: started.append(asyncio.run(start(wall))))
+    thread.start()
+    await asyncio.to_thread(thread.join)
+    (inside,) = started
+    assert await inside.ask("r = 'alive'") == "alive"
+    inside.worker.kill()
+    assert descendants(os.getpid()) == []
+
+
+async def test_cancelled_while_it_starts(wall: str) -> None:
+    starting = asyncio.ensure_future(start_stub(wall, SPEC))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    for _ in range(1000):  # A probe that was under way is ended in the background.
+        if not descendants(os.getpid()):
+            break
+        await asyncio.sleep(0.01)
+    assert descendants(os.getpid()) == []
+
+
+async def test_no_descriptor_is_left(wall: str) -> None:
+    await (await start(wall)).worker.end()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await (await start(wall)).worker.end()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_no_folder_is_left(wall: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    await (await start(wall)).worker.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_program_that_is_not_there() -> None:
+    import contextlib
+
+    with pytest.raises(SandboxUnavailable, match="'/nowhere/python'"):
+        await LocalWorker.launch(lambda fd: Start(argv=["/nowhere/python"], boot={}), contextlib.ExitStack())
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_signals_that_the_supervisor_gets_end_everything() -> None:
+    async def main() -> None:
+        inside = await start("none")
+        supervisor = descendants(os.getpid())[0]
+        os.kill(supervisor, signal.SIGTERM)
+        await asyncio.to_thread(inside.worker.describe_death)
+        assert descendants(os.getpid()) == []
+        await inside.worker.end()
+
+    asyncio.run(main())
