@@ -71,6 +71,8 @@ class SandboxPlace:
         self._session: Session | None = None
         self._lost = False
         self._keeps_files = True
+        self._root: Checkpoint | None = None
+        self._unwanted: list[Checkpoint] = []
 
     async def start(self) -> None:
         """Start the sandbox; a second time does nothing.
@@ -184,6 +186,8 @@ class SandboxPlace:
         session, self._session = self._session, None
         if session is not None:
             self._lost = True
+            self._root = None
+            self._unwanted.clear()
             with contextlib.suppress(SandboxUnavailable):
                 await session.close()
 
@@ -228,12 +232,22 @@ class SandboxPlace:
         async with self._lock:
             await (await self._get_session()).rollback(mark)
         self._lost = False
+        if self._root is not mark:
+            self._end_unwanted()
+            self._root = mark
         kept = (["variables"] if self._config.state == "session" else []) + (["files"] if mark.files else [])
         return " and ".join(kept)
 
     def release(self, mark: Checkpoint) -> None:
-        """End the process that holds a checkpoint."""
-        mark.held.holder.close()
+        """Let go of a checkpoint."""
+        self._unwanted.append(mark)
+        self._end_unwanted(but=self._root)
+
+    def _end_unwanted(self, but: Checkpoint | None = None) -> None:
+        # What runs since a rollback is a child of the checkpoint's process, and would end with it.
+        for mark in [mark for mark in self._unwanted if mark is not but]:
+            mark.held.holder.close()
+            self._unwanted.remove(mark)
 
     async def close(self) -> None:
         """End everything and remove what is temporary."""

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import pwd
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -56,6 +57,8 @@ _ETC = (
 _STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
 # Never visible as a whole, and of the second ones nothing inside either.
 _PRIVATE = frozenset({"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"})
+# No workspace: what this machine runs.
+_SYSTEM = re.compile(r"(/usr|/usr/local)(/(s?bin|lib[^/]*|share|include|etc)(/.*)?)?|/(s?bin|lib[^/]*)(/.*)?")
 _PRIVATE_WITH_ALL = (
     "/boot",
     "/dev",
@@ -124,7 +127,7 @@ def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
 
 def _guarded(workspace: Path, layout: Layout) -> tuple[tuple[str, bool], ...]:
     own = Path(coderoom.__file__).resolve().parent
-    shown = [own, *(Path(source) for source, _ in layout.read_only)]
+    shown = {own, *(Path(source) for source, _ in layout.read_only)} - {workspace}
     kept = {str(path.relative_to(workspace)): False for path in shown if path.is_relative_to(workspace)}
     above = {str(folder): True for path in kept for folder in Path(path).parents if str(folder) != "."}
     return tuple(sorted({**above, **kept}.items()))
@@ -222,16 +225,16 @@ def _readable(path: Path) -> Path:
 def _check_workspace(workspace: Path, interpreter: Interpreter) -> None:
     if not workspace.is_dir():
         raise RequestError(f"The workspace {str(workspace)!r} is no folder; make it first.")
-    if is_private(workspace):
+    if is_private(workspace) or _SYSTEM.fullmatch(str(workspace)):
         raise RequestError(
             f"The workspace {str(workspace)!r} is a home or system folder, where code could change what this machine "
             "runs; use a folder inside it."
         )
-    for path in interpreter.code:
-        if workspace.is_relative_to(path):
+    for path in (*interpreter.code, *(folder.resolve() for folder in interpreter.folders)):
+        if workspace == path or (workspace.is_relative_to(path) and path in interpreter.code):
             raise RequestError(
-                f"The workspace {str(workspace)!r} lies inside the interpreter's folder {str(path)!r}, which code must "
-                "not change; use a folder elsewhere."
+                f"The workspace {str(workspace)!r} is or lies inside the interpreter's folder {str(path)!r}, which code "
+                "must not change; use a folder elsewhere."
             )
 
 

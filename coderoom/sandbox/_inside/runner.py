@@ -47,6 +47,7 @@ class Runner:
         self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
+        self._exits = atexit._ncallbacks()
         self._running = False
         self._pid = 0
         null_input()
@@ -129,8 +130,11 @@ class Runner:
     def _finish(self, answer: dict[str, Any]) -> None:
         """Do what an interpreter does at its end: wait for threads, then call what asked to be called."""
         try:
-            threading._shutdown()  # type: ignore[attr-defined]
-            atexit._run_exitfuncs()
+            if threading.active_count() > 1:
+                threading._shutdown()  # type: ignore[attr-defined]
+            # Those of before are modules' own, and there is nothing that they would have to finish.
+            if atexit._ncallbacks() > self._exits:
+                atexit._run_exitfuncs()
         except BaseException as error:
             answer.update(self._interpreter.failure(error))
 

@@ -22,6 +22,8 @@ __all__ = ["MountedWall"]
 class MountedWall(ProbedWall):
     """Namespaces of every kind, a file tree of only what is needed, no capabilities."""
 
+    by_file_system = True  # Not all of them can show root's files as another user's.
+
     @abstractmethod
     def _prepare(self, spec: WallSpec, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int) -> Start:
         """Say how to start the program."""

@@ -44,16 +44,18 @@ class ProbedWall(ABC):
     Attributes:
         name: The wall's name.
         program: The worker's source text, see `python_arguments`.
+        by_file_system: Whether a try says nothing of workspaces on other file systems.
     """
 
     name: ClassVar[str]
     program: str = "from _inside.zygote import main; main(CONTROL)"
-    _known: ClassVar[dict[tuple[str, int], Facts]] = {}
+    by_file_system: ClassVar[bool] = False
+    _known: ClassVar[dict[tuple[str, Path | None, int], Facts]] = {}
 
     async def probe(self) -> WallReport:
         """Try whether this wall can be built here; never raises, takes a few seconds at most."""
         try:
-            facts = await self._facts(None)
+            facts = await self._facts(None, None)
             return self._report(facts)
         except Exception as error:
             return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
@@ -67,7 +69,7 @@ class ProbedWall(ABC):
         """
         if spec.options:
             raise RequestError(f"The wall {self.name!r} has no options, but got {', '.join(map(repr, spec.options))}.")
-        facts = await self._facts(spec.workspace)
+        facts = await self._facts(spec.workspace, spec.python)
         if facts.error:
             report = self._report(facts)
             raise SandboxUnavailable(f"The wall {self.name!r} cannot be built: {report.detail} {report.remedy}".strip())
@@ -81,22 +83,22 @@ class ProbedWall(ABC):
     def _report(self, facts: Facts) -> WallReport:
         """Say in words what a try has shown."""
 
-    async def _facts(self, workspace: Path | None) -> Facts:
-        # What root can do with a folder depends on its file system.
+    async def _facts(self, workspace: Path | None, python: Path | None) -> Facts:
         device = 0
-        if workspace is not None and identity_to_become() is not None:
+        if self.by_file_system and workspace is not None and identity_to_become() is not None:
             device = (await asyncio.to_thread(_status, workspace)).st_dev
-        key = (self.name, device)
+        key = (self.name, python, device)
         facts = self._known.get(key)
         if facts is None:
-            facts = await self._try(workspace if device else None, Facts())
+            facts = await self._try(workspace if device else None, python, Facts())
             if not facts.error:  # What is missing may be installed meanwhile.
                 self._known[key] = facts
         return facts
 
-    async def _try(self, workspace: Path | None, facts: Facts) -> Facts:
+    async def _try(self, workspace: Path | None, python: Path | None, facts: Facts) -> Facts:
         with tempfile.TemporaryDirectory(prefix="coderoom-probe-") as folder:
-            spec = WallSpec(workspace=workspace or Path(folder), network=False, env={}, limits=Limits())
+            place = workspace or Path(folder)
+            spec = WallSpec(workspace=place, network=False, env={}, limits=Limits(), python=python)
             try:
                 worker = await self._launch(spec, _PROBE, facts)
             except (SandboxUnavailable, OSError) as error:
@@ -109,7 +111,7 @@ class ProbedWall(ABC):
             finally:
                 await worker.end()
         if "idmap" in answer and not facts.idmap:
-            return await self._try(workspace, Facts(idmap=str(answer["idmap"])))
+            return await self._try(workspace, python, Facts(idmap=str(answer["idmap"])))
         return Facts(str(answer.get("error", "")), str(answer.get("nested", "")), facts.idmap)
 
 

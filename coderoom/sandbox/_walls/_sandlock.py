@@ -1,15 +1,14 @@
-"""The wall made by sandlock: Landlock, and a supervisor that some system calls have to wait for."""
+"""The wall `landlock` with a second one around it, which sandlock makes: the worker is behind rules too."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import importlib.metadata
 import importlib.util
 import json
 import os
-import secrets
+import re
 import shutil
 import sys
 import tempfile
@@ -30,32 +29,24 @@ __all__ = ["SandlockWall"]
 
 _OURS = Path(__file__).resolve().parent.parent
 _WARDEN = Path(__file__).with_name("_sandlock_warden.py")
-# Later ones open files of /proc for whoever asks, with the supervisor's rights and past the rules that the runner is
-# under: code could read the memory of other sessions.
-_VERSION = "0.8.6"
+_OLDEST, _TOO_NEW = (0, 8), (0, 10)
 _ABI = 6
 _INSTALL = "Install it with `pip install 'coderoom[sandlock]'`."
 _KERNEL = "It takes Linux 6.12 or later, with `landlock` among the security modules (`lsm=` at boot)."
-_STRONGER = "Where user namespaces are allowed, `bubblewrap` and `namespaces` are stronger, and faster."
+_STRONGER = "Where user namespaces are allowed, `bubblewrap` and `namespaces` are stronger."
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts", "/dev/tty")
-# Over all rooms, of which nobody knows how many there will be; each room's own limit is the keeper's.
-_MOST_PROCESSES = 4096
-# Where sandlock has a folder for each of its sandboxes, which stays when the supervisor is killed.
-_RUNTIME = "/dev/shm/sandlock-{}"
-# sandlock lets no process hide from its supervisor, which has to read the arguments of system calls.
-_STAY_READABLE = (
-    "from _inside import linux; call = linux.libc; PR_SET_DUMPABLE = 4; "
-    "linux.libc = lambda name, *rest: 0 if name == 'prctl' and rest[0] == PR_SET_DUMPABLE else call(name, *rest); "
-)
-_TAKE_CONTROL = "import os; CONTROL = os.dup(0); NULL = os.open(os.devnull, os.O_RDWR); os.dup2(NULL, 0); os.close(NULL); "
 
 
 class SandlockWall(ProbedWall):
-    """What the wall `landlock` is, behind sandlock's own rules and its supervisor."""
+    """What the wall `landlock` is, with the worker itself behind sandlock's rules.
+
+    sandlock's supervisor is not used. It opens files of `/proc` for whoever asks, past the rules that a runner is
+    under, so that code could read the memory of other sessions; and it hides processes from the keeper, who could
+    neither count nor end them.
+    """
 
     name = "sandlock"
-    program = _STAY_READABLE + ProbedWall.program
 
     async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
         package, _ = _find()
@@ -70,8 +61,8 @@ class SandlockWall(ProbedWall):
             boot = _boot(spec, layout, identity, private)
 
             def prepare(control_fd: int) -> Start:
-                argv = python_arguments(layout.python, str(_OURS), _TAKE_CONTROL + program, 0)
-                return _start(spec, boot, package, argv, private, control_fd)
+                argv = python_arguments(layout.python, str(_OURS), program, control_fd)
+                return _start(package, _rules(boot, private), argv, boot)
 
             return await LocalWorker.launch(prepare, unwind)
 
@@ -92,11 +83,9 @@ def _find() -> tuple[str, str]:
     if spec is None or spec.origin is None:
         raise SandboxUnavailable("The package sandlock is not installed.")
     version = importlib.metadata.version("sandlock")
-    if version != _VERSION:
-        raise SandboxUnavailable(
-            f"The package sandlock is version {version}, and only {_VERSION} is known to keep sessions from each "
-            "other's memory."
-        )
+    number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if not _OLDEST <= number < _TOO_NEW:
+        raise SandboxUnavailable(f"The package sandlock is version {version}, and only 0.8 and 0.9 are known to work.")
     return str(Path(spec.origin).resolve().parent.parent), version
 
 
@@ -107,13 +96,13 @@ def _has() -> str:
 
 def _describe(version: str) -> str:
     detail = (
-        f"sandlock {version} on Landlock ABI {landlock.abi()}, a filter of system calls and limits, no namespaces: code "
-        "can open only what it needs, and cannot see other processes or reach their sockets; but it can tell which "
-        "files there are"
+        f"Landlock ABI {landlock.abi()} twice, by sandlock {version} around the worker and closer around the code, a "
+        "filter of system calls and limits, no namespaces: code can open only what it needs, and cannot reach other "
+        "processes or sockets; but it can tell which files and processes there are"
     )
     if identity_to_become() is None:
         detail += ", and can change the permissions and times of its user's files"
-    return f"{detail}; sessions are not kept from each other's files, and opening a file and forking take longer."
+    return f"{detail}; sessions are not kept from each other's files, and how much is written to the disk is not bounded."
 
 
 def _layout(spec: WallSpec) -> Layout:
@@ -128,46 +117,20 @@ def _layout(spec: WallSpec) -> Layout:
     return layout
 
 
-def _start(
-    spec: WallSpec, boot: Mapping[str, Any], package: str, argv: Sequence[str], private: Path, control_fd: int
-) -> Start:
-    name = f"coderoom-{secrets.token_hex(8)}"
-    config = {
-        "paths": [str(_OURS), package],
-        # It is the supervisor that becomes another user, and with it all that it starts.
-        "boot": {"identity": boot["identity"], "workspace": boot["workspace"], "supervised": True, "environment": {}},
-        "sandbox": {"name": name, **_policy(spec, boot, private)},
-        "argv": list(argv),
-    }
-    config_fd = os.memfd_create(name)
-    os.write(config_fd, json.dumps(config).encode())
-    os.lseek(config_fd, 0, os.SEEK_SET)
-    return Start(
-        argv=[sys.executable, "-I", "-S", "-B", str(_WARDEN), str(control_fd), str(config_fd)],
-        boot={**boot, "identity": None, "supervised": False},
-        fds=[config_fd],
-        tidy=functools.partial(_tidy, name, boot["identity"]),
-    )
-
-
-def _policy(spec: WallSpec, boot: Mapping[str, Any], private: Path) -> dict[str, Any]:
-    """What sandlock allows: more than any code will be allowed, since the worker has to look after it."""
+def _rules(boot: Mapping[str, Any], private: Path) -> dict[str, list[str]]:
+    """What the worker may open: what code will be allowed to, our own modules, and all of `/proc` to look after it."""
     read = [*boot["lockdown"]["read"], str(_OURS), "/proc"]
     write = [boot["workspace"], str(private), *_DEVICES]
     return {
         "fs_readable": [path for path in read if Path(path).exists()],
         "fs_writable": [path for path in write if Path(path).exists()],
-        "net_allow": ["*:*"] if spec.network else [],
-        "net_allow_bind": ["*"] if spec.network else [],
-        # No limit on memory: each `mmap` would have to wait for the supervisor.
-        "max_processes": _MOST_PROCESSES + spec.limits.processes,
-        "clean_env": True,
-        "cwd": "/",
     }
 
 
-def _tidy(name: str, identity: tuple[int, int] | None) -> None:
-    folder = Path(_RUNTIME.format(os.getuid() if identity is None else identity[0]))
-    shutil.rmtree(folder / name, ignore_errors=True)
-    with contextlib.suppress(OSError):  # Another sandbox of that user's may have one too.
-        folder.rmdir()
+def _start(package: str, rules: Mapping[str, Any], argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
+    config_fd = os.memfd_create("sandlock")
+    os.write(config_fd, json.dumps({"path": package, "rules": rules, "argv": argv}).encode())
+    os.lseek(config_fd, 0, os.SEEK_SET)
+    # In a process of its own: what sandlock does to a process it does for good, and loading it takes 12 MB.
+    own = [sys.executable, "-I", "-S", "-B", str(_WARDEN), str(config_fd)]
+    return Start(argv=own, boot=boot, fds=[config_fd])

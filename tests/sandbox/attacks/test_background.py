@@ -29,13 +29,17 @@ time.sleep(0.3)
 """
 CHAINS = """
 import os, time
-for _ in range(20):
-    if os.fork() == 0:
-        while True:
-            try:
-                if os.fork(): os._exit(0)
-            except OSError: pass
-while True: pass
+try:
+    for _ in range(20):
+        if os.fork() == 0:
+            while True:
+                try:
+                    if os.fork(): os._exit(0)
+                except OSError: pass
+except OSError: pass
+while True:
+    try: time.sleep(1)
+    except BaseException: pass
 """
 STOP = "import os, signal\nos.kill(-1, signal.SIGSTOP)\n'stopped'"
 KILL = "import os, signal\nos.kill(-1, signal.SIGKILL)\n'killed'"

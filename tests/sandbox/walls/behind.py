@@ -26,7 +26,10 @@ from coderoom.sandbox._walls._probing import ProbedWall
 __all__ = ["STUB", "USERS", "Inside", "Started", "behind", "start_stub"]
 
 ORDINARY = 0x7A5C32
-USERS = ["self", pytest.param("ordinary", marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can be others"))]
+USERS = [
+    "self",
+    pytest.param("ordinary", marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can be others")),
+]
 
 # Boots, then runs what it is sent and answers with what is in `r` then.
 _STUB = """
@@ -182,7 +185,7 @@ def _as_ordinary_user(main: Callable[[], str]) -> str:
             os.write(writer, said.encode())
             os._exit(0)
     os.close(writer)
-    with open(reader, encoding="utf-8") as file:
+    with os.fdopen(reader, encoding="utf-8") as file:
         said = file.read()
     os.waitpid(child, 0)
     return said

@@ -26,7 +26,9 @@ pytestmark = [
 def test_files_of_the_host_are_not_there(wall: str, user: str) -> None:
     async def check(it: Started) -> None:
         assert await it.inside.attempt("open('/etc/shadow')") == "FileNotFoundError"
-        assert await it.inside.attempt("sorted(set(os.listdir('/')) & {'home', 'sys', 'var', 'boot', 'mnt', 'srv'})") == []
+        assert (
+            await it.inside.attempt("sorted(set(os.listdir('/')) & {'home', 'sys', 'var', 'boot', 'mnt', 'srv'})") == []
+        )
         assert await it.inside.attempt("os.listdir('/run')") == ["coderoom"]
         assert "x:1:1:" not in await it.inside.attempt("open('/etc/passwd').read()")
         assert await it.inside.attempt("socket.gethostname()") == "coderoom"
@@ -191,7 +193,7 @@ def test_nothing_of_the_host_is_open(wall: str, user: str) -> None:
         )
         assert sorted(await it.inside.ask(code)) == ["/dev/null", "/dev/null", "pipe", "socket"]
 
-    with open(__file__, "rb") as kept:
+    with Path(__file__).open("rb") as kept:
         os.set_inheritable(kept.fileno(), True)
         behind(wall, user, check)
 
@@ -217,7 +219,7 @@ def test_a_readable_folder(wall: str, user: str, tmp_path_factory: pytest.TempPa
 
     async def check(it: Started) -> None:
         listed = await it.inside.attempt(f"sorted(os.listdir({str(folder)!r}))")
-        assert listed == sorted(os.listdir(folder))
+        assert listed == sorted(path.name for path in folder.iterdir())
         assert await it.inside.attempt(f"open({str(folder / 'new')!r}, 'w')") == "OSError"
 
     behind(wall, user, check, readable=[folder])
