@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -13,15 +14,15 @@ from typing import Final
 
 __all__ = ["janitor_pid", "remove_folder", "temporary_folder"]
 
+_REMOVE: Final = 'chmod -R u+rwx -- "$1"; rm -rf -- "$1"'
 # It waits for the end of a pipe that only its host writes to: that comes also if the host is killed. What the host has
 # started may live a moment longer and still write, so it looks again.
-_SCRIPT: Final = """
+_SCRIPT: Final = f"""
 trap '' HUP INT QUIT TERM
 cd /
 while read -r _; do :; done
 for _ in 1 2 3 4 5; do
-    chmod -R u+rwx -- "$1"
-    rm -rf -- "$1"
+    {_REMOVE}
     [ -e "$1" ] || break
     sleep 1
 done
@@ -60,19 +61,13 @@ def janitor_pid() -> int | None:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder with all that is in it, also where code has taken its own rights to it away."""
-    shutil.rmtree(path, ignore_errors=True)
-    if not path.exists():
-        return
-    with contextlib.suppress(OSError):
-        path.chmod(0o700)
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            child = Path(folder, name)
-            with contextlib.suppress(OSError):
-                if not child.is_symlink():
-                    child.chmod(0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    """Remove a folder with all that is in it, whatever code has made of it."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(path, ignore_errors=True)
+    if path.exists() and os.name == "posix":
+        # Code may have taken its own rights away, or nested folders deeper than Python can follow.
+        with contextlib.suppress(OSError):
+            subprocess.run(["/bin/sh", "-c", _REMOVE, "sh", str(path)], stderr=subprocess.DEVNULL, check=False)
 
 
 def _start() -> _Janitor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -105,16 +107,20 @@ class FileChanges:
 
     def _files(self) -> Iterator[tuple[Path, tuple[int, int]]]:
         seen = 0
-        for folder in self._folders:
-            for path in folder.rglob("*"):
-                inside = path.relative_to(folder).parts
-                if _OWN_FOLDER in inside or "__pycache__" in inside or path.is_symlink() or not path.is_file():
-                    continue
-                seen += 1
-                if seen > 2 * _MOST_FILES:
-                    return
-                try:
-                    status = path.stat()
-                except OSError:
-                    continue
-                yield path, (status.st_mtime_ns, status.st_size)
+        folders = list(self._folders)
+        while folders:
+            try:
+                entries = list(os.scandir(folders.pop()))
+            except OSError:
+                continue
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in (_OWN_FOLDER, "__pycache__"):
+                        folders.append(Path(entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    seen += 1
+                    if seen > 2 * _MOST_FILES:
+                        return
+                    with contextlib.suppress(OSError):
+                        status = entry.stat(follow_symlinks=False)
+                        yield Path(entry.path), (status.st_mtime_ns, status.st_size)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from coderoom.sandbox._inside.frames import (
+    CONTENT,
     KEY_SIZE,
     LAST,
     MORE,
@@ -24,21 +25,24 @@ from coderoom.sandbox._inside.frames import (
 __all__ = ["HostChannel"]
 
 _AT_ONCE = 32
-_LARGEST = 96 * 1024 * 1024
 
 
 class HostChannel:
     """Reads and writes packets without blocking the event loop.
 
     What comes in is hostile: packets of another shape or with another key are dropped, descriptors are closed, and no
-    message can be larger than 96 MiB.
+    message can be larger than it should be.
 
     Args:
         sock: The socket; it is owned from now on.
         on_message: Called with each message.
         on_end: Called once when the other side has closed.
         key: The key of its packets.
-        on_output: Called with what was printed, under the tag of its stream.
+        on_output: Called with what was printed, and with what is in files, under its tag.
+        largest: The most bytes that a message may have; a larger one is dropped.
+
+    Attributes:
+        listening: Whether messages are wanted now; those that come unasked are not even read.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class HostChannel:
         on_end: Callable[[], None],
         key: bytes = bytes(KEY_SIZE),
         on_output: Callable[[bytes, bytes], None] | None = None,
+        largest: int = 1 << 20,
     ) -> None:
         sock.setblocking(False)
         self._sock = sock
@@ -55,7 +60,8 @@ class HostChannel:
         self._on_message = on_message
         self._on_end = on_end
         self._on_output = on_output
-        self._assembler = Assembler(_LARGEST)
+        self._assembler = Assembler(largest)
+        self.listening = True
         self._loop = asyncio.get_running_loop()
         self._sending = asyncio.Lock()
         self._reading = False
@@ -74,17 +80,25 @@ class HostChannel:
             self._reading = True
             self._loop.add_reader(self._sock.fileno(), self.drain)
 
-    async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a message.
+    def send_now(self, message: dict[str, Any], fds: Sequence[int] = ()) -> bool:
+        """Send a message if it fits into one packet, and the socket has room for that, as is nearly always so.
 
         Raises:
             ConnectionError: The other side has closed.
         """
-        if not self._sending.locked():
-            # Nearly always: it fits into one packet, and the socket has room for it.
-            parts = list(packets(message, self._key))
-            if len(parts) == 1 and self._send_now(parts[0], fds):
-                return
+        if self._sending.locked():
+            return False
+        parts = list(packets(message, self._key))
+        return len(parts) == 1 and self._send_now(parts[0], fds)
+
+    async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        """Send a message; wait for room as long as it takes.
+
+        Raises:
+            ConnectionError: The other side has closed.
+        """
+        if self.send_now(message, fds):
+            return
         async with self._sending:
             for part in packets(message, self._key):
                 while not self._send_now(part, fds):
@@ -121,10 +135,10 @@ class HostChannel:
         if data[:KEY_SIZE] != self._key:
             return
         tag, body = data[KEY_SIZE : KEY_SIZE + 1], data[KEY_SIZE + 1 :]
-        if tag in (STDOUT, STDERR):
+        if tag in (STDOUT, STDERR, CONTENT):
             if self._on_output is not None:
                 self._on_output(tag, body)
-        elif tag in (MORE, LAST):
+        elif tag in (MORE, LAST) and self.listening:
             message = self._assembler.add(tag, body)
             if message is not None:
                 self._on_message(message)

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._collector import Collector
-from coderoom.sandbox._languages import program_for
+from coderoom.sandbox._languages import Program, program_for
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._outcome import Ending, conclude
 from coderoom.sandbox._result import ExecutionResult, OutputChunk
-from coderoom.sandbox._room import Holder, Room, why_not
+from coderoom.sandbox._room import Holder, Room, integer, why_not
 from coderoom.sandbox._runner import Cell, Runner
 
 __all__ = ["CPythonSession", "Held"]
 
 _GRACE = 0.25  # What code gets to end by itself after its time, so that its variables stay.
+_PATIENCE = 20.0
 _cells = itertools.count(1)
 
 
@@ -43,6 +44,7 @@ class _Live:
     runner: Runner
     parent: Holder
     number: int
+    sending: asyncio.Future[None] | None = None
 
 
 class CPythonSession:
@@ -75,30 +77,18 @@ class CPythonSession:
     ) -> ExecutionResult:
         """Run a cell; see `Session.run`."""
         self._cancelled.clear()
-        output = Collector(self._limits.output_bytes, on_chunk)
-        cell = Cell(next(_cells), output)
+        self._room.take_limit()
+        cell = Cell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
         begin = time.monotonic()
         program = program_for(language)
         if self._limits.cpu_seconds is not None:
             await self._room.tell({"op": "cell"})
-        if program is None:
-            live = await self._get_live()
-            live.runner.watch(cell)
-            message = {"op": "cell", "id": cell.number, "code": code, "final": final, "result_name": self._result_name}
-            self._used = True
-            with contextlib.suppress(ConnectionError):  # Then it has ended, and that is noted in a moment.
-                await live.runner.send(message)
-        else:
-            runner = Runner(speaks=False)
-            runner.watch(cell)
-            number = await self._room.start(runner, "exec", code=code, **program.request())
-            live = _Live(runner, self._room, number)
+        live = await (self._give(cell, code, final) if program is None else self._launch(cell, code, program))
         self._printing = live.runner
         try:
-            ending = await self._wait(
-                cell, live, timeout or self._limits.wall_seconds, may_answer=not (final or program)
-            )
-            output.finish()
+            seconds = timeout or self._limits.wall_seconds
+            ending = await self._wait(cell, live, seconds, may_answer=not (final or program))
+            cell.output.finish()
             lost = await self._clear_up(cell, live, ending, final)
         except BaseException:
             # Whoever waited has gone. What runs is ended all the same.
@@ -110,8 +100,10 @@ class CPythonSession:
             self._printing = None
             if program is not None:
                 live.runner.close()
-        if cell.ended is not None and cell.ended.get("lost"):
-            raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
+        if cell.ended is not None:
+            if cell.ended.get("lost"):
+                raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
+            cell.ended = {**cell.ended, "limit": self._room.take_limit()}
         lost, self._lost = lost or self._lost, False
         return conclude(cell, ending, code, self._limits, time.monotonic() - begin, timeout, state_lost=lost)
 
@@ -136,8 +128,9 @@ class CPythonSession:
         except BaseException:
             holder.close()
             raise
-        held = Held(holder, int(facts.get("pid", 0)))
+        held = Held(holder, integer(facts, "pid"))
         self._held.append(held)
+        await self._tell_kept()
         return held
 
     async def rollback(self, held: Held) -> None:
@@ -149,6 +142,7 @@ class CPythonSession:
         for other in self._held[len(keep) :]:
             other.holder.close()
         self._held = keep
+        await self._tell_kept()
         self._live = await self._fork(held.holder)
         await self._get_live()
 
@@ -186,6 +180,24 @@ class CPythonSession:
         """Whether code has run since the fresh state."""
         return self._used
 
+    async def _give(self, cell: Cell, code: str, final: bool) -> _Live:
+        """Give a cell to the process with the state."""
+        live = await self._get_live()
+        live.runner.watch(cell)
+        self._used = True
+        message = {"op": "cell", "id": cell.number, "code": code, "final": final, "result_name": self._result_name}
+        with contextlib.suppress(ConnectionError):  # Then it has ended, and that is noted in a moment.
+            if not live.runner.send_now(message):
+                # It may never take the rest of it. The cell's time runs meanwhile.
+                live.sending = asyncio.ensure_future(live.runner.send(message))
+        return live
+
+    async def _launch(self, cell: Cell, code: str, program: Program) -> _Live:
+        """Start a program for a cell."""
+        runner = Runner()
+        runner.watch(cell)
+        return _Live(runner, self._room, await self._room.start(runner, "exec", code=code, **program.request()))
+
     async def _get_live(self) -> _Live:
         live = self._live
         if live is None or live.runner.ended is not None:
@@ -198,17 +210,24 @@ class CPythonSession:
                 live = await self._fork(self._room)
             self._live = live
         if not live.runner.ready.is_set():
-            await asyncio.wait_for(live.runner.ready.wait(), 20)
+            try:
+                await asyncio.wait_for(live.runner.ready.wait(), _PATIENCE)
+            except TimeoutError:
+                raise SandboxUnavailable(f"The session's process did not get ready in {_PATIENCE:g} seconds.") from None
         if live.runner.pid == 0:
             raise SandboxUnavailable(f"The session's process could not start: {why_not(live.runner)}.")
         return live
 
     async def _fork(self, parent: Holder) -> _Live:
-        runner = Runner()
+        runner = Runner(self._room.largest)
         return _Live(runner, parent, await parent.start(runner))
 
     async def _wait(self, cell: Cell, live: _Live, seconds: float, may_answer: bool) -> Ending:
         ending = await self._first(cell, seconds)
+        if live.sending is not None:
+            live.sending.cancel()
+            await asyncio.gather(live.sending, return_exceptions=True)
+            live.sending = None
         if ending is not Ending.BY_ITSELF and may_answer:
             # It may end by itself when it is interrupted; then its variables are still there.
             with contextlib.suppress(SandboxUnavailable):
@@ -242,6 +261,9 @@ class CPythonSession:
             return True
         await self._room.kill(self._kept_pids())
         return False
+
+    async def _tell_kept(self) -> None:
+        await self._room.tell({"op": "keep", "pids": [held.pid for held in self._held]})
 
     def _kept_pids(self) -> list[int]:
         live = [] if self._live is None else [self._live.runner.pid]

@@ -233,8 +233,8 @@ def _check_workspace(workspace: Path, interpreter: Interpreter) -> None:
     for path in (*interpreter.code, *(folder.resolve() for folder in interpreter.folders)):
         if workspace == path or (workspace.is_relative_to(path) and path in interpreter.code):
             raise RequestError(
-                f"The workspace {str(workspace)!r} is or lies inside the interpreter's folder {str(path)!r}, which code "
-                "must not change; use a folder elsewhere."
+                f"The workspace {str(workspace)!r} is or lies inside the interpreter's folder {str(path)!r}, which "
+                "code must not change; use a folder elsewhere."
             )
 
 

@@ -225,7 +225,7 @@ class MontySession:
             self._tap = None
             tap.finish()
         if files is not None:
-            facts["artifacts"] = _artifacts(await asyncio.to_thread(files.changes), str(folder))
+            facts["artifacts"] = _artifacts((await asyncio.to_thread(files.changes))[0], str(folder))
         lost, self._lost = self._lost and not final, False
         return _conclude(cell.code, facts, tap, duration=duration, state_lost=lost)
 

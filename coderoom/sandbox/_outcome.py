@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import enum
 import errno
 import mimetypes
@@ -18,6 +16,10 @@ from coderoom.sandbox._result import Artifact, CodeError, ExecutionResult, Limit
 from coderoom.sandbox._runner import Cell
 
 __all__ = ["Ending", "conclude"]
+
+_LONGEST = 30_000
+_MOST_ARTIFACTS = 100
+_LONGEST_NAME = 4096
 
 _GONE = "The session was restarted: earlier variables are gone."
 _KEPT = "Variables that were set before are still there."
@@ -80,7 +82,7 @@ def conclude(
         duration=duration,
         truncated=output.truncated,
         output_size=output.size,
-        artifacts=_artifacts(answer.get("artifacts")),
+        artifacts=_artifacts(answer.get("artifacts"), answer.get("contents", b"")),
         code=code,
         state_lost=state_lost,
         peak_memory=peak if isinstance(peak, int) else None,
@@ -98,15 +100,16 @@ def _stopped(ending: Ending, seconds: float, lost: bool) -> dict[str, Any]:
 
 def _answered(answer: Mapping[str, Any]) -> dict[str, Any]:
     exit_code = answer.get("exit_code")
-    if not isinstance(exit_code, int) or not 0 <= exit_code <= 255:
+    if type(exit_code) is not int or not 0 <= exit_code <= 255:
         exit_code = 1
     if answer.get("outcome") == "ok" and exit_code == 0:
-        shown = answer.get("value_repr")
+        told = answer.get("value_repr")
+        shown = encodable(told[:_LONGEST]) if isinstance(told, str) else None
         return {
             "outcome": Outcome.OK,
             "exit_code": 0,
             "value": answer.get("value", shown),
-            "value_repr": shown if isinstance(shown, str) else None,
+            "value_repr": shown,
         }
     error, limit = _error(answer.get("error"))
     memory = answer.get("outcome") == "memory" or limit == "memory"
@@ -121,12 +124,12 @@ def _answered(answer: Mapping[str, Any]) -> dict[str, Any]:
 def _error(told: Any) -> tuple[CodeError, Limit | None]:
     if not isinstance(told, dict):
         return CodeError("Error", "The code failed and did not say why."), None
-    kind, message = str(told.get("type")), str(told.get("message"))
+    kind, message = str(told.get("type"))[:200], str(told.get("message"))[:_LONGEST]
     line = told.get("line")
     limit = _LIMIT_OF_ERRNO.get(told["errno"]) if isinstance(told.get("errno"), int) else None
     if kind == "RuntimeError" and message == "can't start new thread":
         limit = "processes"
-    text = encodable(str(told.get("traceback") or ""))
+    text = encodable(str(told.get("traceback") or "")[: 4 * _LONGEST])
     return CodeError(encodable(kind), encodable(message), text, line if isinstance(line, int) else None), limit
 
 
@@ -167,18 +170,19 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def _artifacts(told: Any) -> tuple[Artifact, ...]:
-    found = []
-    for item in told if isinstance(told, list) else ():
-        if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not isinstance(item.get("size"), int):
+def _artifacts(told: Any, contents: bytes) -> tuple[Artifact, ...]:
+    found: list[Artifact] = []
+    offset = 0
+    for item in told[:_MOST_ARTIFACTS] if isinstance(told, list) else ():
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             continue
-        name = encodable(item["name"])
-        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        name, size, length = encodable(item["name"]), item.get("size"), item.get("length")
+        if type(size) is not int or size < 0 or len(name) > _LONGEST_NAME:
+            continue
         data = None
-        if isinstance(item.get("data"), str):
-            try:
-                data = base64.b64decode(item["data"], validate=True)
-            except (binascii.Error, ValueError):
-                continue
-        found.append(Artifact(name, item["size"], media_type, None, data))
+        if type(length) is int and 0 <= length <= len(contents) - offset:
+            data = contents[offset : offset + length]
+            offset += length
+        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        found.append(Artifact(name, size, media_type, None, data))
     return tuple(found)

@@ -14,7 +14,7 @@ from coderoom.sandbox._channel import HostChannel
 from coderoom.sandbox._inside.frames import KEY_SIZE
 from coderoom.sandbox._runner import Runner
 
-__all__ = ["Holder", "Room", "describe_end", "why_not"]
+__all__ = ["Holder", "Room", "describe_end", "integer", "why_not"]
 
 _PATIENCE = 20.0
 _numbers = itertools.count(1)
@@ -23,14 +23,22 @@ _numbers = itertools.count(1)
 class Holder:
     """A process behind the wall that forks a state it holds: a room's keeper, or a checkpoint.
 
+    Attributes:
+        facts: What it has said of itself.
+        lost: Whether it has ended.
+
     Args:
         sock: Our end of its control socket.
         key: The key of its packets.
     """
 
+    # Code can end a checkpoint that it was in, and so whatever came of it.
+    _gone: Mapping[str, Any] = {"status": -int(signal.SIGKILL)}
+
     def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
         self.facts: Mapping[str, Any] = {}
         self.lost = False
+        self._limit: str | None = None
         self._runners: dict[int, Runner] = {}
         self._events: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
         self._control = HostChannel(sock, self._on_message, self._on_end, key)
@@ -89,6 +97,11 @@ class Holder:
             runner.handed_over()
         return number
 
+    def take_limit(self) -> str | None:
+        """The limit that something in its room has met since the last time that this was asked for."""
+        limit, self._limit = self._limit, None
+        return limit
+
     async def interrupt(self, number: int) -> None:
         """Let a runner's code be interrupted, as Ctrl-C does it."""
         await self.tell({"op": "signal", "id": number, "signal": int(signal.SIGINT)})
@@ -113,9 +126,11 @@ class Holder:
     def _on_message(self, message: dict[str, Any]) -> None:
         event = str(message.get("event"))
         if event == "ended":
-            runner = self._runners.pop(int(message.get("id", 0)), None)
+            runner = self._runners.pop(integer(message, "id"), None)
             if runner is not None:
                 runner.note_end(message)
+        elif event == "limit":
+            self._limit = str(message.get("limit"))
         elif event == "failed":
             self._fail(SandboxUnavailable(f"The sandbox could not be set up: {message.get('error')}"))
         else:
@@ -128,7 +143,7 @@ class Holder:
         self._fail(SandboxUnavailable("The sandbox's process has ended."))
         runners, self._runners = self._runners, {}
         for runner in runners.values():
-            runner.note_end({"lost": True})
+            runner.note_end(self._gone)
 
     def _fail(self, error: SandboxUnavailable) -> None:
         for future in self._events.values():
@@ -142,22 +157,26 @@ class Room(Holder):
 
     Attributes:
         spare: A runner with a fresh state that has run nothing yet.
+        largest: The most bytes that a message of a runner may have.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    _gone: Mapping[str, Any] = {"lost": True}
+
+    def __init__(self, sock: socket.socket, largest: int) -> None:
         super().__init__(sock)
+        self.largest = largest
         self.spare: Runner | None = None
         self.spare_number = 0
 
     @classmethod
-    async def open(cls, tell_zygote: Callable[[dict[str, Any], Sequence[int]], Any]) -> Room:
+    async def open(cls, tell_zygote: Callable[[dict[str, Any], Sequence[int]], Any], largest: int) -> Room:
         """Have a room made.
 
         Raises:
             SandboxUnavailable: It cannot be made.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        room = cls(ours)
+        room = cls(ours, largest)
         try:
             room.announce("room")
             try:
@@ -181,24 +200,19 @@ class Room(Holder):
         """
         if self.spare is not None:
             self.spare.close()
-        runner = Runner()
+        runner = Runner(self.largest)
         self.spare = runner
         self.spare_number = await self.start(runner, renew=renew)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the spare runner has got as far as to wait for code."""
-        return self.spare is not None and self.spare.ready.is_set()
-
-    async def take_spare(self) -> tuple[Runner, int]:
-        """The spare runner, once it is ready.
+    async def get_ready(self) -> Runner:
+        """Wait until the spare runner waits for code.
 
         Raises:
             SandboxUnavailable: It could not be made.
         """
         if self.spare is None:
             await self.prepare()
-        runner, self.spare = self.spare, None
+        runner = self.spare
         assert runner is not None
         try:
             await asyncio.wait_for(runner.ready.wait(), _PATIENCE)
@@ -206,6 +220,16 @@ class Room(Holder):
             raise SandboxUnavailable("The sandbox did not get ready in time.") from None
         if runner.pid == 0:
             raise SandboxUnavailable(f"The sandbox's process could not start: {why_not(runner)}.")
+        return runner
+
+    async def take_spare(self) -> tuple[Runner, int]:
+        """The spare runner and its number, once it is ready.
+
+        Raises:
+            SandboxUnavailable: It could not be made.
+        """
+        runner = await self.get_ready()
+        self.spare = None
         return runner, self.spare_number
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
@@ -222,6 +246,12 @@ class Room(Holder):
         if self.spare is not None:
             self.spare.close()
             self.spare = None
+
+
+def integer(message: Mapping[str, Any], key: str) -> int:
+    """A number of a message, which may be anything; 0 if it is none."""
+    value = message.get(key)
+    return value if type(value) is int else 0
 
 
 def why_not(runner: Runner) -> str:

@@ -12,11 +12,12 @@ from typing import Any
 
 from coderoom.sandbox._channel import HostChannel
 from coderoom.sandbox._collector import Collector, StreamName
-from coderoom.sandbox._inside.frames import KEY_SIZE, STDOUT
+from coderoom.sandbox._inside.frames import CONTENT, KEY_SIZE, STDOUT
 
 __all__ = ["Cell", "Runner"]
 
 _CHUNK = 65_536
+_MOST_CONTENT = 8 * 1024 * 1024
 _BUFFERED = 512  # More than fits into a socket or a pipe.
 
 
@@ -43,10 +44,10 @@ class Runner:
     """Both ends of what a process behind the wall has been given: a channel, if it speaks, and two pipes.
 
     Args:
-        speaks: Whether it has a channel, as Python's runners do and other programs do not.
+        largest: The most bytes that one of its messages may have; 0: it has no channel, since it is no Python.
     """
 
-    def __init__(self, speaks: bool = True) -> None:
+    def __init__(self, largest: int = 0) -> None:
         self.key = secrets.token_bytes(KEY_SIZE)
         self.ready = asyncio.Event()
         self.pid = 0
@@ -56,9 +57,10 @@ class Runner:
         self._cell: Cell | None = None
         self._channel: HostChannel | None = None
         self.theirs: list[int] = []
-        if speaks:
+        self._contents = bytearray()
+        if largest:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._channel = HostChannel(ours, self._on_message, self._on_end, self.key, self._on_output)
+            self._channel = HostChannel(ours, self._on_message, self._on_end, self.key, self._on_output, largest)
             self.theirs.append(theirs.detach())
         self._pipes: dict[int, StreamName] = {}
         for name in ("stdout", "stderr"):
@@ -77,6 +79,19 @@ class Runner:
     def watch(self, cell: Cell) -> None:
         """Let what the process prints and answers from now on be a cell's."""
         self._cell = cell
+        self._contents.clear()
+        if self._channel is not None:
+            self._channel.listening = True
+
+    def send_now(self, message: dict[str, Any]) -> bool:
+        """Send a message if that needs no waiting.
+
+        Raises:
+            ConnectionError: It has closed its channel.
+        """
+        if self._channel is None:
+            raise ConnectionError("it has no channel")
+        return self._channel.send_now(message)
 
     async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send a message to the process.
@@ -126,14 +141,23 @@ class Runner:
 
     def _on_message(self, message: dict[str, Any]) -> None:
         event = message.get("event")
-        if event == "ready":
-            self.pid = int(message.get("pid", 0))
+        if event == "ready" and not self.pid:
+            pid = message.get("pid")
+            self.pid = pid if type(pid) is int and pid > 0 else 0
             self.ready.set()
+            if self._cell is None:
+                self._hear_nothing()
         elif event == "failed" and not self.ready.is_set():
             self.failure = str(message.get("error"))
         elif event == "done" and self._cell is not None and message.get("id") == self._cell.number:
+            message["contents"] = bytes(self._contents)
             self._cell.answer = message
             self._cell.finished.set()
+            self._hear_nothing()
+
+    def _hear_nothing(self) -> None:
+        if self._channel is not None:
+            self._channel.listening = False
 
     def _on_end(self) -> None:
         if not self.pid:
@@ -141,7 +165,10 @@ class Runner:
         self.ready.set()
 
     def _on_output(self, tag: bytes, data: bytes) -> None:
-        if self._cell is not None:
+        if tag == CONTENT:
+            if len(self._contents) + len(data) <= _MOST_CONTENT:
+                self._contents += data
+        elif self._cell is not None:
             self._cell.output.add("stdout" if tag == STDOUT else "stderr", data)
 
     def _read_pipe(self, pipe: int) -> bool:

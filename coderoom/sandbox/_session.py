@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import stat
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -219,13 +220,16 @@ async def stream_of(
 
 
 def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResult:
-    """The result with the places of its artifacts on this machine; what is no file there is left out."""
+    """The result with the places of its artifacts on this machine; what is no file in the workspace is left out."""
     if workspace is None or not result.artifacts:
         return result
+    root = workspace.resolve()
     found = []
     for artifact in result.artifacts:
         path = workspace / artifact.name
         # Names come from inside: they may lead anywhere.
-        if ".." not in Path(artifact.name).parts and not path.is_symlink() and path.is_file():
-            found.append(replace(artifact, path=path))
+        with contextlib.suppress(OSError, ValueError):
+            facts = path.lstat()
+            if path.resolve() == root / artifact.name and stat.S_ISREG(facts.st_mode):
+                found.append(replace(artifact, path=path, size=facts.st_size))
     return replace(result, artifacts=tuple(found))

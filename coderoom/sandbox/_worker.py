@@ -17,6 +17,7 @@ __all__ = ["Worker"]
 
 _PATIENCE = 120.0  # For imports, which may be many.
 _IDLE_ROOMS = 4
+_MESSAGE = 2 * 1024 * 1024  # What an answer may have besides its value.
 
 
 class Worker:
@@ -153,29 +154,23 @@ class Worker:
         return room
 
     def _take_idle(self) -> Room | None:
-        for room in [room for room in self._idle if room.lost]:
-            self._idle.remove(room)
+        while self._idle:
+            room = self._idle.popleft()
+            if not room.lost:
+                return room
             self._all.discard(room)
-        if not self._idle:
-            return None
-        # One that is ready, if there is one; else that which will be next.
-        chosen = next((room for room in self._idle if room.is_ready), self._idle[0])
-        self._idle.remove(chosen)
-        if not chosen.is_ready and len(self._all) < _IDLE_ROOMS:
-            self._open_more(spare=1)
-        return chosen
+        return None
 
-    def _open_more(self, spare: int = 0) -> None:
+    def _open_more(self) -> None:
         if self._opening is None or self._opening.done():
-            self._opening = asyncio.get_running_loop().create_task(self._open(spare))
+            self._opening = asyncio.get_running_loop().create_task(self._open())
 
-    async def _open(self, spare: int) -> None:
-        while self._waiting or spare:
-            spare = 0
+    async def _open(self) -> None:
+        while self._waiting:
             try:
                 if self._control is None or self.lost:
                     raise await self._failed("has ended")
-                room = await Room.open(self._control.send)
+                room = await Room.open(self._control.send, self._spec.limits.value_bytes + _MESSAGE)
             except (SandboxUnavailable, OSError) as error:
                 while self._waiting:
                     waiting = self._waiting.popleft()
@@ -183,7 +178,8 @@ class Worker:
                         waiting.set_exception(error)
                 return
             self._all.add(room)
-            await room.prepare()
+            with contextlib.suppress(SandboxUnavailable, OSError):  # Whoever gets it will see why.
+                await room.prepare()
             self._offer(room)
 
     def _give_back(self, room: Room) -> None:
@@ -199,6 +195,7 @@ class Worker:
         # Whatever goes wrong costs no more than this room.
         try:
             await room.prepare(renew=True)
+            await room.get_ready()
         except (SandboxUnavailable, OSError):
             self._drop(room)
         else:

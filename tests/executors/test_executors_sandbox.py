@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -172,7 +173,6 @@ async def test_too_much_memory() -> None:
     [
         ({"open_files": 64}, "files = [open('/dev/null') for _ in range(99)]", "may have 64 files open"),
         ({"file_bytes": 65_536}, "open('x', 'wb').write(b'x' * 100_000)", "files of up to 65,536 bytes"),
-        ({"cpu_seconds": 0.5}, "while True: pass", "0.5 seconds of processor time"),
     ],
 )
 async def test_a_limit_is_named(limits: dict[str, Any], code: str, words: str) -> None:
@@ -308,6 +308,7 @@ def test_it_can_be_used_in_one_event_loop_after_another() -> None:
         folders.append(executor.work_dir)
     asyncio.run(runner.stop())
     assert not any(folder is None or folder.exists() for folder in folders)
+    gc.collect()  # Here, where the warnings of sockets in a loop that is closed are expected.
 
 
 async def test_what_is_preloaded_is_there_and_what_cannot_be_is_said(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 
 _OURS = os.path.dirname(__file__) + os.sep
+_LONGEST = 100_000
 _NO_INPUT = "input() is not available: nobody can answer here. Put the values into the code."
 
 
@@ -36,6 +37,7 @@ class Interpreter:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._limits = config["limits"]
+        self.contents: list[bytes] = []
         self._count = 0
         self._flags = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -79,7 +81,7 @@ class Interpreter:
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
         except BaseException as error:
             answer = self.failure(error)
-        answer["artifacts"] = self._files.changes()
+        answer["artifacts"], self.contents = self._files.changes()
         return answer
 
     def failure(self, error: BaseException) -> dict[str, Any]:
@@ -100,7 +102,9 @@ class Interpreter:
             "error": {
                 "type": type(error).__name__,
                 "message": _message(error),
-                "traceback": text,
+                "traceback": text
+                if len(text) <= _LONGEST
+                else text[: _LONGEST // 2] + "\n...\n" + text[-_LONGEST // 2 :],
                 "line": line,
                 "errno": number if isinstance(number, int) else None,
             },

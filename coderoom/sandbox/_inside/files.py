@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import stat
 from typing import Any, Tuple
@@ -38,9 +37,14 @@ class Workspace:
         else:
             self._before = self._look()
 
-    def changes(self) -> list[dict[str, Any]]:
-        """The files that are new or changed since then; the first hundred by name, hidden ones left out."""
+    def changes(self) -> tuple[list[dict[str, Any]], list[bytes]]:
+        """The files that are new or changed since then; the first hundred by name, hidden ones left out.
+
+        Returns:
+            What is known of each, and the contents of those that have a `length`.
+        """
         found: list[dict[str, Any]] = []
+        contents: list[bytes] = []
         room = _MOST_BYTES
         for name, mark in sorted(self._look().items()):
             if self._before.get(name) == mark or len(found) == _MOST_ARTIFACTS:
@@ -49,9 +53,10 @@ class Workspace:
             if self._bring and mark[1] <= room:
                 content = self._read(name, room)
                 room -= len(content)
-                artifact["data"] = base64.b64encode(content).decode()
+                artifact["length"] = len(content)
+                contents.append(content)
             found.append(artifact)
-        return found
+        return found, contents
 
     def _look(self) -> dict[str, _Mark]:
         marks: dict[str, _Mark] = {}

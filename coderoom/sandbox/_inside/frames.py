@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 __all__ = [
+    "CONTENT",
     "KEY_SIZE",
     "LAST",
     "MORE",
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 KEY_SIZE = 8
-MORE, LAST, STDOUT, STDERR = b"m", b"M", b"o", b"e"
+MORE, LAST, STDOUT, STDERR, CONTENT = b"m", b"M", b"o", b"e", b"c"
 
 _PART = 61_440
 _PACKET = _PART + KEY_SIZE + 1

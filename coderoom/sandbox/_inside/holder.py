@@ -36,7 +36,6 @@ class Holder:
         self.control = control
         self._starts = starts
         self._children: dict[int, tuple[int, int]] = {}  # pid -> number of the request, pidfd
-        self._limits: dict[int, str] = {}
         self._poll = select.poll()
 
     def serve(self) -> None:
@@ -45,7 +44,7 @@ class Holder:
         self._poll.register(control, select.POLLIN)
         pause = _LOWEST
         while True:
-            ready = [fd for fd, _ in self._poll.poll(pause * 1000 if self._children else None)]
+            ready = [fd for fd, _ in self._poll.poll(pause * 1000)]
             if control in ready:
                 request = self.control.receive()
                 if request is None:
@@ -69,10 +68,6 @@ class Holder:
 
     def prepare_fork(self, message: dict[str, Any]) -> None:
         """Do what has to be done before a fork."""
-
-    def ended_at(self, pid: int, limit: str) -> None:
-        """Note that a fork was ended because it met a limit."""
-        self._limits[pid] = limit
 
     def _answer(self, message: dict[str, Any], fds: list[int]) -> None:
         start = self._starts.get(message["op"])
@@ -131,7 +126,6 @@ class Holder:
                     "status": code,
                     "cpu": usage.ru_utime + usage.ru_stime,
                     "peak": usage.ru_maxrss * 1024,
-                    "limit": self._limits.pop(pid, None),
                 }
             )
 

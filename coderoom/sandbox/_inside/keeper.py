@@ -42,6 +42,7 @@ class Keeper(Holder):
         self._processes = processes.Nested() if nested else processes.Descendants()
         self._limits_of = config["limits"]
         self._cpu = 0.0
+        self._kept: list[int] = []
         self._cpu_before: float | None = None
         self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
         os.chdir("/")
@@ -69,8 +70,10 @@ class Keeper(Holder):
         """Answer a request that forks nothing."""
         op = message["op"]
         if op == "kill":
-            self._end_all(message.get("keep", []))
+            self._end_all(message["keep"])
             self.control.send({"event": "killed"})
+        elif op == "keep":  # Checkpoints outlive whoever is ended at a limit.
+            self._kept = message["pids"]
         elif op == "cell":  # Sent where there is a limit on processor time, which counts from here.
             self._cpu_before = self._processes.use(self._limits_of["memory_bytes"]).cpu
         elif op in ("freeze", "thaw"):
@@ -93,9 +96,9 @@ class Keeper(Holder):
         elif self._disk.is_overdrawn():
             limit = "disk"
         if limit is not None:
-            for pid in self.children:
-                self.ended_at(pid, limit)
-            self._end_all([])
+            # Not all that end are this process's own children.
+            self.control.send({"event": "limit", "limit": limit})
+            self._end_all(self._kept)
         return busy
 
     def _end_all(self, keep: list[int]) -> None:
@@ -105,6 +108,7 @@ class Keeper(Holder):
     def prepare_fork(self, message: dict[str, Any]) -> None:
         """Before a fork for somebody new, end what is left of who was here, and empty the room's folders."""
         if message.get("renew"):
+            self._kept = []
             self._end_all([])
             empty_folders(self._config)
             self._disk.remember()
@@ -126,8 +130,8 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
     limits = config["limits"]
     processes = None
     locked = dict(config["lockdown"])
-    if locked.get("own_pid_only") and locked.get("read") is None:
-        # Where Landlock keeps signals in, code can end what it has started.
+    if locked.get("use_seccomp", True) and locked.get("read") is None:
+        # For its scopes alone: it keeps a room's signals and abstract sockets in.
         locked["read"] = locked["write"] = ["/"]
     if nested and _counts_by_namespace():
         processes = limits["processes"] + _OWN_PROCESSES

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import NamedTuple
 
 __all__ = ["Descendants", "Nested", "Use"]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
+# Of /proc/PID/stat, counted from behind the name.
+_THREADS, _ADDRESSES, _RESIDENT, _STACK = 17, 20, 21, 25
+_NOTHING = [b"0"] * (_STACK + 1)
 
 
 class Use(NamedTuple):
@@ -47,21 +51,26 @@ class _Processes:
 
     def use(self, limit: int) -> Use:
         """What they use together; a sum of memory that is above the limit is exact."""
-        memory = threads = ticks = 0
-        base = _resident(os.getpid())
+        memory = threads = 0
+        times = os.times()  # Of those that this process has waited for.
+        ticks = int((times.children_user + times.children_system) * _TICKS)
+        own = _fields(os.getpid())
+        addresses = 0
         pids = self.pids()
         for pid in pids:
-            try:
-                with open(f"/proc/{pid}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
+            fields = _fields(pid)
+            if not fields:
                 continue
-            threads += int(fields[17])
+            threads += int(fields[_THREADS])
             ticks += sum(map(int, fields[11:15]))  # With those of children that it has waited for.
-            # A fork shares the keeper's pages until it writes to them.
-            memory += max(_resident(pid) - base, 0)
+            # A fork shares the keeper's pages until it writes to them; a program of its own has another stack.
+            base = own if fields[_STACK] == own[_STACK] else _NOTHING
+            memory += max(int(fields[_RESIDENT]) - int(base[_RESIDENT]), 0) * _PAGE
+            addresses += max(int(fields[_ADDRESSES]) - int(base[_ADDRESSES]), 0)
         if memory > limit:
             memory = sum(map(_share, pids))  # Exact, and a hundred times slower.
+        if memory <= limit < addresses:
+            memory += _shared_without_a_file(pids)
         return Use(memory, threads, ticks / _TICKS)
 
 
@@ -78,8 +87,12 @@ class Nested(_Processes):
         """Send a signal to all but the keeper and those that are to be kept."""
         if not keep:
             _kill(-1, number)
-        else:
-            super().signal_all(number, keep)
+            return
+        # Who stands still starts nobody meanwhile.
+        _kill(-1, signal.SIGSTOP)
+        super().signal_all(number, keep)
+        for pid in keep:
+            _kill(pid, signal.SIGCONT)
 
     def gone(self, keep: list[int]) -> bool:
         """Whether nobody is left; whoever appeared meanwhile is ended too."""
@@ -110,12 +123,29 @@ def _all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _resident(pid: int) -> int:
+def _fields(pid: int) -> list[bytes]:
+    """What `/proc/PID/stat` has after the name; nothing if the process has gone."""
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _shared_without_a_file(pids: list[int]) -> int:
+    """Memory that was mapped to be shared and belongs to no file: a process that lets go of its pages still has it."""
+    sizes: dict[bytes, int] = {}
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/maps", "rb") as file:
+                for line in file:
+                    if line.rstrip().endswith(b"/dev/zero (deleted)"):
+                        begin, _, end = line.split()[0].partition(b"-")
+                        key = line.split()[4]
+                        sizes[key] = max(sizes.get(key, 0), int(end, 16) - int(begin, 16))
+        except OSError:
+            continue
+    return sum(sizes.values())
 
 
 def _share(pid: int) -> int:
@@ -124,7 +154,8 @@ def _share(pid: int) -> int:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
     except (OSError, StopIteration):
-        return _resident(pid)
+        fields = _fields(pid)
+        return int(fields[_RESIDENT]) * _PAGE if fields else 0
 
 
 def _kill(pid: int, number: int) -> bool:

@@ -20,7 +20,7 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
         lock: Locks this process down.
     """
     os.setsid()
-    code = os.open("/tmp", os.O_TMPFILE | os.O_RDWR, 0o600)
+    code = os.open(config["in_memory"][0], os.O_TMPFILE | os.O_RDWR, 0o600)
     data = message["code"].encode("utf-8", "surrogateescape")
     while data:
         data = data[os.write(code, data) :]

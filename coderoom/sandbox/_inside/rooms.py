@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -14,6 +15,7 @@ __all__ = ["empty_folders", "enter_room", "own_folders"]
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 16384, 1 << 18
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
+_MOST_ENTRIES = 1000
 
 
 def enter_room(config: dict[str, Any]) -> bool:
@@ -52,7 +54,7 @@ def _mount_memory(config: dict[str, Any]) -> None:
     size = config["limits"]["disk_bytes"]
     for place in config["in_memory"]:
         mode = "755" if place == config["workspace"] else "1777"
-        options = "size=%d,mode=%s" % (size, mode)
+        options = "size=%d,nr_inodes=%d,mode=%s" % (size, max(size // 4096, 1024), mode)
         linux.libc("mount", b"tmpfs", place.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode())
 
 
@@ -88,29 +90,21 @@ def own_folders(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def empty_folders(config: dict[str, Any]) -> None:
-    """Empty a room's own folders; Landlock's rules are for the folders themselves, which therefore stay."""
+    """Empty a room's own folders; Landlock's rules are for the folders themselves, which therefore stay.
+
+    Raises:
+        OSError: Something could not be removed; nobody else must get this room then.
+    """
     for place in config["in_memory"]:
-        try:
-            entries = list(os.scandir(place))
-        except PermissionError:
-            os.chmod(place, 0o700)
-            entries = list(os.scandir(place))
+        os.chmod(place, 0o1777 if place in ("/tmp", "/dev/shm") else 0o755)
+        entries = list(os.scandir(place))
+        if len(entries) > _MOST_ENTRIES:
+            raise OSError(errno.E2BIG, "too much was left behind to be cleaned away")
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, onerror=_insist)
+                shutil.rmtree(entry.path)
             else:
                 os.unlink(entry.path)
-
-
-def _insist(function: Any, path: str, _: Any) -> None:
-    """Try again after taking back the permissions that code has taken from its own folders."""
-    try:
-        os.chmod(os.path.dirname(path), 0o700)
-        if not os.path.islink(path):
-            os.chmod(path, 0o700)
-        function(path) if function is not os.scandir else shutil.rmtree(path, ignore_errors=True)
-    except OSError:
-        pass
 
 
 def _write(path: str, text: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from . import forks, linux
 from .cells import Interpreter
-from .frames import Channel
+from .frames import CONTENT, Channel
 from .holder import Holder
 from .streams import Streams, null_input
 
@@ -123,6 +123,8 @@ class Runner:
             os._exit(answer["exit_code"] & 0xFF)  # A fork that the code made and let run on to here.
         self._streams.flush()
         answer["threads"] = threading.active_count()
+        for content in self._interpreter.contents:
+            self._channel.send_text(CONTENT, content)
         self._channel.send({"event": "done", "id": message["id"], **answer})
         if message.get("final"):
             os._exit(answer["exit_code"] & 0xFF)

@@ -40,6 +40,8 @@ _UNIX = 1
 _INTERNET = (2, 10)
 _SOCKET_TYPE = 0xF
 _STREAM, _DATAGRAM, _PACKETS = 1, 2, 5
+_SOL_SOCKET = 1
+_SOCKET_OPTIONS = (7, 8, 13, 32, 33)  # The sizes of buffers, and SO_LINGER.
 _PROTOCOLS = (0, 6, 17)  # The default, TCP and UDP; others load kernel modules.
 
 # A system call's name, its number on x86_64, its number on aarch64.
@@ -72,7 +74,7 @@ clone 56 220  personality 135 92  ioctl 16 29  fcntl 72 25  socket 41 198  socke
 fchmodat 268 53  fchmodat2 452 452  open 2 -  openat 257 56  creat 85 -  mknod 133 -  mknodat 259 33  kill 62 129
 tkill 200 130  tgkill 234 131  rt_sigqueueinfo 129 138  rt_tgsigqueueinfo 297 240  pidfd_send_signal 424 424
 prlimit64 302 261  setpriority 141 140  ioprio_set 251 30  sched_setscheduler 144 119  sched_setparam 142 118
-sched_setattr 314 274
+sched_setattr 314 274  sched_setaffinity 203 122  setsockopt 54 208
 """
 # What lies between a machine's own numbers and those that are the same everywhere, or is newer than this, is not known.
 _LAST_OWN = {"x86_64": 336, "aarch64": 294}
@@ -126,8 +128,9 @@ def build_filter(
     actions["clone"] = _all(_Test(0, (0,), _CLONE_FORBIDDEN))
     actions["personality"] = _all(_Test(0, (0, 0xFFFFFFFF)))
     actions["ioctl"] = _all(_Test(1, _TERMINAL_INPUT, wanted=False))
-    if own_pid_only is not None:
-        actions.update(_pid_rules(own_pid_only, signals))
+    actions.update(_others_rules(own_pid_only))
+    if own_pid_only is not None and signals:
+        actions.update(_signal_rules(own_pid_only))
     ruled = _numbers(_RULED, machine)
     by_number: dict[int, int | _Rule] = {ruled[name]: action for name, action in actions.items() if name in ruled}
     by_number.update(dict.fromkeys(_numbers(_DENIED, machine).values(), _EPERM))
@@ -180,26 +183,32 @@ def _socket_rules(network: bool, local_sockets: bool) -> dict[str, int | _Rule]:
     # A datagram socket of a pair can still be sent, or connected, to any other one.
     types = (_STREAM, _PACKETS) + (_DATAGRAM,) * local_sockets
     return {
+        # What is buffered belongs to no process; and whoever closes a socket that lingers has to wait.
+        "setsockopt": _Rule(((_Test(1, (_SOL_SOCKET,), wanted=False),), (_Test(2, _SOCKET_OPTIONS, wanted=False),))),
         "socket": _Rule(alternatives) if alternatives else _EPERM,
         "socketpair": _all(_Test(0, (_UNIX,)), _Test(1, types, _SOCKET_TYPE)),
     }
 
 
-def _pid_rules(pid: int, signals: bool) -> dict[str, int | _Rule]:
-    """Other processes of the same user can be ended in more ways than `kill`: by a limit, or as the owner of a file."""
-    itself = _Test(0, (0, pid))
+def _others_rules(pid: int | None) -> dict[str, int | _Rule]:
+    """Other processes of the same user, the room's keeper among them, can be ended by a limit and slowed down."""
+    itself = (0,) if pid is None else (0, pid)
     rules: dict[str, int | _Rule] = {}
-    for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr"):
-        rules[name] = _all(itself)
-    rules["setpriority"] = _all(_Test(0, (0,)), _Test(1, (0, pid)))
-    rules["ioprio_set"] = _all(_Test(0, (1,)), _Test(1, (0, pid)))
-    if signals:
-        rules["kill"] = _all(_Test(0, (pid, 0, -pid & 0xFFFFFFFF)))
-        for name in ("tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
-            rules[name] = _all(_Test(0, (pid,)))
-        rules["pidfd_send_signal"] = _EPERM
-        rules["fcntl"] = _all(_Test(1, _SET_OWNER_FCNTLS, wanted=False))
-        rules["ioctl"] = _all(_Test(1, _TERMINAL_INPUT + _SET_OWNER_IOCTLS, wanted=False))
+    for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity"):
+        rules[name] = _all(_Test(0, itself))
+    rules["setpriority"] = _all(_Test(0, (0,)), _Test(1, itself))
+    rules["ioprio_set"] = _all(_Test(0, (1,)), _Test(1, itself))
+    return rules
+
+
+def _signal_rules(pid: int) -> dict[str, int | _Rule]:
+    """A signal can be sent, or be had sent to the owner of a file."""
+    rules: dict[str, int | _Rule] = {"kill": _all(_Test(0, (pid, 0, -pid & 0xFFFFFFFF)))}
+    for name in ("tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
+        rules[name] = _all(_Test(0, (pid,)))
+    rules["pidfd_send_signal"] = _EPERM
+    rules["fcntl"] = _all(_Test(1, _SET_OWNER_FCNTLS, wanted=False))
+    rules["ioctl"] = _all(_Test(1, _TERMINAL_INPUT + _SET_OWNER_IOCTLS, wanted=False))
     return rules
 
 

@@ -39,9 +39,13 @@ def supervise() -> None:
     It does the same at once when it is told to end, or when the host ends.
     """
     linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # From here on nothing may end this process without what it is there for; it is told once it is ready.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+    die_with_parent(signal.SIGTERM)
     child = os.fork()
     if not child:
         die_with_parent()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
         linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         return
     try:
@@ -52,7 +56,7 @@ def supervise() -> None:
 
 def _wait(child: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
-    die_with_parent(signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
     with contextlib.suppress(OSError):  # An ordinary user has none.
         keep_capabilities(_CAP_KILL)
     # The host must see its sockets closed as soon as the worker has gone.

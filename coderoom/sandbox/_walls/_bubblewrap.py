@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import json
 import os
 import re
+import select
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -26,6 +26,7 @@ __all__ = ["BubblewrapWall"]
 
 _OLDEST = (0, 4)
 _WITH_SIZE = (0, 7)
+_PATIENCE_TO_TELL = 2000  # Milliseconds.
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/run/wrappers/bin:/run/current-system/sw/bin"
 # What boot needs: for /proc and the workspace, for becoming nobody, and for ending that one.
 _ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
@@ -172,9 +173,15 @@ def _memory_file(name: str, text: str) -> int:
     return fd
 
 
-def _worker_pid(info_reader: int) -> int | None:
-    """What bwrap has told of its child, if it has got that far."""
-    os.set_blocking(info_reader, False)
-    with contextlib.suppress(BlockingIOError, ValueError, KeyError):
-        return int(json.loads(os.read(info_reader, 4096))["child-pid"])
-    return None
+def _worker_pid(info: int) -> int | None:
+    """What bwrap tells of its child. Were bwrap ended before it could tell, the child would wait for it for ever."""
+    told = b""
+    poll = select.poll()
+    poll.register(info)
+    while poll.poll(_PATIENCE_TO_TELL):
+        part = os.read(info, 4096)
+        told += part
+        if not part:
+            break
+    found = re.search(rb'"child-pid": *(\d+)', told)
+    return int(found[1]) if found else None

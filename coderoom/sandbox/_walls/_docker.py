@@ -145,7 +145,8 @@ class _Launch:
         if copy is not None:
             undo.callback(shutil.rmtree, copy, ignore_errors=True)
         with contextlib.closing(Meeting()) as meeting:
-            tenant = tenant_for(self._spec.workspace, meeting.mount, engine.remaps_users, engine.is_rootless)
+            mount = meeting.mount if engine.sees_mounts else None
+            tenant = tenant_for(self._spec.workspace, mount, engine.remaps_users, engine.is_rootless)
             undo.callback(tenant.give_back)
             config = container_config(engine, self._spec, self._options, tenant, meeting.folder, code)
             self._check_wanted()

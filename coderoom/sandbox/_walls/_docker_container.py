@@ -147,8 +147,11 @@ class DockerWorker:
         """What is known of why it ended by itself."""
         if self._ended:
             return "It was ended."
-        written, code = self.container.written(), self.container.exit_code(_PATIENCE if self.container.ended() else 0)
-        why = "It is still running." if code is None else f"Its container ended with exit code {code}."
+        written, ended = self.container.written(), self.container.ended()
+        code = self.container.exit_code(_PATIENCE if ended else 0)
+        why = f"Its container ended with exit code {code}."
+        if code is None:
+            why = "The Docker engine has ended, or forgotten it." if ended else "It is still running."
         if code == _KILLED:
             why += f" It was killed, most likely for needing more memory than its {self.memory >> 20} MiB."
         return f"{why} It wrote: {written}" if written else why

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
+import struct
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,11 +28,13 @@ class Engine:
         client: docker-py's low-level client.
         path: Its socket.
         info: What the engine says of itself.
+        sees_mounts: Whether what is mounted here is mounted for the engine too.
     """
 
     client: Any
     path: str
     info: Mapping[str, Any]
+    sees_mounts: bool = True
 
     @property
     def security(self) -> frozenset[str]:
@@ -102,13 +105,14 @@ def connect(timeout: float = 60) -> Engine:
             f"The Docker engine at {url!r} is not on this machine: the wall 'docker' needs one that listens on a "
             "unix:// socket here. Set DOCKER_HOST to it, or unset it for the usual place."
         )
-    _knock(url.removeprefix(_UNIX))
+    path = url.removeprefix(_UNIX)
+    listener = _knock(path)
     try:
         client = docker.APIClient(base_url=url, version="auto", timeout=timeout)
     except docker.errors.DockerException as error:
         raise _silent(url, error) from error
     try:
-        engine = Engine(client, url.removeprefix(_UNIX), client.info())
+        engine = Engine(client, path, client.info(), _shares_mounts(listener))
         _check(engine)
     except BaseException as error:
         client.close()
@@ -156,8 +160,8 @@ def _url(docker: Any) -> str:
     return found.removeprefix("http+")
 
 
-def _knock(path: str) -> None:
-    """Find out why there is no connection, which docker-py tells in ways that differ."""
+def _knock(path: str) -> int:
+    """Find out who listens, or why there is no connection, which docker-py tells in ways that differ."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(5)
         try:
@@ -173,6 +177,17 @@ def _knock(path: str) -> None:
             ) from error
         except OSError as error:
             raise SandboxUnavailable(f"No Docker engine answers at {path!r} ({error}). {_START}") from error
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    listener: int = struct.unpack("3i", credentials)[0]
+    return listener
+
+
+def _shares_mounts(listener: int) -> bool:
+    """Whether a process has this one's mounts; it may be systemd's in the engine's place, whose are the engine's."""
+    try:
+        return Path(f"/proc/{listener}/ns/mnt").samefile("/proc/self/ns/mnt")
+    except OSError:  # It is in another process namespace, or nobody else's business.
+        return False
 
 
 def _group_of(path: str) -> str:

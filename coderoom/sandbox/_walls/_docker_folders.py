@@ -109,12 +109,12 @@ def guarded(workspace: Path) -> list[tuple[Path, bool]]:
     return sorted([*((path, True) for path in above), *((path, False) for path in kept)])
 
 
-def tenant_for(workspace: Path | None, mount: Path, remapped: bool, rootless: bool) -> Tenant:
+def tenant_for(workspace: Path | None, mount: Path | None, remapped: bool, rootless: bool) -> Tenant:
     """Find whom the code can be so that what it writes belongs to the workspace's owner.
 
     Args:
         workspace: The folder.
-        mount: Where it could be mounted once more; not there yet.
+        mount: Where it could be mounted once more; `None`: the engine would not see that.
         remapped: Whether the engine remaps users.
         rootless: Whether it cannot help doing so.
 
@@ -144,8 +144,8 @@ def tenant_for(workspace: Path | None, mount: Path, remapped: bool, rootless: bo
     return _beside_root(workspace, mount, nobody, remapped)
 
 
-def _beside_root(workspace: Path, mount: Path, nobody: int, remapped: bool) -> Tenant:
-    if workspace.stat().st_uid == 0:
+def _beside_root(workspace: Path, mount: Path | None, nobody: int, remapped: bool) -> Tenant:
+    if mount is not None and workspace.stat().st_uid == 0:
         try:
             mount.mkdir()
             _owned_folder.mounted_for(workspace, mount, nobody, nobody)

@@ -177,10 +177,12 @@ class LocalWorker:
         if process is None:
             return
         pid = self._start.worker_pid()
-        with contextlib.suppress(ProcessLookupError):
-            if pid is None:
-                process.terminate()
-            else:
+        if pid is None:
+            process.terminate()
+            return
+        with contextlib.suppress(OSError):
+            # If it has ended its number may be another's by now.
+            if int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1]) == process.pid:
                 # The first process of a namespace takes all others along.
                 os.kill(pid, signal.SIGKILL)
 

@@ -55,7 +55,7 @@ class ProbedWall(ABC):
     async def probe(self) -> WallReport:
         """Try whether this wall can be built here; never raises, takes a few seconds at most."""
         try:
-            facts = await self._facts(None, None)
+            facts = await self._facts(None)
             return self._report(facts)
         except Exception as error:
             return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
@@ -83,7 +83,7 @@ class ProbedWall(ABC):
     def _report(self, facts: Facts) -> WallReport:
         """Say in words what a try has shown."""
 
-    async def _facts(self, workspace: Path | None, python: Path | None) -> Facts:
+    async def _facts(self, workspace: Path | None, python: Path | None = None) -> Facts:
         device = 0
         if self.by_file_system and workspace is not None and identity_to_become() is not None:
             device = (await asyncio.to_thread(_status, workspace)).st_dev

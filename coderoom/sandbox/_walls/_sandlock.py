@@ -102,7 +102,7 @@ def _describe(version: str) -> str:
     )
     if identity_to_become() is None:
         detail += ", and can change the permissions and times of its user's files"
-    return f"{detail}; sessions are not kept from each other's files, and how much is written to the disk is not bounded."
+    return f"{detail}; sessions are not kept from each other's files, and what is written to the disk is not bounded."
 
 
 def _layout(spec: WallSpec) -> Layout:

@@ -6,6 +6,7 @@ The process has a PID namespace, a limit on memory and one on processes; when it
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import itertools
 import json
@@ -27,6 +28,7 @@ _PROCESSES = 400
 _ROOT = Path(__file__).resolve().parents[3]
 _CGROUPS = Path("/sys/fs/cgroup")
 _ORDINARY = 54_321  # Nobody's number: nothing on this machine belongs to it.
+_PR_SET_PDEATHSIG = 1
 _numbers = itertools.count(1)
 
 
@@ -113,9 +115,11 @@ def _command(driver: Callable[..., Any], arguments: Sequence[Any], answer: Path,
 
 def _run(command: list[str], groups: Sequence[Path], seconds: float, folder: Path, output: Any) -> str:
     def enter() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # A cage does not outlive the tests.
         for group in groups:
             (group / "cgroup.procs").write_text("0")
 
+    libc = ctypes.CDLL(None)
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(_ROOT), "HOME": str(folder)}
     with subprocess.Popen(
         command, cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, preexec_fn=enter

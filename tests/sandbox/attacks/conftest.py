@@ -10,8 +10,8 @@ from . import cage
 
 Caged = Callable[..., Any]
 
-# Never without a wall: the cage keeps processes, but no files and no network.
-WALLED = [place for place in PLACES if place.engine == "cpython" and place.wall != "none"]
+# Never without a wall: the cage keeps processes, but no files and no network. What a container runs is in no cage at all.
+WALLED = [place for place in PLACES if place.engine == "cpython" and place.wall not in ("none", "docker")]
 
 
 @pytest.fixture(params=WALLED, ids=str)

@@ -130,7 +130,7 @@ def behind(
     """
 
     async def main() -> str:
-        python = _python()
+        python = asked.pop("python", None) or _python()
         if python == "":
             return "skip: nothing here that this user can run"
         report = await make_wall(wall).probe()

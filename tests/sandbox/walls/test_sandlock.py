@@ -15,6 +15,7 @@ from coderoom.sandbox import Limits, Sandbox
 from coderoom.sandbox._inside import landlock
 from coderoom.sandbox._walls import _sandlock
 from coderoom.sandbox._walls._base import WallSpec
+from coderoom.sandbox._walls._probing import Facts
 from coderoom.sandbox._walls._sandlock import SandlockWall
 
 
@@ -60,7 +61,7 @@ class TestInstalled:
         assert "Linux 6.12" in report.remedy
 
     def test_the_package_is_not_loaded_into_the_host(self) -> None:
-        code = "import sys, coderoom.sandbox._walls._sandlock as wall; wall._find(); sys.exit('sandlock' in sys.modules)"
+        code = "import sys, coderoom.sandbox._walls._sandlock as w; w._find(); sys.exit('sandlock' in sys.modules)"
         subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -73,7 +74,7 @@ async def test_options_are_refused(wall: SandlockWall) -> None:
 async def test_a_workspace_around_what_the_sandbox_runs_is_refused(wall: SandlockWall) -> None:
     around = Path(_sandlock.__file__).parents[2]
     if os.access(around, os.W_OK):
-        with pytest.raises(RequestError, match="sandbox itself runs|must not change|home or system"):
+        with pytest.raises(RequestError, match=r"sandbox itself runs|must not change|home or system"):
             await wall.start(WallSpec(workspace=around, network=False, env={}, limits=Limits()))
 
 
@@ -110,9 +111,8 @@ async def test_the_worker_cannot_open_what_it_does_not_need(wall: SandlockWall, 
     """Even the worker, which is not behind a runner's rules, is behind sandlock's."""
     secret = tmp_path / "secret"
     secret.write_text("x")
-    probing = SandlockWall()
-    text = f"import os, sys; sys.stderr.write(str(os.access({str(tmp_path)!r}, 0))); open({str(secret)!r})"
-    worker = await probing._launch(WallSpec(workspace=None, network=False, env={}, limits=Limits()), text, await wall._facts(None))
+    spec = WallSpec(workspace=None, network=False, env={}, limits=Limits())
+    worker = await wall._launch(spec, f"open({str(secret)!r})", Facts())
     try:
         worker.control.settimeout(20)
         assert worker.control.recv(1) == b""

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.sandbox._walls._docker import DockerWall
+from coderoom.sandbox._walls._docker_container import DockerWorker
+from tests.support.docker import client
+
+from .common import Start, a_spec, ours
+from .stub import write_stub
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary folders are made; nothing may be left there."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
+    assert str(folder) not in Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def engine(docker_host: str, temporary: Path) -> Iterator[Any]:
+    """A client of the engine. No container of ours may be left there."""
+    engine = client(docker_host)
+    yield engine
+    assert ours(engine) == []
+    engine.close()
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    # The folders of pytest are closed to others, which is nothing to the container.
+    return write_stub(tmp_path)
+
+
+@pytest.fixture
+def wall(code: Path, docker_image: str) -> DockerWall:
+    return DockerWall(code=code, image=docker_image)
+
+
+@pytest.fixture
+async def start(wall: DockerWall, engine: Any) -> AsyncIterator[Start]:
+    workers: list[DockerWorker] = []
+
+    async def start(workspace: Path | None = None, **more: Any) -> DockerWorker:
+        worker = await wall.start(a_spec(workspace, **more))
+        workers.append(worker)
+        return worker
+
+    yield start
+    for worker in workers:
+        await worker.end()
