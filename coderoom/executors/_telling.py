@@ -44,7 +44,8 @@ def _on_a_line_of_its_own(output: str, text: str) -> str:
 
 def _remark(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
     error, message = result.error, ""
-    if error is not None and error.type in ("Limit", "Cancelled", "Signal"):
+    # What has a traceback is the code's own, by whatever name.
+    if error is not None and not error.traceback and error.type in ("Limit", "Cancelled", "Signal"):
         if in_session:
             return error.message
         return error.message.partition(". ")[0].rstrip(".") + "."  # The rest is about the session.

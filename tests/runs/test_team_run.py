@@ -9,7 +9,9 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMess
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken
 
+from coderoom.agents import CodeExecutorAgent
 from coderoom.errors import SandboxUnavailable
+from coderoom.executors import SandboxCodeExecutor
 from coderoom.runs import RunRecord, run_team
 from coderoom.teams import CodingTeam
 
@@ -68,3 +70,28 @@ async def test_a_broken_sandbox_is_no_failed_task() -> None:
     with pytest.raises(SandboxUnavailable, match="no daemon"):
         await run_team(nested, RunRecord("t", "x"), lambda _: None)
     assert agent.closed == 1
+
+
+async def test_the_sandbox_stands_before_anything_is_asked() -> None:
+    said: list[str] = []
+    record = RunRecord("t", "x")
+    asks = Agent()
+    executor = SandboxCodeExecutor()
+    both = CodingTeam([asks, CodeExecutorAgent("runner", executor)], max_turns=1)
+    await run_team(
+        both, record, lambda message: said.append(type(message).__name__), begin=lambda: said.append(record.isolation)
+    )
+    assert said[1:] == ["TextMessage", "TextMessage"]
+    assert said[0] not in {"auto", "none", ""}
+    assert executor.work_dir is None
+
+
+async def test_without_a_sandbox_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    said: list[object] = []
+    asks = Agent()
+    both = CodingTeam([asks, CodeExecutorAgent("runner", SandboxCodeExecutor(wall="docker"))], max_turns=1)
+    with pytest.raises(SandboxUnavailable, match="nowhere"):
+        await run_team(both, RunRecord("t", "x"), said.append, begin=lambda: said.append("begun"))
+    assert said == []
+    assert asks.closed == 1

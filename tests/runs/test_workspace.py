@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom.agents import CodeExecutorAgent
 from coderoom.errors import RequestError
-from coderoom.executors import LocalCodeExecutor
+from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.runs._workspace import FileChanges, copy_in, executors_of, folder_of, isolation_of
 from coderoom.teams import CodingTeam
 
@@ -34,6 +36,34 @@ def test_files_are_copied_under_their_names(tmp_path: Path) -> None:
     assert (workspace / "data.csv").read_text() == "a,b"
 
 
+def test_a_link_that_code_has_made_is_not_written_through(tmp_path: Path) -> None:
+    source, workspace, outside = tmp_path / "data.csv", tmp_path / "work", tmp_path / "precious"
+    source.write_text("a,b")
+    outside.write_text("precious")
+    workspace.mkdir()
+    (workspace / "data.csv").symlink_to(outside)
+    changes = FileChanges([workspace])
+    assert copy_in([source], workspace) == ["data.csv"]
+    assert (outside.read_text(), (workspace / "data.csv").read_text()) == ("precious", "a,b")
+    (workspace / "link").symlink_to(outside)
+    assert changes.written() == [workspace / "data.csv"]
+
+
+def test_folders_deeper_than_python_can_follow_are_no_failure(tmp_path: Path) -> None:
+    changes = FileChanges([tmp_path])
+    folder = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d" * 10, dir_fd=folder)
+        inner = os.open("d" * 10, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    (tmp_path / "a.txt").touch()
+    assert changes.written() == [tmp_path / "a.txt"]
+    # So that others who clean up need not follow either.
+    subprocess.run(["rm", "-rf", str(tmp_path / ("d" * 10))], check=True)
+
+
 def test_files_of_one_name_are_refused(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -52,6 +82,20 @@ def test_executors_are_found_in_all_kinds_of_agents_and_nested_teams(tmp_path: P
     assert [folder_of(executor) for executor in executors] == [tmp_path / "a", tmp_path]
     assert isolation_of(executors) == "none"
     assert isolation_of([]) == "no code is run"
+
+
+async def test_isolation_is_the_wall_that_stands(tmp_path: Path) -> None:
+    class Own(SandboxCodeExecutor):
+        """A user's own."""
+
+    executor, other = Own(tmp_path), SandboxCodeExecutor(tmp_path, wall="docker")
+    assert isolation_of([executor]) == "auto"
+    async with executor:
+        wall = executor.wall
+        assert isolation_of([executor]) == wall != "auto"
+        assert isolation_of([executor, other]) == ", ".join(sorted({wall, "docker"}))
+        assert isolation_of([executor, SandboxCodeExecutor(wall="none")]) == "none"
+        assert isolation_of([executor, LocalCodeExecutor()]) == "none"
 
 
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor:UserWarning")

@@ -55,7 +55,8 @@ def supervise() -> None:
 
 
 def _wait(child: int) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
+    # It comes again and again when the host ends, once for each of its threads.
+    signal.signal(signal.SIGTERM, lambda *_: _kill([child]))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
     with contextlib.suppress(OSError):  # An ordinary user has none.
         keep_capabilities(_CAP_KILL)
@@ -64,6 +65,7 @@ def _wait(child: int) -> None:
     pid = status = 0
     while pid != child:
         pid, status = os.waitpid(-1, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     deadline = time.monotonic() + _SECONDS_TO_END
     while _has_children() and time.monotonic() < deadline:
         _kill(descendants(os.getpid()))

@@ -122,6 +122,7 @@ def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, priv
         "scratch": temporary,
         "environment": with_own_places(spec.env, temporary, workspace),
         "packages": layout.packages,
+        "programs": layout.programs,
         "rooms": "plain",
         "supervised": True,
         "lockdown": {

@@ -58,6 +58,7 @@ def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, fact
         "owner": owner_of(Path(str(spec.workspace))) if mapped else None,
         "guarded": layout.guarded,
         "packages": layout.packages,
+        "programs": layout.programs,
         # Whoever mounts another /tmp has to keep these visible.
         "below_tmp": [path for path in layout.targets if path.startswith("/tmp/")],
         "rooms": "plain" if facts.nested else "namespaces",

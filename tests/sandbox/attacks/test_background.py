@@ -55,7 +55,9 @@ def living() -> list[str]:
             except OSError:
                 continue
             if " Z " not in stat:
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200] or stat[:60])
+                found.append(
+                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200] or stat[:60]
+                )
     return found
 
 
@@ -101,7 +103,13 @@ async def race(wall: str, code: str, keep: bool) -> dict[str, Any]:
             if mark is not None:
                 await session.rollback(mark)
                 back = (await attempt(session, "x", 5))["value"]
-        return {"first": first, "alive": alive, "back": back, "then": time.monotonic() - begin, "works": await still_works(sandbox)}
+        return {
+            "first": first,
+            "alive": alive,
+            "back": back,
+            "then": time.monotonic() - begin,
+            "works": await still_works(sandbox),
+        }
 
 
 @pytest.mark.parametrize("keep", [False, True], ids=["alone", "with a checkpoint"])
@@ -129,7 +137,13 @@ async def tamper(wall: str, code: str) -> dict[str, Any]:
                 back = str(error)
             seconds = time.monotonic() - begin
             again = await attempt(session, "1 + 1", 5)
-        return {"found": found, "back": back, "seconds": seconds, "again": again["value"], "works": await still_works(sandbox)}
+        return {
+            "found": found,
+            "back": back,
+            "seconds": seconds,
+            "again": again["value"],
+            "works": await still_works(sandbox),
+        }
 
 
 @pytest.mark.parametrize("code", [STOP, KILL], ids=["stopped", "killed"])

@@ -30,7 +30,13 @@ async def next_cell(wall: str, size: int) -> dict[str, Any]:
                 found = {"hung": True}
             seconds = time.monotonic() - begin
             again = await attempt(session, "1 + 1", 5) if "hung" not in found else {}
-        return {"first": first, "found": found, "seconds": seconds, "again": again.get("value"), "works": await still_works(sandbox)}
+        return {
+            "first": first,
+            "found": found,
+            "seconds": seconds,
+            "again": again.get("value"),
+            "works": await still_works(sandbox),
+        }
 
 
 @pytest.mark.parametrize("size", [10, 3_000_000])
@@ -60,8 +66,14 @@ PLAYS = {
     "a wrong pid": ("say(event='holding', pid='x')", "pass"),
     "no pid": ("say(event='holding', pid=None)", "pass"),
     "never ready": ("say(event='holding', pid=os.getpid())", "pass"),
-    "ended at once": ("say(event='holding', pid=os.getpid())", "say(event='ended', id=json.loads(data[9:])['id'], status='x', limit=[])"),
-    "an end of nothing": ("say(event='holding', pid=os.getpid())\n    say(event='ended', id='x')\n    say(event='ended', id=None)", "pass"),
+    "ended at once": (
+        "say(event='holding', pid=os.getpid())",
+        "say(event='ended', id=json.loads(data[9:])['id'], status='x', limit=[])",
+    ),
+    "an end of nothing": (
+        "say(event='holding', pid=os.getpid())\n    say(event='ended', id='x')\n    say(event='ended', id=None)",
+        "pass",
+    ),
     "failed": ("say(event='failed', error=['x'])", "pass"),
     "garbage": ("other.send(b'')", "pass"),
 }

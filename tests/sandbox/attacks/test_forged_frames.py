@@ -115,7 +115,9 @@ async def answer(wall: str, field: str) -> dict[str, Any]:
     found = []
     async with Sandbox(wall) as sandbox:
         for nasty in NASTY:
-            result = await sandbox.run(f"NASTY, FIELD = {json.dumps(nasty)!r}, {field!r}\n{CHANNEL}{ANSWER}", timeout=10)
+            result = await sandbox.run(
+                f"NASTY, FIELD = {json.dumps(nasty)!r}, {field!r}\n{CHANNEL}{ANSWER}", timeout=10
+            )
             # A caller prints, stores and sends what it has got.
             text = f"{result!r}{result.error}{result.value_repr}"
             text.encode()
@@ -137,8 +139,8 @@ def test_an_answer_of_other_types_is_a_result(caged: Caged, field: str) -> None:
 
 
 BOMBS = {
-    "a value of empty lists": "text(b'{\"event\":\"done\",\"id\":%d,\"outcome\":\"ok\",\"exit_code\":0,\"value\":[' % number + b'[],' * 30_000_000 + b'1]}')",
-    "a value of empty objects": "text(b'{\"event\":\"done\",\"id\":%d,\"outcome\":\"ok\",\"exit_code\":0,\"value\":[' % number + b'{},' * 30_000_000 + b'1]}')",
+    "a value of empty lists": 'text(b\'{"event":"done","id":%d,"outcome":"ok","exit_code":0,"value":[\' % number + b\'[],\' * 30_000_000 + b\'1]}\')',
+    "a value of empty objects": 'text(b\'{"event":"done","id":%d,"outcome":"ok","exit_code":0,"value":[\' % number + b\'{},\' * 30_000_000 + b\'1]}\')',
     "other events": "bomb = b'{\"event\":\"x\",\"value\":[' + b'[],' * 30_000_000 + b'1]}'\nfor _ in range(3): text(bomb)\ndone(value=1)",
     "many artifacts": "done(artifacts=[{'name': 'a%d' % n, 'size': 1} for n in range(1_500_000)])",
     "a long text": "done(outcome='error', error={'type': 'E', 'message': 'm' * 30_000_000, 'traceback': 't' * 30_000_000})",
@@ -161,9 +163,17 @@ async def bomb(wall: str, code: str) -> dict[str, Any]:
             await asyncio.sleep(0.01)
             longest = max(longest, loop.time() - last)
         result = await task
-        size = len(result.value_repr or "") + (0 if result.error is None else len(str(result.error)) + len(result.error.message))
+        size = len(result.value_repr or "") + (
+            0 if result.error is None else len(str(result.error)) + len(result.error.message)
+        )
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
-        return {"blocked": longest, "grown": grown, "size": size, "artifacts": len(result.artifacts), "works": await still_works(sandbox)}
+        return {
+            "blocked": longest,
+            "grown": grown,
+            "size": size,
+            "artifacts": len(result.artifacts),
+            "works": await still_works(sandbox),
+        }
 
 
 @pytest.mark.parametrize("name", BOMBS)

@@ -52,7 +52,11 @@ async def kill(wall: str, workspace: str) -> dict[str, Any]:
     while others() - before and time.monotonic() < end:
         await asyncio.sleep(0.1)
     left = [Path(f"/proc/{pid}/cmdline").read_text()[:100] for pid in others() - before]
-    return {"during": during, "processes": left, "files": sorted(path.name for path in set(temporary.iterdir()) - files)}
+    return {
+        "during": during,
+        "processes": left,
+        "files": sorted(path.name for path in set(temporary.iterdir()) - files),
+    }
 
 
 def test_nothing_is_left_when_the_host_is_killed(caged: Caged, tmp_path: Path) -> None:

@@ -66,10 +66,22 @@ async def connect(wall: str, folder: str, network: bool) -> dict[str, Any]:
     readable.mkdir()
     with (
         tempfile.TemporaryDirectory(dir="/run", prefix="attack-") as run,
-        listening(f"{run}/docker.sock", f"{folder}/agent.sock", f"{workspace}/agent.sock", f"{readable}/agent.sock", b"\0" + token.encode()),
+        listening(
+            f"{run}/docker.sock",
+            f"{folder}/agent.sock",
+            f"{workspace}/agent.sock",
+            f"{readable}/agent.sock",
+            b"\0" + token.encode(),
+        ),
         socket.create_server(("127.0.0.1", 0)) as tcp,
     ):
-        names = [f"{run}/docker.sock", f"{folder}/agent.sock", "/workspace/agent.sock", f"{readable}/agent.sock", "\0" + token]
+        names = [
+            f"{run}/docker.sock",
+            f"{folder}/agent.sock",
+            "/workspace/agent.sock",
+            f"{readable}/agent.sock",
+            "\0" + token,
+        ]
         ports = [] if network else [tcp.getsockname()[1]]
         async with Sandbox(wall, workspace=workspace, readable=[readable], network=network) as sandbox:
             opened = (await attempt(sandbox, TRY))["value"] if not network else []

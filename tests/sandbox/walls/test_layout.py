@@ -123,7 +123,7 @@ def test_workspace_that_is_no_folder(tmp_path: Path) -> None:
         layout_for(spec(workspace=tmp_path / "nothing"))
 
 
-@pytest.mark.parametrize("path", [sys.prefix, sysconfig.get_path("scripts"), sysconfig.get_path("purelib") + "/pytest"])
+@pytest.mark.parametrize("path", [sys.prefix, sysconfig.get_path("scripts"), sysconfig.get_path("stdlib") + "/json"])
 def test_workspace_that_the_interpreter_runs(path: str) -> None:
     with pytest.raises(RequestError, match=r"system folder|lies inside the interpreter's folder"):
         layout_for(spec(workspace=Path(path)))
@@ -190,7 +190,7 @@ def test_packages_that_lie_elsewhere(tmp_path: Path) -> None:
     )
     said = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(packages)},
+        env={"PYTHONPATH": os.pathsep.join([str(packages), *sys.path])},
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
