@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import gc
 import importlib.util
 import os
@@ -27,6 +28,11 @@ from coderoom.sandbox import Sandbox
 
 PRINT = "print(sum(range(10)))"
 HEAVY = "import numpy, pandas\nprint(pandas.Series(numpy.arange(10)).sum())"
+
+ONE_SHOTS: tuple[tuple[str, str, list[str]], ...] = (
+    ("one-shot print", PRINT, []),
+    ("one-shot numpy and pandas", HEAVY, ["numpy", "pandas"]),
+)
 
 # The worker's own modules, so that both forks are of the same interpreter with the same in it.
 BARE = """
@@ -89,7 +95,7 @@ async def one_shots(wall: str, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         local = LocalCommandLineCodeExecutor(work_dir=folder)
         await local.start()
-        for name, code, preload in (("one-shot print", PRINT, []), ("one-shot numpy and pandas", HEAVY, ["numpy", "pandas"])):
+        for name, code, preload in ONE_SHOTS:
             if preload and importlib.util.find_spec("pandas") is None:
                 print(f"{name:44} pandas is not installed")
                 continue
@@ -126,7 +132,7 @@ async def checkpoints(wall: str, rounds: int) -> None:
         for _ in range(rounds):
             mark = await session.checkpoint()
             marks.append(await seconds(session.checkpoint, 10))
-            backs.append(await seconds(lambda: session.rollback(mark), 10))
+            backs.append(await seconds(functools.partial(session.rollback, mark), 10))
             await session.restart()
     print(f"{'checkpoint':44} {statistics.median(marks) * 1e3:9.2f} ms")
     print(f"{'rollback':44} {statistics.median(backs) * 1e3:9.2f} ms")
@@ -165,7 +171,8 @@ async def main() -> None:
     warnings.simplefilter("ignore")
     gc.disable()
     async with Sandbox(arguments.wall) as sandbox:
-        print(f"wall {sandbox.wall}, {os.cpu_count()} cores, Python {sys.version.split()[0]}; medians of {arguments.rounds}")
+        python = sys.version.split()[0]
+        print(f"wall {sandbox.wall}, {os.cpu_count()} cores, Python {python}; medians of {arguments.rounds}")
     for measure in (one_shots, cells, checkpoints, throughput):
         await measure(arguments.wall, arguments.rounds)
 

@@ -72,6 +72,7 @@ def remove_folder(path: Path) -> None:
 
 def _start() -> _Janitor:
     folder = Path(tempfile.mkdtemp(prefix="coderoom-")).resolve()
+    folder.chmod(0o711)  # Root's code runs as somebody else, who has to get to what is in there.
     reader, writer = os.pipe()
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
     try:

@@ -183,7 +183,7 @@ async def test_processes_are_limited(place: Place) -> None:
 async def test_what_is_written_to_the_workspace_is_limited(place: Place, workspace: Path) -> None:
     limits = Limits(disk_bytes=32 << 20, file_bytes=8 << 20)
     async with place.sandbox(workspace=workspace, limits=limits) as sandbox:
-        code = "import time\nfor i in range(200):\n    open(f'{i}.bin', 'wb').write(b'x' * (4 << 20))\n    time.sleep(0.02)"
+        code = "import time\nfor i in range(200): open(f'{i}.bin', 'wb').write(b'x' * (4 << 20)); time.sleep(0.02)"
         result = await sandbox.run(code, timeout=30)
         assert result.limit == "disk", result
         assert sum(path.stat().st_size for path in workspace.iterdir()) < 400 << 20

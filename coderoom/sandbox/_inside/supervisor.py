@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import struct
 import time
@@ -14,7 +15,7 @@ __all__ = ["descendants", "die_with_parent", "keep_capabilities", "supervise"]
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CAPABILITY_VERSION = 0x20080522
-_CAP_KILL = 5
+_CAP_DAC_OVERRIDE, _CAP_KILL = 1, 5
 _SECONDS_TO_END = 5.0
 
 
@@ -33,10 +34,13 @@ def keep_capabilities(*numbers: int) -> None:
     linux.syscall("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))
 
 
-def supervise() -> None:
+def supervise(folder: str | None = None) -> None:
     """Fork; the child returns, and its parent waits for it, ends what is left of its children, and ends as it ended.
 
     It does the same at once when it is told to end, or when the host ends.
+
+    Args:
+        folder: What it removes at the end, for a host that may not be there to do so.
     """
     linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # From here on nothing may end this process without what it is there for; it is told once it is ready.
@@ -49,17 +53,17 @@ def supervise() -> None:
         linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         return
     try:
-        _wait(child)
+        _wait(child, folder)
     finally:
         os._exit(1)
 
 
-def _wait(child: int) -> None:
+def _wait(child: int, folder: str | None) -> None:
     # It comes again and again when the host ends, once for each of its threads.
     signal.signal(signal.SIGTERM, lambda *_: _kill([child]))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
     with contextlib.suppress(OSError):  # An ordinary user has none.
-        keep_capabilities(_CAP_KILL)
+        keep_capabilities(_CAP_KILL, *(() if folder is None else (_CAP_DAC_OVERRIDE,)))
     # The host must see its sockets closed as soon as the worker has gone.
     os.closerange(3, 65536)
     pid = status = 0
@@ -70,6 +74,8 @@ def _wait(child: int) -> None:
     while _has_children() and time.monotonic() < deadline:
         _kill(descendants(os.getpid()))
         time.sleep(0.001)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 

@@ -120,6 +120,7 @@ def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, priv
         "identity": identity,
         "workspace": workspace,
         "scratch": temporary,
+        "private": str(private),
         "environment": with_own_places(spec.env, temporary, workspace),
         "packages": layout.packages,
         "programs": layout.programs,

@@ -33,6 +33,7 @@ class NoWall(ProbedWall):
                 "environment": with_own_places(spec.env, scratch, workspace),
                 "workspace": workspace,
                 "scratch": scratch,
+                "private": scratch,
                 "packages": interpreter.packages,
                 "rooms": "plain",
                 "supervised": True,

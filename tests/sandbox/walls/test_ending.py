@@ -48,7 +48,7 @@ async def main():
     inside = await start_stub(sys.argv[1], SPEC)
     await inside.boot()
     await inside.ask(ESCAPE)
-    print(*descendants(os.getpid()), flush=True)
+    print(inside.worker.boot.get("private", "/nowhere"), *descendants(os.getpid()), flush=True)
     await inside.ask("import time; time.sleep(600)")  # It looks at nothing that the host says.
 
 asyncio.run(main())
@@ -123,13 +123,15 @@ async def test_it_ends_with_its_host(wall: str) -> None:
     host = subprocess.Popen([sys.executable, "-c", HOST, wall], stdout=subprocess.PIPE, text=True, cwd=root)
     assert host.stdout is not None
     with host, host.stdout:
-        pids = [int(word) for word in host.stdout.readline().split()]
+        private, *words = host.stdout.readline().split()
         host.kill()
+    pids = [int(word) for word in words]
     assert len(pids) >= 3
     deadline = time.monotonic() + 20
     while (left := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
     assert left == []
+    assert not Path(private).exists()
 
 
 async def test_it_outlives_the_thread_that_it_was_started_in(wall: str) -> None:
