@@ -176,6 +176,17 @@ def test_a_wall_that_cannot_be_built_refuses_before_a_model_is_asked(tmp_path: P
     assert (json.loads(done.stdout)["succeeded"] is False) if as_json else not done.stdout
 
 
+def test_the_demo_runs_also_where_no_wall_can_be_built(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    command = ["make", "-f", str(ROOT / "Makefile"), f"VENV={sys.prefix}", "-o", f"{sys.prefix}/.ready", "demo"]
+    env = environment(NO_DOCKER | {"CODEROOM_WALL": "docker"})
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "nowhere" in done.stderr
+    assert done.stdout.splitlines()[1].startswith("Code is not isolated")
+    assert (tmp_path / "coderoom-workspace" / "nile.png").exists()
+
+
 def test_a_team_that_has_its_own_wall_keeps_it(tmp_path: Path) -> None:
     text = (ROOT / "examples" / "team.yaml").read_text().replace("${CODEROOM_WALL:-auto}", "docker")
     (tmp_path / "team.yaml").write_text(text)

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from autogen_core.code_executor import CodeBlock
 
@@ -50,7 +52,8 @@ class SandboxPlace:
             self.work_dir = temporary_folder() if config.work_dir is None else absolute(config.work_dir)
             self.work_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise SandboxUnavailable(f"The work directory {config.work_dir!r} cannot be used: {error}") from error
+            which = "A temporary work directory" if self._temporary else f"The work directory {config.work_dir!r}"
+            raise SandboxUnavailable(f"{which} cannot be used: {error}") from error
         try:
             self.sandbox = Sandbox(
                 config.wall,
@@ -71,8 +74,9 @@ class SandboxPlace:
         self._session: Session | None = None
         self._lost = False
         self._keeps_files = True
-        self._root: Checkpoint | None = None
-        self._unwanted: list[Checkpoint] = []
+        # What holds a checkpoint: of the one that the session has last gone back to, and of those nobody wants any more.
+        self._root: Any = None
+        self._unwanted: list[Any] = []
 
     async def start(self) -> None:
         """Start the sandbox; a second time does nothing.
@@ -114,11 +118,12 @@ class SandboxPlace:
         artifacts: dict[str, Artifact] = {}
         for block in blocks:
             try:
+                self._check_language(block.language)
                 await self._keep_named_file(block)
-                result = await self._run_cell(block)
-            except (CellRefused, RequestError) as refused:
+            except CellRefused as refused:
                 await transcript.add(Execution.refused(str(refused)))
                 break
+            result = await self._run_cell(block)
             artifacts.update({artifact.name: artifact for artifact in result.artifacts})
             if not await transcript.add(self._told(result)):
                 break
@@ -129,10 +134,13 @@ class SandboxPlace:
         lost, self._lost = self._lost, False
         if not lost or result.state_lost:
             return execution
-        output = f"[{STATE_LOST}]\n{execution.output}"
-        return Execution(
-            execution.outcome, execution.exit_code, output, execution.duration, total_chars=execution.total_chars
-        )
+        return replace(execution, output=f"[{STATE_LOST}]\n{execution.output}")
+
+    def _check_language(self, language: str) -> None:
+        try:
+            self.sandbox.reject("", language)
+        except RequestError as error:
+            raise CellRefused(str(error)) from error
 
     async def _keep_named_file(self, block: CodeBlock) -> None:
         name = file_name_of(block.code)
@@ -232,22 +240,22 @@ class SandboxPlace:
         async with self._lock:
             await (await self._get_session()).rollback(mark)
         self._lost = False
-        if self._root is not mark:
+        if self._root is not mark.held:
             self._end_unwanted()
-            self._root = mark
+            self._root = mark.held
         kept = (["variables"] if self._config.state == "session" else []) + (["files"] if mark.files else [])
         return " and ".join(kept)
 
     def release(self, mark: Checkpoint) -> None:
         """Let go of a checkpoint."""
-        self._unwanted.append(mark)
+        self._unwanted.append(mark.held)
         self._end_unwanted(but=self._root)
 
-    def _end_unwanted(self, but: Checkpoint | None = None) -> None:
+    def _end_unwanted(self, but: Any = None) -> None:
         # What runs since a rollback is a child of the checkpoint's process, and would end with it.
-        for mark in [mark for mark in self._unwanted if mark is not but]:
-            mark.held.holder.close()
-            self._unwanted.remove(mark)
+        for held in [held for held in self._unwanted if held is not but]:
+            held.holder.close()
+            self._unwanted.remove(held)
 
     async def close(self) -> None:
         """End everything and remove what is temporary."""

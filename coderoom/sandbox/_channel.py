@@ -42,6 +42,7 @@ class HostChannel:
         largest: The most bytes that a message may have; a larger one is dropped.
 
     Attributes:
+        key: The key of its packets.
         listening: Whether messages are wanted now; those that come unasked are not even read.
     """
 
@@ -56,7 +57,7 @@ class HostChannel:
     ) -> None:
         sock.setblocking(False)
         self._sock = sock
-        self._key = key
+        self.key = key
         self._on_message = on_message
         self._on_end = on_end
         self._on_output = on_output
@@ -88,7 +89,7 @@ class HostChannel:
         """
         if self._sending.locked():
             return False
-        parts = list(packets(message, self._key))
+        parts = list(packets(message, self.key))
         return len(parts) == 1 and self._send_now(parts[0], fds)
 
     async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
@@ -100,7 +101,7 @@ class HostChannel:
         if self.send_now(message, fds):
             return
         async with self._sending:
-            for part in packets(message, self._key):
+            for part in packets(message, self.key):
                 while not self._send_now(part, fds):
                     await self._wait_for_room()
                 fds = ()
@@ -132,7 +133,7 @@ class HostChannel:
             self._sock.close()
 
     def _take(self, data: bytes) -> None:
-        if data[:KEY_SIZE] != self._key:
+        if data[:KEY_SIZE] != self.key:
             return
         tag, body = data[KEY_SIZE : KEY_SIZE + 1], data[KEY_SIZE + 1 :]
         if tag in (STDOUT, STDERR, CONTENT):

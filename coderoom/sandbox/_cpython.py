@@ -171,7 +171,7 @@ class CPythonSession:
     def close(self) -> None:
         """Close what is ours; the room ends the processes."""
         if self._live is not None:
-            self._live.runner.close()
+            self._room.leave(self._live.runner)
         for held in self._held:
             held.holder.close()
 
@@ -202,13 +202,9 @@ class CPythonSession:
         live = self._live
         if live is None or live.runner.ended is not None:
             if live is not None:
-                live.runner.close()
-            if self._room.spare is not None:
-                runner, number = await self._room.take_spare()
-                live = _Live(runner, self._room, number)
-            else:
-                live = await self._fork(self._room)
-            self._live = live
+                self._room.leave(live.runner)
+            runner, number = await self._room.take_spare()
+            self._live = live = _Live(runner, self._room, number)
         if not live.runner.ready.is_set():
             try:
                 await asyncio.wait_for(live.runner.ready.wait(), _PATIENCE)
@@ -273,4 +269,4 @@ class CPythonSession:
         await self._room.kill([held.pid for held in keep])
         live, self._live = self._live, None
         if live is not None:
-            live.runner.close()
+            self._room.leave(live.runner)

@@ -165,6 +165,7 @@ class Room(Holder):
     def __init__(self, sock: socket.socket, largest: int) -> None:
         super().__init__(sock)
         self.largest = largest
+        self._line: Runner | None = None
         self.spare: Runner | None = None
         self.spare_number = 0
 
@@ -198,11 +199,20 @@ class Room(Holder):
         Raises:
             SandboxUnavailable: It cannot be forked.
         """
-        if self.spare is not None:
-            self.spare.close()
-        runner = Runner(self.largest)
-        self.spare = runner
-        self.spare_number = await self.start(runner, renew=renew)
+        self._runners.pop(self.spare_number, None)
+        if renew and self._line is not None and not self._line.closed:
+            self._line.renew()
+        else:
+            if self._line is not None:
+                self._line.close()
+            self._line = Runner(self.largest)
+        self.spare = self._line
+        self.spare_number = await self.start(self._line, renew=renew)
+
+    def leave(self, runner: Runner) -> None:
+        """Close a runner that is not wanted any more, unless the next one can have its ends."""
+        if runner is not self._line:
+            runner.close()
 
     async def get_ready(self) -> Runner:
         """Wait until the spare runner waits for code.
@@ -243,9 +253,9 @@ class Room(Holder):
     def close(self) -> None:
         """Let everything in the room end."""
         super().close()
-        if self.spare is not None:
-            self.spare.close()
-            self.spare = None
+        self.spare = None
+        if self._line is not None:
+            self._line.close()
 
 
 def integer(message: Mapping[str, Any], key: str) -> int:

@@ -70,6 +70,23 @@ class Runner:
             self.theirs.append(writer)
             self._loop.add_reader(reader, self._read_pipe, reader)
 
+    def renew(self) -> None:
+        """Be there for another process, which has the same ends from the one that forks it.
+
+        To be called when nothing that could write to them is left but that one.
+        """
+        assert self._channel is not None
+        self.key = self._channel.key = secrets.token_bytes(KEY_SIZE)
+        self.ready.clear()
+        self.pid, self.failure, self.ended, self._cell = 0, "", None, None
+        self._channel.listening = True
+        self.resume()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is of no use any more."""
+        return self._channel is None or self._channel.closed or len(self._pipes) < 2
+
     def handed_over(self) -> None:
         """Close the ends that the process has been sent."""
         for fd in self.theirs:
@@ -121,10 +138,7 @@ class Runner:
         """Take note that the process has ended; what it had written before is read first."""
         if self._channel is not None:
             self._channel.drain(_BUFFERED)
-        for pipe in list(self._pipes):
-            for _ in range(_BUFFERED):
-                if not self._read_pipe(pipe):
-                    break
+        self._drain_pipes()
         self.ended = facts
         self.ready.set()
         if self._cell is not None:
@@ -147,6 +161,8 @@ class Runner:
             self.ready.set()
             if self._cell is None:
                 self._hear_nothing()
+                # What is still in the pipes is of whoever was there before.
+                self._drain_pipes()
         elif event == "failed" and not self.ready.is_set():
             self.failure = str(message.get("error"))
         elif event == "done" and self._cell is not None and message.get("id") == self._cell.number:
@@ -189,6 +205,12 @@ class Runner:
         if self._cell is not None:
             self._cell.output.add(name, data)
         return True
+
+    def _drain_pipes(self) -> None:
+        for pipe in list(self._pipes):
+            for _ in range(_BUFFERED):
+                if not self._read_pipe(pipe):
+                    break
 
     def _close_pipe(self, pipe: int) -> None:
         if self._pipes.pop(pipe, None) is not None:

@@ -129,6 +129,7 @@ class Worker:
             "workspace": workspace,
             "scratch": boot.get("scratch", "/tmp"),
             "in_memory": ["/tmp", "/dev/shm", *([workspace] if self._spec.workspace is None else [])],
+            "kept": list(boot.get("below_tmp", [])),
             "workspace_in_memory": self._spec.workspace is None,
             "lockdown": lockdown,
             "network": self._spec.network,

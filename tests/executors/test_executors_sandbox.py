@@ -347,6 +347,11 @@ async def test_where_no_wall_can_be_built_nothing_runs(tmp_path: Path, monkeypat
 async def test_a_folder_that_code_must_not_have_is_refused() -> None:
     with pytest.raises(RequestError, match="home or system folder"):
         await ExecutorRunner(SandboxCodeExecutor("/etc")).run([python("1")])
+    # It is no result of the code either, by whatever way it is asked.
+    executor = SandboxCodeExecutor("/etc")
+    with pytest.raises(RequestError, match="home or system folder"):
+        await executor.execute_code_blocks([python("1")], CancellationToken())
+    await executor.stop()
 
 
 async def test_a_folder_that_cannot_be_is_our_failure(tmp_path: Path) -> None:

@@ -187,3 +187,11 @@ async def test_what_is_written_to_the_workspace_is_limited(place: Place, workspa
         result = await sandbox.run(code, timeout=30)
         assert result.limit == "disk", result
         assert sum(path.stat().st_size for path in workspace.iterdir()) < 400 << 20
+
+
+async def test_a_shell_finds_the_interpreter_that_cells_have(place: Place, sandbox: Sandbox) -> None:
+    if place.wall == "docker":
+        return  # There it is the image's.
+    executable = (await sandbox.run("import sys; sys.prefix")).value
+    result = await sandbox.run("python3 -c 'import sys; print(sys.prefix)'", language="bash")
+    assert result.stdout.strip() == executable

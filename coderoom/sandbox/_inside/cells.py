@@ -4,9 +4,7 @@ from __future__ import annotations
 import __future__
 
 import ast
-import asyncio
 import builtins
-import inspect
 import linecache
 import os
 import sys
@@ -24,6 +22,7 @@ for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 
 _OURS = os.path.dirname(__file__) + os.sep
+_CO_COROUTINE = 128
 _LONGEST = 100_000
 _NO_INPUT = "input() is not available: nobody can answer here. Put the values into the code."
 
@@ -40,7 +39,7 @@ class Interpreter:
         self.contents: list[bytes] = []
         self._count = 0
         self._flags = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: Any = None
         self._files = Workspace(config["workspace"], config["workspace_in_memory"])
         self._module = types.ModuleType("__main__")
         self._names = self._module.__dict__
@@ -126,7 +125,9 @@ class Interpreter:
 
     def _evaluate(self, code: types.CodeType) -> Any:
         value = eval(code, self._names)
-        if code.co_flags & inspect.CO_COROUTINE:
+        if code.co_flags & _CO_COROUTINE:
+            import asyncio  # It is large, every fork has to carry what is imported before, and few cells wait.
+
             if self._loop is None or self._loop.is_closed():
                 self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)

@@ -24,6 +24,14 @@ Start = Callable[[Dict[str, Any], List[int]], None]
 _LOWEST, _HIGHEST = 0.05, 0.5
 
 
+def _pidfd_open(pid: int) -> int:
+    if hasattr(os, "pidfd_open"):
+        return os.pidfd_open(pid)
+    pidfd = linux.syscall("pidfd_open", pid, 0)  # Python 3.8
+    os.set_inheritable(pidfd, False)
+    return pidfd
+
+
 class Holder:
     """Forks on request.
 
@@ -66,7 +74,7 @@ class Holder:
                 if number == message["id"]:
                     os.kill(pid, message["signal"])
 
-    def prepare_fork(self, message: dict[str, Any]) -> None:
+    def prepare_fork(self, message: dict[str, Any], fds: list[int]) -> None:
         """Do what has to be done before a fork."""
 
     def _answer(self, message: dict[str, Any], fds: list[int]) -> None:
@@ -74,7 +82,7 @@ class Holder:
         if start is None:
             self.handle(message)
         else:
-            self.prepare_fork(message)
+            self.prepare_fork(message, fds)
             self._fork(start, message, fds)
         for fd in fds:
             os.close(fd)
@@ -86,8 +94,7 @@ class Holder:
             self.control.send({"event": "ended", "id": message["id"], "fork": str(error)})
             return
         if pid:
-            pidfd = linux.syscall("pidfd_open", pid, 0)
-            os.set_inheritable(pidfd, False)
+            pidfd = _pidfd_open(pid)
             self._children[pid] = (message["id"], pidfd)
             self._poll.register(pidfd, select.POLLIN)
             return

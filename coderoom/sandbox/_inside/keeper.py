@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from typing import Any
 
@@ -45,7 +44,7 @@ class Keeper(Holder):
         self._kept: list[int] = []
         self._cpu_before: float | None = None
         self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
-        os.chdir("/")
+        runner.settle()
         linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         # Nobody in the room may look into the memory or the environment of this process.
         linux.libc("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -63,6 +62,8 @@ class Keeper(Holder):
             super().serve()
         finally:
             if not self._processes.nested:  # With namespaces the kernel does it all.
+                import shutil
+
                 self._end_all([])
                 shutil.rmtree(self._config["own"], ignore_errors=True)
 
@@ -105,25 +106,29 @@ class Keeper(Holder):
         self._processes.signal_all(signal.SIGKILL, keep)
         self.wait_for(lambda: self._processes.gone(keep), _SECONDS_TO_END)
 
-    def prepare_fork(self, message: dict[str, Any]) -> None:
+    def prepare_fork(self, message: dict[str, Any], fds: list[int]) -> None:
         """Before a fork for somebody new, end what is left of who was here, and empty the room's folders."""
         if message.get("renew"):
             self._kept = []
             self._end_all([])
             empty_folders(self._config)
             self._disk.remember()
+        if message["op"] == "run" and fds:
+            self._runner.connect(fds)
 
     def _run(self, message: dict[str, Any], fds: list[int]) -> None:
-        self._runner.start(message, fds, lambda: self._lock(address_space=True))
+        self._runner.start(message["key"], self._lock)
 
     def _exec(self, message: dict[str, Any], fds: list[int]) -> None:
-        run_program(message, fds, self._config, lambda: self._lock(message["address_space"]))
+        run_program(message, fds, self._config, self._lock if message["address_space"] else self._lock_roomy)
 
-    def _lock(self, address_space: bool) -> None:
+    def _lock(self) -> None:
+        self._lock_roomy()
+        self._lockdown.bound_address_space()
+
+    def _lock_roomy(self) -> None:
         if not self._processes.nested:
             self._lockdown.apply()
-        if address_space:
-            self._lockdown.bound_address_space()
 
 
 def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:

@@ -52,7 +52,7 @@ def mount_proc(target: str = "/proc") -> None:
 
 def mount_tmpfs(target: str, size: int, mode: str, owner: tuple[int, int] | None = None) -> None:
     """Mount an empty folder in memory, for somebody else where an owner is given."""
-    options = f"size={size},mode={mode}"
+    options = f"size={size},nr_inodes={max(size // 4096, 1024)},mode={mode}"
     if owner is not None:
         options += f",uid={owner[0]},gid={owner[1]}"
     _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, options)

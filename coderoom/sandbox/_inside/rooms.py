@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import tempfile
+from collections.abc import Sequence
 from typing import Any
 
-from . import linux
+from . import linux, mounts
 from .forks import fork
 
 __all__ = ["empty_folders", "enter_room", "own_folders"]
@@ -54,8 +53,8 @@ def _mount_memory(config: dict[str, Any]) -> None:
     size = config["limits"]["disk_bytes"]
     for place in config["in_memory"]:
         mode = "755" if place == config["workspace"] else "1777"
-        options = "size=%d,nr_inodes=%d,mode=%s" % (size, max(size // 4096, 1024), mode)
-        linux.libc("mount", b"tmpfs", place.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode())
+        # An interpreter that is installed below /tmp is mounted there already.
+        mounts.cover(place, size, mode, config["kept"] if place == "/tmp" else ())
 
 
 def own_folders(config: dict[str, Any]) -> dict[str, Any]:
@@ -67,6 +66,8 @@ def own_folders(config: dict[str, Any]) -> dict[str, Any]:
     Returns:
         The room's: with its own workspace, if the workspace is no folder of the host, and with what its code may write.
     """
+    import tempfile  # Rooms with namespaces need not carry it.
+
     scratch = config["scratch"]
     own = tempfile.mkdtemp(prefix="room-", dir=scratch)
     temporary, workspace = os.path.join(own, "tmp"), config["workspace"]
@@ -95,16 +96,29 @@ def empty_folders(config: dict[str, Any]) -> None:
     Raises:
         OSError: Something could not be removed; nobody else must get this room then.
     """
+    kept = config["kept"]
+    for path in kept:
+        os.lstat(path)  # Code may have moved what it could not remove.
     for place in config["in_memory"]:
         os.chmod(place, 0o1777 if place in ("/tmp", "/dev/shm") else 0o755)
-        entries = list(os.scandir(place))
-        if len(entries) > _MOST_ENTRIES:
-            raise OSError(errno.E2BIG, "too much was left behind to be cleaned away")
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
-            else:
-                os.unlink(entry.path)
+        _empty(place, kept)
+
+
+def _empty(folder: str, kept: Sequence[str]) -> None:
+    entries = list(os.scandir(folder))
+    if len(entries) > _MOST_ENTRIES:
+        raise OSError(errno.E2BIG, "too much was left behind to be cleaned away")
+    for entry in entries:
+        if entry.path in kept:
+            continue
+        if any(path.startswith(entry.path + "/") for path in kept):
+            _empty(entry.path, kept)
+        elif entry.is_dir(follow_symlinks=False):
+            import shutil
+
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
 
 
 def _write(path: str, text: str) -> None:

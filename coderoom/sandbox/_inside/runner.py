@@ -59,20 +59,30 @@ class Runner:
         self._config = {**self._config, "workspace": workspace}
         self._interpreter.move_to(workspace)
 
-    def start(self, message: dict[str, Any], fds: list[int], lock: Callable[[], None]) -> None:
+    def settle(self) -> None:
+        """Do in the room's keeper what its forks then have done."""
+        os.chdir(self._config["workspace"])
+        signal.signal(signal.SIGINT, self._interrupt)
+        self._streams.install()
+
+    def connect(self, fds: list[int]) -> None:
+        """Take other ends of the channel and of the pipes for standard output and error."""
+        for fd, place in zip(fds, self._places):  # noqa: B905 (Python 3.8)
+            os.dup2(fd, place, inheritable=False)
+        os.dup2(fds[1], 1)
+        os.dup2(fds[2], 2)
+
+    def start(self, key: str, lock: Callable[[], None]) -> None:
         """Be a runner in a fresh state; never returns.
 
         Args:
-            message: The request: the channel's `key`.
-            fds: The channel and the pipes for standard output and error.
+            key: The channel's key.
             lock: Locks this process down.
         """
         os.setsid()
-        self._connect(message, fds)
+        self._channel.key = bytes.fromhex(key)
         try:
             forks.after_fork()
-            os.chdir(self._config["workspace"])
-            self._streams.install()
             lock()
             _allow_files(self._places[0])
             linux.libc("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
@@ -81,19 +91,9 @@ class Runner:
             os._exit(1)
         self.serve()
 
-    def _connect(self, message: dict[str, Any], fds: list[int]) -> None:
-        self._channel.key = bytes.fromhex(message["key"])
-        for fd, place in zip(fds, self._places):  # noqa: B905 (Python 3.8)
-            os.dup2(fd, place, inheritable=False)
-        os.dup2(fds[1], 1)
-        os.dup2(fds[2], 2)
-        for fd in fds:
-            os.close(fd)
-
     def serve(self) -> None:
         """Answer requests; never returns."""
         self._pid = os.getpid()
-        signal.signal(signal.SIGINT, self._interrupt)
         self._channel.send({"event": "ready", "pid": self._pid})
         while True:
             request = self._channel.receive()
@@ -162,7 +162,10 @@ class Runner:
         os._exit(0)
 
     def _resume(self, message: dict[str, Any], fds: list[int]) -> None:
-        self._connect(message, fds)
+        self._channel.key = bytes.fromhex(message["key"])
+        self.connect(fds)
+        for fd in fds:
+            os.close(fd)
         _allow_files(self._places[0])
         self.serve()
 

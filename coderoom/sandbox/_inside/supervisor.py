@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import struct
 import time
@@ -75,6 +74,8 @@ def _wait(child: int, folder: str | None) -> None:
         _kill(descendants(os.getpid()))
         time.sleep(0.001)
     if folder is not None:
+        import shutil  # Every fork would have to carry it.
+
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 

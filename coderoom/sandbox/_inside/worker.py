@@ -27,7 +27,7 @@ __all__ = ["serve"]
 _PR_SET_CHILD_SUBREAPER = 36
 
 # What runners need at their start; it is shared with all of them if it is here before they are.
-_ALWAYS = ("ast", "asyncio", "io", "json", "linecache", "threading", "traceback", "types")
+_ALWAYS = ("ast", "io", "json", "linecache", "threading", "traceback", "types")
 
 
 def serve(control_fd: int) -> None:
@@ -65,6 +65,8 @@ def _prepare(config: dict[str, Any]) -> dict[str, Any]:
         importlib.import_module(name)
     missing = _preload(config.get("preload", []))
     forks.leave_hooks()
+    programs = config["boot"].get("programs", [])
+    os.environ["PATH"] = os.pathsep.join([*programs, os.environ.get("PATH", os.defpath)])
     warmth.settle(config)
     return {
         **facts,

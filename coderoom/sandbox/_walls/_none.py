@@ -35,6 +35,7 @@ class NoWall(ProbedWall):
                 "scratch": scratch,
                 "private": scratch,
                 "packages": interpreter.packages,
+                "programs": [str(Path(interpreter.executable).parent)],
                 "rooms": "plain",
                 "supervised": True,
                 "keep_privileges": True,

@@ -94,8 +94,8 @@ worked
 """
 # As in the kernel's table for x86_64: what changes the machine, other processes, or namespaces.
 NUMBERS = [
-    101, 103, 134, 139, 153, 154, 155, 159, 161, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 174, 175, 176,
-    177, 178, 179, 180, 212, 227, 246, 248, 249, 250, 272, 279, 298, 300, 303, 304, 305, 308, 310, 311, 312, 313, 319,
+    101, 103, 134, 153, 154, 155, 159, 161, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 174, 175, 176,
+    177, 178, 179, 180, 212, 227, 246, 248, 249, 250, 272, 298, 300, 303, 304, 305, 308, 310, 311, 312, 313, 319,
     320, 321, 323, 425, 426, 427, 428, 429, 430, 431, 432, 433, 435, 437, 438, 440, 442, 443, 447, 457, 458, 467, 470,
     29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220, 240, 241, 600, 1000, 0x3FFFFFFF,
 ]  # fmt: skip
@@ -109,17 +109,13 @@ async def call(wall: str, numbers: list[int]) -> Any:
 
 @intel
 def test_what_changes_the_machine_is_refused(caged: Caged) -> None:
-    assert caged(call, [number for number in NUMBERS if number != 139]) == []  # 139 is sysfs: it only names things.
+    assert caged(call, NUMBERS) == []
 
 
 SHARED = """
 import ctypes
-libc = ctypes.CDLL(None, use_errno=True)
 context = ctypes.c_ulong(0)
-count = 0
-while libc.syscall(206, 1000, ctypes.byref(context)) == 0:
-    context, count = ctypes.c_ulong(0), count + 1
-count
+ctypes.CDLL(None, use_errno=True).syscall(206, 1, ctypes.byref(context))  # io_setup
 """
 
 
@@ -131,4 +127,4 @@ async def use_up(wall: str) -> Any:
 @intel
 def test_what_the_whole_machine_shares_is_not_used_up(caged: Caged) -> None:
     # There are 65,536 events of asynchronous input and output for everybody on the machine.
-    assert caged(use_up) == 0
+    assert caged(use_up) == -1

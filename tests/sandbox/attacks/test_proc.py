@@ -30,11 +30,13 @@ found
 SYSTEM = """
 import os
 written = []
-for top in ("/proc/sys", "/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/scsi", "/proc/pressure", "/proc/tty"):
+for top in ("/proc/sys", "/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/scsi", "/proc/tty"):
     for folder, _, names in os.walk(top):
         for name in names:
             path = os.path.join(folder, name)
-            try: os.close(os.open(path, os.O_WRONLY))
+            try:
+                with open(path, "rb") as file: same = file.read(100)
+                with open(path, "wb") as file: file.write(same)
             except OSError: continue
             written.append(path)
 for name in ("sysrq-trigger", "kcore", "kmsg", "mtrr", "timer_list", "kpageflags", "kallsyms", "slabinfo", "sched_debug", "keys", "config.gz"):
@@ -48,7 +50,7 @@ written
 ITSELF = """
 import os
 written = []
-for name, text in (("uid_map", "0 0 1"), ("gid_map", "0 0 1"), ("setgroups", "allow"), ("projid_map", "0 0 1"), ("oom_score_adj", "-1000"),
+for name, text in (("uid_map", "0 0 1"), ("gid_map", "0 0 1"), ("setgroups", "allow"), ("oom_score_adj", "-1000"),
                    ("oom_adj", "-17"), ("attr/current", "unconfined"), ("attr/exec", "unconfined"), ("loginuid", "0"), ("make-it-fail", "1")):
     try:
         with open("/proc/self/" + name, "w") as file: file.write(text)

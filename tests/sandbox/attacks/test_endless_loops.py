@@ -1,0 +1,82 @@
+"""Code that does not end and does not let itself be interrupted."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import pytest
+
+from coderoom.sandbox import Sandbox
+
+from .conftest import Caged
+from .hostside import attempt, still_works
+
+LOOPS = {
+    "python": "while True: pass",
+    "python that catches": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+    "an iterator": "import collections, itertools\ncollections.deque(itertools.repeat(0), maxlen=0)",
+    "a regular expression": "import re\nre.match(r'(a*)*b', 'a' * 60)",
+    "a number": "9 ** 9 ** 9",
+    "a text of a number": "import sys\nsys.set_int_max_str_digits(0) if hasattr(sys, 'set_int_max_str_digits') else None\nstr(1 << 30_000_000)",
+    "a comparison": "class C:\n    def __eq__(self, other): return self == other or True\nwhile True:\n    try: C() == C()\n    except RecursionError: pass",
+    "a sort": "import itertools, functools\nsorted(range(100_000_000), key=lambda x: -x)",
+    "sleep": "import time\ntime.sleep(1000)",
+    "sleep without signals": "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\ntime.sleep(1000)",
+    "signals that are ignored": "import signal\nfor n in signal.valid_signals():\n    try: signal.signal(n, signal.SIG_IGN)\n    except OSError: pass\nwhile True: pass",
+    "a pause": "import ctypes\nwhile True: ctypes.CDLL(None).pause()",
+    "a lock": "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()",
+    "it stops itself": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+    "it is stopped": "import os, signal, time\nif not os.fork():\n    os.kill(os.getppid(), signal.SIGSTOP)\n    while True: time.sleep(1)\nwhile True: pass",
+    "it reads nothing": "import os\nr, w = os.pipe()\nos.read(r, 1)",
+    "it waits for a child": "import os, time\nif not os.fork(): time.sleep(1000)\nos.wait()",
+    "a finalizer": "class C:\n    def __del__(self):\n        while True: pass\nC()",
+    "the value's repr": "class C:\n    def __repr__(self):\n        while True: pass\nC()",
+    "the exception's text": "class E(Exception):\n    def __str__(self):\n        while True: pass\nraise E",
+    "a tracer": "import sys\ndef trace(*_):\n    while True: pass\nsys.settrace(trace)\n(lambda: 0)()",
+    "a descent": "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(): f()\nwhile True:\n    try: f()\n    except RecursionError: pass",
+    "vfork": "import ctypes\nif ctypes.CDLL(None).vfork() == 0:\n    while True: pass",
+    "compiling": "compile('(' * 50 + '1' + ')' * 50, '', 'eval')\nwhile True: compile('x' + '+x' * 20000, '', 'eval')",
+    "json": "import json\nx = {}\nwhile True: json.dumps([0] * 10_000_000)",
+    "a cell that is a fork": "import os\nif os.fork():\n    os._exit(0)\nwhile True: pass",
+}
+if platform.machine() == "x86_64":
+    LOOPS["machine code"] = (
+        "import ctypes, mmap\nm = mmap.mmap(-1, 4096, prot=7)\nm.write(b'\\xeb\\xfe')\n"
+        "ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(m)))()"
+    )
+OTHERS = {
+    "sh": ("while :; do :; done", "sh"),
+    "sh that traps": ("trap '' INT TERM HUP QUIT; while :; do sleep 100; done", "sh"),
+    "sh in the background": ("(trap '' INT TERM; while :; do :; done) & wait", "sh"),
+}
+
+
+async def loop(wall: str, code: str, language: str) -> dict[str, Any]:
+    async with Sandbox(wall) as sandbox:
+        await sandbox.run("1")
+        once = await attempt(sandbox, code, 1, language=language)
+        async with sandbox.session() as session:
+            await session.run("x = 1")
+            mark = await session.checkpoint()
+            kept = await attempt(session, code, 1, language=language)
+            await session.rollback(mark)
+            back = (await attempt(session, "x", 10))["value"]
+        return {"once": once, "kept": kept, "back": back, "works": await still_works(sandbox)}
+
+
+@pytest.mark.parametrize("name", [*LOOPS, *OTHERS])
+def test_it_ends_at_its_time(caged_once: Caged, name: str) -> None:
+    code, language = OTHERS[name] if name in OTHERS else (LOOPS[name], "python")
+    for attempts_left in (1, 0):
+        found = caged_once(loop, code, language)
+        assert found["works"]
+        assert found["back"] == 1
+        for which in ("once", "kept"):
+            # Some of them meet another limit before.
+            assert found[which]["outcome"] in ("timeout", "memory", "error", "ok"), found
+        slowest = max(found["once"]["seconds"], found["kept"]["seconds"])
+        if slowest < 2:
+            return
+        # The machine may have been busy with something else.
+        assert attempts_left, found
