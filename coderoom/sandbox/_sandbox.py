@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -166,8 +166,17 @@ class Sandbox:
             async for item in items:
                 yield item
 
-    def session(self) -> Session:
-        """A state that lasts from cell to cell, to be used with `async with`."""
+    def session(self, functions: Sequence[Callable[..., Any]] = ()) -> Session:
+        """A state that lasts from cell to cell, to be used with `async with`.
+
+        Args:
+            functions: Not there yet: functions of the host that the code may call.
+
+        Raises:
+            RequestError: Functions were given.
+        """
+        if functions:
+            raise RequestError("Functions of the host cannot be called from a session yet; leave out functions=.")
         return Session(self)
 
     @contextlib.asynccontextmanager
