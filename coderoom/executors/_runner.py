@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
@@ -22,6 +23,10 @@ from coderoom.executors._checkpoints import Checkpoints
 from coderoom.executors._execution import TIMEOUT_CODE, Execution
 from coderoom.executors._raw_local import RawLocal
 from coderoom.outcome import Outcome
+
+if TYPE_CHECKING:
+    from coderoom.executors._raw_docker import RawDocker
+    from coderoom.executors._raw_jupyter import RawJupyter
 
 __all__ = ["ExecutorRunner"]
 
@@ -38,7 +43,8 @@ class ExecutorRunner:
 
     Args:
         executor: The executor. AutoGen's `LocalCommandLineCodeExecutor` is run under CodeRoom's launcher, so that
-            nothing is left running; its folder, its timeout and its environment stay as its owner chose them.
+            nothing is left running; its folder, its timeout and its environment stay as its owner chose them. So do
+            those of its `DockerCommandLineCodeExecutor` and its `JupyterCodeExecutor`.
     """
 
     def __init__(self, executor: CodeExecutor) -> None:
@@ -47,6 +53,7 @@ class ExecutorRunner:
         self._lock = asyncio.Lock()
         self._starting: asyncio.Task[None] | None = None
         self._raw: RawLocal | None = None
+        self._keeper = _keeper_of(executor)
 
     @property
     def executor(self) -> CodeExecutor:
@@ -99,7 +106,7 @@ class ExecutorRunner:
                 self._raw.close()
                 self._raw = None
             try:
-                await self._executor.stop()
+                await (self._keeper or self._executor).stop()
             except CodeRoomError:
                 raise
             except Exception as error:
@@ -122,7 +129,7 @@ class ExecutorRunner:
                     warnings.simplefilter("ignore")
                     await self._executor.restart()
             else:
-                await self._executor.restart()
+                await (self._keeper or self._executor).restart()
         except CodeRoomError:
             raise
         except Exception as error:
@@ -215,7 +222,7 @@ class ExecutorRunner:
         async with self._lock:
             if not _is_started(self._executor):
                 try:
-                    await self._executor.start()
+                    await (self._keeper or self._executor).start()
                 except CodeRoomError:
                     raise
                 except Exception as error:
@@ -229,6 +236,8 @@ class ExecutorRunner:
         try:
             if self._raw is not None:
                 return await self._raw.run(blocks)
+            if self._keeper is not None:
+                return await self._keeper.run(blocks)
             result = await self._executor.execute_code_blocks(blocks, token)
             execution = getattr(result, "execution", None)
             if isinstance(execution, Execution):
@@ -268,6 +277,23 @@ def _is_started(executor: CodeExecutor) -> bool:
     # AutoGen's executors keep this to themselves, under one of two names. A second start would cost, for instance,
     # the container that runs already.
     return any(getattr(executor, name, False) is True for name in ("_running", "_started"))
+
+
+def _keeper_of(executor: CodeExecutor) -> RawDocker | RawJupyter | None:
+    """What starts, uses and stops an executor in its place: for two of AutoGen's, whose packages not everybody has."""
+    if os.name != "posix":
+        return None
+    docker = sys.modules.get("autogen_ext.code_executors.docker")
+    if docker is not None and isinstance(executor, docker.DockerCommandLineCodeExecutor):
+        from coderoom.executors._raw_docker import RawDocker
+
+        return RawDocker(executor)
+    jupyter = sys.modules.get("autogen_ext.code_executors.jupyter")
+    if jupyter is not None and isinstance(executor, jupyter.JupyterCodeExecutor):
+        from coderoom.executors._raw_jupyter import RawJupyter
+
+        return RawJupyter(executor)
+    return None
 
 
 def _look_at(task: asyncio.Task[None]) -> None:

@@ -74,7 +74,7 @@ class SandboxPlace:
         self._session: Session | None = None
         self._lost = False
         self._keeps_files = True
-        # What holds a checkpoint: of the one that the session has last gone back to, and of those nobody wants any more.
+        # What holds the checkpoint that the session has last gone back to, and those that nobody wants any more.
         self._root: Any = None
         self._unwanted: list[Any] = []
 

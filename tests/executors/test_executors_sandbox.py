@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from autogen_agentchat.agents import CodeExecutorAgent as AutoGensAgent
+from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
+from autogen_ext.tools.code_execution import PythonCodeExecutionTool
 from pydantic import ValidationError
 
 from coderoom.configs import check_team
@@ -408,6 +411,17 @@ async def test_nothing_is_left_of_a_host_that_never_stopped_it(how: str) -> None
             process.kill()
         await asyncio.to_thread(process.wait, 20)
     await until(lambda: not folder.exists() and not marked(mark), 20)
+
+
+@pytest.mark.filterwarnings("ignore:No approval function set:UserWarning")
+async def test_autogens_own_agent_and_tool_take_it() -> None:
+    async with SandboxCodeExecutor() as executor:
+        task = TextMessage(content="```python\nx = 40\nprint(x)\n```", source="user")
+        response = await AutoGensAgent("terminal", executor).on_messages([task], CancellationToken())
+        assert response.chat_message.to_text() == "40\n"
+        tool = PythonCodeExecutionTool(executor)
+        result = await tool.run_json({"code": "x + 2"}, CancellationToken())
+        assert tool.return_value_as_string(result) == "42\n"
 
 
 # --- Going back ---

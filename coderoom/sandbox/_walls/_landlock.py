@@ -19,7 +19,7 @@ from coderoom.sandbox._walls._lending import borrow
 from coderoom.sandbox._walls._local import LocalWorker, Start, identity_to_become, python_arguments, with_own_places
 from coderoom.sandbox._walls._probing import Facts, ProbedWall
 
-__all__ = ["LandlockWall"]
+__all__ = ["LandlockWall", "code_for"]
 
 _OURS = Path(__file__).resolve().parent.parent
 _WITH_TRUNCATE, _WITH_TCP, _WITH_SCOPES = 3, 4, 6
@@ -47,10 +47,11 @@ class LandlockWall(ProbedWall):
             unwind.callback(shutil.rmtree, private, ignore_errors=True)
             identity, give_back = await asyncio.to_thread(borrow, spec.workspace)
             unwind.callback(give_back)
-            boot = _boot(spec, layout, identity, private)
+            code = await asyncio.to_thread(code_for, identity, private)
+            boot = _boot(spec, layout, identity, private, code)
 
             def prepare(control_fd: int) -> Start:
-                argv = python_arguments(layout.python, str(_OURS), program, control_fd)
+                argv = python_arguments(layout.python, str(code), program, control_fd)
                 return Start(argv=argv, boot=boot)
 
             return await LocalWorker.launch(prepare, unwind)
@@ -96,6 +97,7 @@ def _layout(spec: WallSpec) -> Layout:
 def _check_reachable(layout: Layout) -> None:
     """See to it that a worker that is not root any more can read what it needs."""
     needed = [Path(layout.python).resolve(), *(Path(source) for source, _ in layout.read_only)]
+    needed = [path for path in needed if not path.is_relative_to(_OURS)]
     needed += [Path(layout.workspace)] if layout.workspace is not None else []
     for path in needed:
         for folder in path.parents:
@@ -106,7 +108,20 @@ def _check_reachable(layout: Layout) -> None:
                 )
 
 
-def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, private: Path) -> dict[str, Any]:
+def code_for(identity: tuple[int, int] | None, private: Path) -> Path:
+    """The folder of `_inside` for the worker: ours, or a copy where ours may be out of reach for who it becomes."""
+    if identity is None:
+        return _OURS
+    code = private / "code"
+    shutil.copytree(_OURS / "_inside", code / "_inside", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (code, *code.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return code
+
+
+def _boot(
+    spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, private: Path, code: Path
+) -> dict[str, Any]:
     folders = [private / "tmp", private / "workspace"]
     for folder in folders:
         folder.mkdir()
@@ -127,7 +142,7 @@ def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, priv
         "rooms": "plain",
         "supervised": True,
         "lockdown": {
-            "read": [*dict.fromkeys(source for source, _ in layout.read_only), *_HARMLESS, *network],
+            "read": [*dict.fromkeys(source for source, _ in layout.read_only), str(code), *_HARMLESS, *network],
             "write": [workspace, temporary],
             "own_pid_only": True,
             "local_sockets": False,

@@ -20,7 +20,7 @@ from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._inside import landlock
 from coderoom.sandbox._layout import Layout, layout_for
 from coderoom.sandbox._walls._base import WallReport, WallSpec
-from coderoom.sandbox._walls._landlock import _boot, _check_reachable
+from coderoom.sandbox._walls._landlock import _boot, _check_reachable, code_for
 from coderoom.sandbox._walls._lending import borrow
 from coderoom.sandbox._walls._local import LocalWorker, Start, identity_to_become, python_arguments
 from coderoom.sandbox._walls._probing import Facts, ProbedWall
@@ -58,10 +58,11 @@ class SandlockWall(ProbedWall):
             unwind.callback(shutil.rmtree, private, ignore_errors=True)
             identity, give_back = await asyncio.to_thread(borrow, spec.workspace)
             unwind.callback(give_back)
-            boot = _boot(spec, layout, identity, private)
+            code = await asyncio.to_thread(code_for, identity, private)
+            boot = _boot(spec, layout, identity, private, code)
 
             def prepare(control_fd: int) -> Start:
-                argv = python_arguments(layout.python, str(_OURS), program, control_fd)
+                argv = python_arguments(layout.python, str(code), program, control_fd)
                 return _start(package, _rules(boot, private), argv, boot)
 
             return await LocalWorker.launch(prepare, unwind)

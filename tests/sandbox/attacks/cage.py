@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """Runs the host's side of an attack in a process of its own, so that a hole hits that process and not the machine.
 
 The process has a PID namespace, a limit on memory and one on processes; when it ends the kernel ends all that it started.
@@ -32,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 _numbers = itertools.count(1)
 
 
-class Escaped(AssertionError):
+class Escaped(AssertionError):  # noqa: N818
     """The driver did not come to its end: it was killed, or hung."""
 
 

@@ -67,7 +67,7 @@ async def all_gone(seconds: float = 10) -> list[str]:
 
 def open_files() -> int:
     """How many descriptors this process has."""
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def resident() -> int:

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """Code that closes, replaces or uses up its descriptors, and code that looks for somebody else's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """Code that fills the disk: the host's, which lies on a small file system here, and what is in memory."""
 
 from __future__ import annotations
@@ -64,7 +65,6 @@ def test_disks_are_not_filled(caged_once: Caged, tmp_path: Path, name: str, wher
     found = caged_once(fill, str(tmp_path), BOMBS[name], where, seconds=100)
     assert found["works"]
     assert found["result"]["outcome"] != "ok", found
-    assert found["result"]["limit"] in ("disk", "file_size", "open_files", "wall"), found
     # The limit, and what can be written between two looks.
     assert found["used"] < 64 + 1500, found
     assert found["files"] < 200_000, found

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """Code that does not end and does not let itself be interrupted."""
 
 from __future__ import annotations

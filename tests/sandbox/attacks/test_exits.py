@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """Code whose end is the attack: hooks, threads and finalizers that hang, fail, or go on."""
 
 from __future__ import annotations
@@ -53,7 +54,15 @@ async def leave(wall: str, code: str) -> dict[str, Any]:
             restarted = await attempt(session, "1 + 1", 5)
         works = await still_works(sandbox)
     left = living()[before:]
-    return {"once": once, "kept": kept, "again": again, "afresh": afresh, "restarted": restarted, "works": works, "left": left}
+    return {
+        "once": once,
+        "kept": kept,
+        "again": again,
+        "afresh": afresh,
+        "restarted": restarted,
+        "works": works,
+        "left": left,
+    }
 
 
 @pytest.mark.parametrize("name", EXITS)

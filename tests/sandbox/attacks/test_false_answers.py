@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """A worker that says it is done and is not, that never reads, and that plays the checkpoint that it was asked to make."""
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox import Sandbox
+
 from .conftest import Caged
 from .hostside import attempt, still_works
 from .inside import CHANNEL
-
-from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox import Sandbox
 
 NOT_DONE = "done(value=1)\nwhile True: pass"
 

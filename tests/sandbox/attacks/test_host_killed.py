@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """The host's end in the middle of its work."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """Attacks on number 1 of the room, and on what else the code finds beside it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """Many processes, each below the limit; memory and time that nobody seems to have; cells after a rollback."""
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ for _ in range(50):
             while True:
                 pairs.append(socket.socketpair())
                 for one in pairs[-1]:
-                    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
+                    try: one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
+                    except OSError: pass
                     one.setblocking(False)
                     try:
                         while True: one.send(b"x" * 60000)
@@ -92,7 +94,7 @@ def used(group: str = "memory") -> int:
 
 
 async def fill(wall: str, code: str, after_rollback: bool) -> dict[str, Any]:
-    limits = Limits(memory_bytes=256 * MIB, disk_bytes=64 * MIB, wall_seconds=12)
+    limits = Limits(memory_bytes=256 * MIB, disk_bytes=64 * MIB, wall_seconds=6)
     async with Sandbox(wall, limits=limits) as sandbox:
         async with sandbox.session() as session:
             await session.run("1")
@@ -113,9 +115,9 @@ async def fill(wall: str, code: str, after_rollback: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("after_rollback", [False, True], ids=["fresh", "after a rollback"])
 @pytest.mark.parametrize("name", MEMORY)
-def test_memory_is_bounded(caged: Caged, name: str, after_rollback: bool) -> None:
+def test_memory_is_bounded(caged_once: Caged, name: str, after_rollback: bool) -> None:
     code = f"SIZE = {20 * MIB}\n{MEMORY[name]}"
-    found = caged(fill, code, after_rollback, memory=8 << 30, seconds=100)
+    found = caged_once(fill, code, after_rollback, memory=8 << 30, seconds=100)
     assert found["works"]
     # The limit, three places in memory, and what can be had between two looks.
     assert found["most"] < 256 + 3 * 64 + 512, found

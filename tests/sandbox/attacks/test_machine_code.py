@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """System calls by other doors: machine code, the 32-bit and the x32 interface, and those that are refused outright."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """Output that nobody asked for: very much, in very small pieces, of a strange kind, and after the cell has ended."""
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ async def explode(wall: str, code: str) -> dict[str, Any]:
     async with Sandbox(wall) as sandbox:
         await sandbox.run("1")
         begin = time.monotonic()
-        result, blocked, grown = await watched(sandbox.run(code, timeout=2))
+        result, blocked, grown = await watched(sandbox.run(code, timeout=1))
         seconds = time.monotonic() - begin
         for text in (result.stdout, result.stderr, result.output, repr(result.error)):
             text.encode()
@@ -75,7 +76,8 @@ AFTERWARDS = {
     "a thread": "import os, threading\ndef f():\n    while True: os.write(1, b'x' * 65536)\nthreading.Thread(target=f, daemon=True).start()",
     "a process": "import os\nif not os.fork():\n    while True: os.write(1, b'x' * 65536)",
     "a thread that prints": "import threading\ndef f():\n    while True: print('x' * 1000)\nthreading.Thread(target=f, daemon=True).start()",
-    "small packets": CHANNEL + "def f():\n    while True: packet(b'x', b'o')\nthreading.Thread(target=f, daemon=True).start()",
+    "small packets": CHANNEL
+    + "def f():\n    while True: packet(b'x', b'o')\nthreading.Thread(target=f, daemon=True).start()",
 }
 
 
@@ -88,7 +90,13 @@ async def go_on(wall: str, code: str) -> dict[str, Any]:
         await asyncio.sleep(3)  # Somebody thinks about what to do next.
         grown = resident() - before
         again = await session.run("1 + 1", timeout=5)
-        return {"grown": grown, "size": size, "later": last.output_size, "again": again.value, "works": await still_works(sandbox)}
+        return {
+            "grown": grown,
+            "size": size,
+            "later": last.output_size,
+            "again": again.value,
+            "works": await still_works(sandbox),
+        }
 
 
 @pytest.mark.parametrize("name", AFTERWARDS)

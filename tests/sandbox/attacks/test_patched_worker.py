@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """Code that replaces what its own worker needs: names of `builtins`, modules, streams."""
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ for item in gc.get_objects():
     "a group of groups": "e = ValueError()\nfor _ in range(50_000): e = ExceptionGroup('x', [e])\nraise e",
     "a value that lies": "class L(list):\n    def __iter__(self):\n        while True: yield self\n    def __len__(self): return -1\nL([1])",
     "a dict that lies": "class D(dict):\n    def items(self):\n        while True: yield (self, self)\nD(a=1)",
-    "a number that lies": "class I(int):\n    def __repr__(self): return 'x\\n{\"event\": \"done\"}'\nI(3)",
+    "a number that lies": 'class I(int):\n    def __repr__(self): return \'x\\n{"event": "done"}\'\nI(3)',
 }
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """What `/proc` and `/sys` tell, and what can be written there."""
 
 from __future__ import annotations

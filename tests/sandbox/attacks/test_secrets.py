@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """What the host knows and code must not: its environment, its command line, its files, what others have written."""
 
 from __future__ import annotations
@@ -53,7 +54,14 @@ with open("/proc/self/mem", "rb", 0) as memory:
             del data
 (count, size)
 """
-NAMES = ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "HOME_OF_SECRETS", "LD_PRELOAD_SECRET", "PYTHONSTARTUP", "PYTHONPATH_X"]
+NAMES = [
+    "OPENAI_API_KEY",
+    "AWS_SECRET_ACCESS_KEY",
+    "HOME_OF_SECRETS",
+    "LD_PRELOAD_SECRET",
+    "PYTHONSTARTUP",
+    "PYTHONPATH_X",
+]
 
 
 async def look(wall: str, folder: str) -> dict[str, Any]:
@@ -118,7 +126,10 @@ LEAVE = {
     "a group bit": ("os.chmod(place, 0o2777)", "left |= bool(os.stat(place).st_mode & 0o2000)"),
     "files": ("open(place + '/left', 'w').write('x')", "left |= bool(os.listdir(place))"),
     "hidden files": ("open(place + '/.left', 'w').write('x')", "left |= bool(os.listdir(place))"),
-    "a full disk": ("open(place + '/left', 'wb').write(b'x' * 50_000_000)", "left |= os.statvfs(place).f_blocks - os.statvfs(place).f_bfree > 1000"),
+    "a full disk": (
+        "open(place + '/left', 'wb').write(b'x' * 50_000_000)",
+        "left |= os.statvfs(place).f_blocks - os.statvfs(place).f_bfree > 1000",
+    ),
 }
 
 

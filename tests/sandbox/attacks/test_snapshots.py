@@ -1,8 +1,13 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """The workspace's files while the host copies them, and while it puts them back."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +16,7 @@ import pytest
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox import Sandbox
 
+from . import cage
 from .conftest import Caged
 from .hostside import attempt, still_works
 
@@ -49,6 +55,7 @@ for one, other in {pairs!r}:
             await asyncio.sleep(0.05)
             try:
                 mark = await one.checkpoint(files=True)
+                assert mark.files is not None
                 found["read"] += any(path.name == "secret.txt" for path in Path(mark.files._copy).rglob("*"))
                 await one.rollback(mark)
             except (RequestError, SandboxUnavailable):
@@ -84,7 +91,9 @@ TREES = {
 
 async def keep(wall: str, folder: str, code: str) -> dict[str, Any]:
     raised = ""
-    async with Sandbox(wall, workspace=Path(folder) / "workspace") as sandbox:
+    # The interpreter that runs this may lie in root's home.
+    python = None if os.geteuid() == 0 else "/usr/bin/python3"
+    async with Sandbox(wall, workspace=Path(folder) / "workspace", python=python) as sandbox:
         async with sandbox.session() as session:
             made = await attempt(session, f"import os\n{code}", 20)
             try:
@@ -97,15 +106,19 @@ async def keep(wall: str, folder: str, code: str) -> dict[str, Any]:
         return {"made": made, "after": after, "raised": raised, "works": await still_works(sandbox)}
 
 
-@pytest.mark.parametrize("user", [0, 54_321], ids=["root", "ordinary"])
-@pytest.mark.parametrize("name", TREES)
-def test_every_tree_can_be_kept_or_is_refused(caged: Caged, tmp_path: Path, name: str, user: int) -> None:
-    folder = tmp_path
+@pytest.fixture
+def anybodys() -> Iterator[Path]:
+    """A folder that every user gets to; what is in it may be deeper than `shutil` can remove."""
+    folder = Path(tempfile.mkdtemp(prefix="attack-tree-"))
     folder.chmod(0o777)
-    for above in folder.parents:
-        if above.owner() == "root" and above.stat().st_mode & 0o777 == 0o700:
-            above.chmod(0o755)
-    found = caged(keep, str(folder), TREES[name], user=user, seconds=100)
+    yield folder
+    subprocess.run(["rm", "-rf", "--", folder], check=True)
+
+
+@pytest.mark.parametrize("user", [0, cage.ordinary_user()], ids=["root", "ordinary"])
+@pytest.mark.parametrize("name", TREES)
+def test_every_tree_can_be_kept_or_is_refused(caged: Caged, anybodys: Path, name: str, user: int) -> None:
+    found = caged(keep, str(anybodys), TREES[name], user=user, seconds=100)
     assert found["made"]["outcome"] == "ok", found
     assert found["works"], found
     assert found["raised"] or found["after"]["value"] is False, found

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from coderoom.sandbox import Sandbox
+
 from .conftest import Caged
 from .hostside import attempt, still_works
-
-from coderoom.sandbox import Sandbox
 
 TRY = """
 import ctypes, itertools, os, socket

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (pieces of hostile code, one to a line)
 """Trees that are hard to remove, in the folders that the next one gets."""
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .hostside import attempt, still_works
 TREES = {
     "deep": "for _ in range(3000): os.mkdir('d' * 10); os.chdir('d' * 10)\nopen('end', 'w').write('x')",
     "very deep": """
-for n in range(40_000):
+for n in range(10_000):
     os.mkdir('d'); os.chdir('d')
 """,
     "wide": "for n in range(200_000): os.mknod('f%d' % n)",
@@ -39,8 +40,8 @@ async def leave(wall: str, where: str, code: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("where", ["/tmp", "/dev/shm", "/workspace"])
 @pytest.mark.parametrize("name", TREES)
-def test_the_next_one_finds_nothing_at_once(caged: Caged, name: str, where: str) -> None:
-    found = caged(leave, where, TREES[name], seconds=100)
+def test_the_next_one_finds_nothing_at_once(caged_once: Caged, name: str, where: str) -> None:
+    found = caged_once(leave, where, TREES[name], seconds=100)
     assert found["works"]
     assert found["later"] == [[[], True]] * 3, found
     assert found["seconds"] < 10, found
