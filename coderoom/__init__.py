@@ -1,7 +1,7 @@
 """Teams of LLM agents that write, run, repair and review code.
 
 The top level loads and writes team files; the parts live in `coderoom.agents`, `coderoom.teams`,
-`coderoom.approval`, `coderoom.executors` and `coderoom.blocks`.
+`coderoom.approval`, `coderoom.executors`, `coderoom.sandbox` and `coderoom.blocks`.
 """
 
 from __future__ import annotations

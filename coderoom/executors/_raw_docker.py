@@ -42,7 +42,6 @@ _LEFTOVER_ROUNDS = 10
 _KILL_PATIENCE = 3.0
 _DEATH_PATIENCE = 8.0
 _KILL_LOOK = 0.5
-_ANSWER = 8 + len(b"done\n")
 # An image may have no `ps` and no `pkill`. Whoever runs it cannot fork faster than `kill -1`, which is one step.
 _KILL_ALL = "kill -9 -1"
 _KILL_MARKED = """
@@ -346,7 +345,8 @@ class _Attached:
         with contextlib.suppress(docker.errors.APIError):  # The container is gone, or is going.
             end = time.monotonic() + _DEATH_PATIENCE
             # The engine may be about to start it, and then there was nothing to end.
-            while time.monotonic() < end and self._say(script, user):
+            while time.monotonic() < end:
+                self._say(script, user)
                 if self._ends():
                     return
             # Code may have put another shell in the place of that one.
@@ -359,14 +359,13 @@ class _Attached:
         self._thread.join()
         self._response.close()
 
-    def _say(self, script: str, user: str) -> bool:
-        """Run a script in the container; false if it does not get to its end."""
-        identity = self._api.exec_create(self._container, ["/bin/sh", "-c", f"{script}\necho done"], user=user)["Id"]
+    def _say(self, script: str, user: str) -> None:
+        """Run a script in the container and wait for its end, in bounds."""
+        identity = self._api.exec_create(self._container, ["/bin/sh", "-c", script], user=user)["Id"]
         stream = self._api.exec_start(identity, socket=True)
         with contextlib.closing(stream._response), contextlib.suppress(OSError):
             getattr(stream, "_sock", stream).settimeout(_KILL_PATIENCE)
-            return b"done" in stream._response.raw._fp.fp.read(_ANSWER)
-        return False
+            stream._response.raw._fp.fp.read(4096)
 
     def _ends(self) -> bool:
         end = time.monotonic() + _KILL_LOOK

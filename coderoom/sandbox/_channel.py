@@ -128,7 +128,8 @@ class HostChannel:
     def close(self) -> None:
         """Close the socket; a second time does nothing."""
         if not self.closed:
-            self.pause()
+            with contextlib.suppress(RuntimeError):  # The event loop is closed already.
+                self.pause()
             self.closed = True
             self._sock.close()
 

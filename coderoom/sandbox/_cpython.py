@@ -105,7 +105,8 @@ class CPythonSession:
                 raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
             cell.ended = {**cell.ended, "limit": self._room.take_limit()}
         lost, self._lost = lost or self._lost, False
-        return conclude(cell, ending, code, self._limits, time.monotonic() - begin, timeout, state_lost=lost)
+        duration = time.monotonic() - begin
+        return conclude(cell, ending, code, self._limits, duration, timeout, state_lost=None if final else lost)
 
     async def cancel(self) -> None:
         """End the cell that runs."""

@@ -49,7 +49,7 @@ def conclude(
     duration: float,
     timeout: float | None = None,
     *,
-    state_lost: bool = False,
+    state_lost: bool | None = False,
 ) -> ExecutionResult:
     """Put a result together.
 
@@ -60,7 +60,7 @@ def conclude(
         limits: What it might use.
         duration: How long it took.
         timeout: The seconds that it had, if not the usual ones.
-        state_lost: Whether the session's variables are gone.
+        state_lost: Whether the session's variables are gone; `None`: there is no session that could have any.
     """
     answer: Mapping[str, Any] = cell.answer or {}
     facts: dict[str, Any] = {}
@@ -84,17 +84,17 @@ def conclude(
         output_size=output.size,
         artifacts=_artifacts(answer.get("artifacts"), answer.get("contents", b"")),
         code=code,
-        state_lost=state_lost,
+        state_lost=bool(state_lost),
         peak_memory=peak if isinstance(peak, int) else None,
     )
 
 
-def _stopped(ending: Ending, seconds: float, lost: bool) -> dict[str, Any]:
-    rest = _GONE if lost else _KEPT
+def _stopped(ending: Ending, seconds: float, lost: bool | None) -> dict[str, Any]:
+    rest = "" if lost is None else f" {_GONE if lost else _KEPT}"
     if ending is Ending.CANCELLED:
-        error = CodeError("Cancelled", f"The code was cancelled. {rest}")
+        error = CodeError("Cancelled", f"The code was cancelled.{rest}")
         return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
-    error = CodeError("Limit", f"The code was stopped after {seconds:g} seconds. {rest}")
+    error = CodeError("Limit", f"The code was stopped after {seconds:g} seconds.{rest}")
     return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "wall"}
 
 
@@ -133,7 +133,7 @@ def _error(told: Any) -> tuple[CodeError, Limit | None]:
     return CodeError(encodable(kind), encodable(message), text, line if isinstance(line, int) else None), limit
 
 
-def _died(ended: Mapping[str, Any], limits: Limits, lost: bool) -> dict[str, Any]:
+def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[str, Any]:
     rest = f" {_GONE}" if lost else ""
     met = ended.get("limit")
     if met == "memory":

@@ -209,6 +209,13 @@ class Room(Holder):
         self.spare = self._line
         self.spare_number = await self.start(self._line, renew=renew)
 
+    def abandon(self) -> None:
+        """Let go of the room where there is no event loop any more that could tell anybody."""
+        self.lost = True
+        self._control.close()
+        if self._line is not None:
+            self._line.close()
+
     def leave(self, runner: Runner) -> None:
         """Close a runner that is not wanted any more, unless the next one can have its ends."""
         if runner is not self._line:

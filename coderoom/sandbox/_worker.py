@@ -113,6 +113,10 @@ class Worker:
 
     def kill(self) -> None:
         """The same without an event loop."""
+        for room in self._all:
+            room.abandon()
+        if self._control is not None:
+            self._control.close()
         if self._started is not None:
             self._started.kill()
             self._started = None

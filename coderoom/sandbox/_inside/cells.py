@@ -73,10 +73,12 @@ class Interpreter:
         filename = "<cell %d>" % self._count
         code = message["code"]
         self._files.remember()
+        named = message.get("result_name") or ""
+        before = self._names.get(named)
         try:
             value = self._execute(code, filename)
-            if value is None and message.get("result_name"):
-                value = self._names.get(message["result_name"])
+            if value is None and named and self._names.get(named) is not before:
+                value = self._names[named]
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
         except BaseException as error:
             answer = self.failure(error)

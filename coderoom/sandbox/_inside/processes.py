@@ -44,7 +44,8 @@ class _Processes:
 
     def gone(self, keep: list[int]) -> bool:
         """Whether nobody is left; whoever appeared meanwhile is ended too."""
-        left = set(self.pids()).difference(keep)
+        # Those that nobody has waited for yet are dead all the same.
+        left = {pid for pid in set(self.pids()).difference(keep) if _fields(pid)[:1] not in ([], [b"Z"])}
         if left:
             self.signal_all(9, keep)
         return not left
