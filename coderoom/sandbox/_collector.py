@@ -63,6 +63,7 @@ class Collector:
         """Take what is left of a character that was never completed."""
         for stream in _STREAMS:
             self.add(stream, b"", final=True)
+        self._on_chunk = None  # Nobody takes what comes later.
 
     def text(self, stream: StreamName | None = None) -> str:
         """What is kept of one stream, or of both in their order."""

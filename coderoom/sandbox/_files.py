@@ -173,7 +173,7 @@ def _empty(folder: int, depth: int = 0) -> None:
                 continue
             if depth > _DEEPEST:
                 raise RequestError(f"The workspace has folders that are more than {_DEEPEST} deep; remove them.")
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError, NotImplementedError):  # A link by now.
                 os.chmod(name, 0o700, dir_fd=folder, follow_symlinks=False)
             with _opened(name, folder) as below:
                 _empty(below, depth + 1)

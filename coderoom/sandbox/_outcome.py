@@ -177,7 +177,7 @@ def _artifacts(told: Any, contents: bytes) -> tuple[Artifact, ...]:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             continue
         name, size, length = encodable(item["name"]), item.get("size"), item.get("length")
-        if type(size) is not int or size < 0 or len(name) > _LONGEST_NAME:
+        if type(size) is not int or not 0 <= size < 1 << 63 or len(name) > _LONGEST_NAME:
             continue
         data = None
         if type(length) is int and 0 <= length <= len(contents) - offset:

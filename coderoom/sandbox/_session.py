@@ -230,6 +230,7 @@ def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResu
         # Names come from inside: they may lead anywhere.
         with contextlib.suppress(OSError, ValueError):
             facts = path.lstat()
-            if path.resolve() == root / artifact.name and stat.S_ISREG(facts.st_mode):
+            real = path.resolve()
+            if real == root / artifact.name and real.is_relative_to(root) and stat.S_ISREG(facts.st_mode):
                 found.append(replace(artifact, path=path, size=facts.st_size))
     return replace(result, artifacts=tuple(found))

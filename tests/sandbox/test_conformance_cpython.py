@@ -175,7 +175,9 @@ async def test_each_limit_has_a_clear_outcome(place: Place, limits: Limits, code
 
 async def test_processes_are_limited(place: Place) -> None:
     async with place.sandbox(limits=Limits(processes=20)) as sandbox:
-        result = await sandbox.run("import os, time\nfor i in range(100):\n    if not os.fork(): time.sleep(30)")
+        result = await sandbox.run(
+            "import os, time\nfor i in range(100):\n    if not os.fork(): time.sleep(30)\ntime.sleep(5)"
+        )
         assert result.limit == "processes", result
         assert (await sandbox.run("1")).value == 1
 

@@ -26,14 +26,14 @@ class Disk:
         """Count from here."""
         self._bytes, self._files = self._free()
 
-    def is_overdrawn(self) -> bool:
+    def is_overdrawn(self, pids: list[int]) -> bool:
         """Whether more was written than may be; if so, it counts from here, so that what was written can be removed."""
         free, files = self._free()
         if self._bytes - free <= self._limit and self._files - files <= _MOST_FILES:
             return False
         # Others may have used the room.
         size, count = self._measure()
-        if size <= self._limit and count <= _MOST_FILES:
+        if size + self._nameless(pids) <= self._limit and count <= _MOST_FILES:
             return False
         self._bytes, self._files = free, files
         return True
@@ -44,6 +44,22 @@ class Disk:
         except OSError:
             return 0, 0
         return facts.f_bavail * facts.f_frsize, facts.f_favail
+
+    def _nameless(self, pids: list[int]) -> int:
+        """What is in files that were removed and are still open; who cannot be looked into has all that is missing."""
+        device = os.stat(self._folder).st_dev
+        sizes: dict[int, int] = {}
+        for pid in pids:
+            try:
+                for fd in os.listdir(f"/proc/{pid}/fd"):
+                    facts = os.stat(f"/proc/{pid}/fd/{fd}")
+                    if not facts.st_nlink and facts.st_dev == device:
+                        sizes[facts.st_ino] = facts.st_blocks * 512
+            except FileNotFoundError:
+                continue
+            except PermissionError:
+                return self._limit + 1
+        return sum(sizes.values())
 
     def _measure(self) -> tuple[int, int]:
         size = count = 0

@@ -94,7 +94,7 @@ class Keeper(Holder):
             limit = "processes"
         elif self._cpu_before is not None and use.cpu - self._cpu_before > self._limits_of["cpu_seconds"]:
             limit, self._cpu_before = "cpu", None
-        elif self._disk.is_overdrawn():
+        elif self._disk.is_overdrawn(self._processes.pids()):
             limit = "disk"
         if limit is not None:
             # Not all that end are this process's own children.
@@ -115,6 +115,9 @@ class Keeper(Holder):
             self._disk.remember()
         if message["op"] == "run" and fds:
             self._runner.connect(fds)
+            for fd in fds:  # The forks have them at their fixed places, and must not have them twice.
+                os.close(fd)
+            fds.clear()
 
     def _run(self, message: dict[str, Any], fds: list[int]) -> None:
         self._runner.start(message["key"], self._lock)
