@@ -52,6 +52,7 @@ class TestInstalled:
     @pytest.mark.parametrize("version", ["0.7.9", "0.10.0", "1.0"])
     async def test_an_unknown_version_is_refused(self, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
         monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+        monkeypatch.setattr(SandlockWall, "_known", {})
         report = await SandlockWall().probe()
         assert not report.available
         assert version in report.detail
@@ -60,6 +61,7 @@ class TestInstalled:
     @pytest.mark.parametrize("abi", [0, 5])
     async def test_an_old_kernel_is_told_what_it_lacks(self, monkeypatch: pytest.MonkeyPatch, abi: int) -> None:
         monkeypatch.setattr(landlock, "abi", lambda: abi)
+        monkeypatch.setattr(SandlockWall, "_known", {})
         report = await SandlockWall().probe()
         assert not report.available
         assert "ABI 6" in report.detail
