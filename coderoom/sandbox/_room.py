@@ -227,7 +227,7 @@ class Room(Holder):
         Raises:
             SandboxUnavailable: It could not be made.
         """
-        if self.spare is None:
+        if self.spare is None or self.spare.ended is not None:
             await self.prepare()
         runner = self.spare
         assert runner is not None

@@ -96,6 +96,9 @@ class Runner:
     def watch(self, cell: Cell) -> None:
         """Let what the process prints and answers from now on be a cell's."""
         self._cell = cell
+        if self.ended is not None:
+            cell.ended = self.ended
+            cell.finished.set()
         self._contents.clear()
         if self._channel is not None:
             self._channel.listening = True

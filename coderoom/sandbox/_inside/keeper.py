@@ -113,7 +113,9 @@ class Keeper(Holder):
             self._end_all([])
             empty_folders(self._config)
             self._disk.remember()
-        if message["op"] == "run" and fds:
+        if message["op"] == "run" and not fds:
+            self._runner.check_connection()
+        elif message["op"] == "run":
             self._runner.connect(fds)
             for fd in fds:  # The forks have them at their fixed places, and must not have them twice.
                 os.close(fd)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import errno
+import fcntl
 import os
 import resource
 import signal
@@ -71,6 +73,20 @@ class Runner:
             os.dup2(fd, place, inheritable=False)
         os.dup2(fds[1], 1)
         os.dup2(fds[2], 2)
+
+    def check_connection(self) -> None:
+        """See to it that the ends are as they were, since whoever had them before may have changed them for all.
+
+        Raises:
+            OSError: They are not, and cannot be made so.
+        """
+        for place in self._places:
+            fcntl.fcntl(place, fcntl.F_SETFL, 0)  # They wait again, and tell nobody by signals.
+        try:
+            self._channel.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        raise OSError(errno.EPIPE, "the channel was shut down, or something was left in it")
 
     def start(self, key: str, lock: Callable[[], None]) -> None:
         """Be a runner in a fresh state; never returns.
