@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from coderoom.executors._janitor import janitor_pid
+from coderoom._janitor import janitor_pid
 from coderoom.executors._launch import PR_SET_CHILD_SUBREAPER, descendants, prctl, send
 
 __all__ = ["adopt_orphans", "end_descendants"]

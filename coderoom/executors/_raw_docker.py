@@ -23,10 +23,10 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 
+from coderoom._janitor import remove_folder
 from coderoom.executors._cells import CellRefused, named_file
 from coderoom.executors._execution import TIMEOUT_CODE, Execution, Transcript
 from coderoom.executors._folder import write_inside
-from coderoom.executors._janitor import remove_folder
 from coderoom.executors._launch import KEEP, WHOLE, Output
 from coderoom.executors._supervise import PrivateFolder
 from coderoom.outcome import Outcome

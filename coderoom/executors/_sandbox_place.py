@@ -12,12 +12,12 @@ from typing import Any
 
 from autogen_core.code_executor import CodeBlock
 
+from coderoom._janitor import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors._calls import Calls
 from coderoom.executors._cells import CellRefused, file_name_of, not_inside
 from coderoom.executors._execution import Execution, Transcript
 from coderoom.executors._folder import write_inside
-from coderoom.executors._janitor import remove_folder, temporary_folder
 from coderoom.executors._place import absolute
 from coderoom.executors._sandbox_config import SandboxCodeExecutorConfig
 from coderoom.executors._telling import STATE_LOST, as_execution

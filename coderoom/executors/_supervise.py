@@ -27,10 +27,10 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
+from coderoom._janitor import remove_folder
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import _launch
 from coderoom.executors._execution import TIMEOUT_CODE, Execution
-from coderoom.executors._janitor import remove_folder
 from coderoom.outcome import Outcome
 
 __all__ = ["Control", "PrivateFolder", "Settings", "run_block", "supervised"]

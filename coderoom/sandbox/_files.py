@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import stat
-import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from coderoom._janitor import remove_folder, temporary_folder
 from coderoom.errors import RequestError
 from coderoom.sandbox._limits import Limits
 
@@ -42,7 +41,7 @@ class Snapshot:
         self._workspace = workspace
         self._copy = copy
         self._engine = engine
-        self._end = weakref.finalize(self, shutil.rmtree, copy, ignore_errors=True)
+        self._end = weakref.finalize(self, remove_folder, copy)
 
     @classmethod
     async def take(cls, workspace: Path | None, engine: EngineSession, limits: Limits) -> Self:
@@ -55,7 +54,7 @@ class Snapshot:
             raise RequestError(
                 "files=True needs a workspace: Sandbox(workspace=FOLDER). Without one all files are in memory."
             )
-        copy = Path(tempfile.mkdtemp(prefix="coderoom-checkpoint-"))
+        copy = await asyncio.to_thread(temporary_folder)
         snapshot = cls(workspace, copy, engine)
         async with engine.frozen():
             await asyncio.to_thread(_copy, workspace, copy, limits.disk_bytes, None)
