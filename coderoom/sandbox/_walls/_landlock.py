@@ -7,10 +7,10 @@ import contextlib
 import os
 import shutil
 import stat
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from coderoom._janitor import temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._inside import landlock
 from coderoom.sandbox._layout import Layout, layout_for
@@ -43,7 +43,7 @@ class LandlockWall(ProbedWall):
             )
         layout = await asyncio.to_thread(_layout, spec)
         with contextlib.ExitStack() as unwind:
-            private = Path(tempfile.mkdtemp(prefix="coderoom-"))
+            private = temporary_folder()
             unwind.callback(shutil.rmtree, private, ignore_errors=True)
             identity, give_back = await asyncio.to_thread(borrow, spec.workspace)
             unwind.callback(give_back)

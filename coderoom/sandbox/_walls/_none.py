@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import tempfile
 from pathlib import Path
 
+from coderoom._janitor import temporary_folder
 from coderoom.sandbox._interpreter import Interpreter
 from coderoom.sandbox._walls._base import WallReport, WallSpec
 from coderoom.sandbox._walls._local import LocalWorker, Start, python_arguments, with_own_places
@@ -26,7 +26,7 @@ class NoWall(ProbedWall):
     async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
         interpreter = await asyncio.to_thread(Interpreter.of, spec.python, spec.workspace)
         with contextlib.ExitStack() as unwind:
-            scratch = tempfile.mkdtemp(prefix="coderoom-")
+            scratch = str(temporary_folder())
             unwind.callback(shutil.rmtree, scratch, ignore_errors=True)
             workspace = scratch if spec.workspace is None else str(spec.workspace)
             boot = {

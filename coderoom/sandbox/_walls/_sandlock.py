@@ -11,11 +11,11 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from coderoom._janitor import temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._inside import landlock
 from coderoom.sandbox._layout import Layout, layout_for
@@ -54,7 +54,7 @@ class SandlockWall(ProbedWall):
             raise SandboxUnavailable(f"sandlock takes Landlock of ABI {_ABI}, and this kernel has {_has()}.")
         layout = await asyncio.to_thread(_layout, spec)
         with contextlib.ExitStack() as unwind:
-            private = Path(tempfile.mkdtemp(prefix="coderoom-"))
+            private = temporary_folder()
             unwind.callback(shutil.rmtree, private, ignore_errors=True)
             identity, give_back = await asyncio.to_thread(borrow, spec.workspace)
             unwind.callback(give_back)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from coderoom._janitor import janitor_pid
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox import Limits
 from coderoom.sandbox._inside.supervisor import descendants
@@ -179,7 +180,8 @@ async def test_a_program_that_is_not_there() -> None:
 
 def children() -> list[int]:
     """What descends from this process and is not other tests'."""
-    return [pid for pid in descendants(os.getpid()) if pid not in _BEFORE and is_alive(pid)]
+    # The janitor goes when this process does.
+    return [pid for pid in descendants(os.getpid()) if pid not in {*_BEFORE, janitor_pid()} and is_alive(pid)]
 
 
 def is_alive(pid: int) -> bool:
