@@ -188,11 +188,12 @@ class Worker:
             self._offer(room)
 
     def _give_back(self, room: Room) -> None:
-        if room.lost or self.lost:
-            self._all.discard(room)
-            room.close()
+        loop = asyncio.get_running_loop()
+        # Whoever has closed nothing leaves it to the end of the event loop, which waits for no new tasks.
+        if room.lost or self.lost or getattr(loop, "_asyncgens_shutdown_called", False):
+            self._drop(room)
             return
-        task = asyncio.get_running_loop().create_task(self._tidy(room))
+        task = loop.create_task(self._tidy(room))
         self._tidying.add(task)
         task.add_done_callback(self._tidying.discard)
 
