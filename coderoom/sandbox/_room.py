@@ -232,7 +232,8 @@ class Room(Holder):
         runner = self.spare
         assert runner is not None
         try:
-            await asyncio.wait_for(runner.ready.wait(), _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                await runner.ready.wait()
         except TimeoutError:
             raise SandboxUnavailable("The sandbox did not get ready in time.") from None
         if runner.pid == 0:

@@ -188,12 +188,12 @@ class Worker:
             self._offer(room)
 
     def _give_back(self, room: Room) -> None:
-        loop = asyncio.get_running_loop()
-        # Whoever has closed nothing leaves it to the end of the event loop, which waits for no new tasks.
-        if room.lost or self.lost or getattr(loop, "_asyncgens_shutdown_called", False):
+        if room.lost or self.lost:
             self._drop(room)
             return
-        task = loop.create_task(self._tidy(room))
+        task = asyncio.get_running_loop().create_task(self._tidy(room))
+        # Whoever closes nothing leaves it to the end of the event loop, and nothing is lost if this has no time there.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._tidying.add(task)
         task.add_done_callback(self._tidying.discard)
 
