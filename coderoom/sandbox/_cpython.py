@@ -145,7 +145,12 @@ class CPythonSession:
         self._held = keep
         await self._tell_kept()
         self._live = await self._fork(held.holder)
-        await self._get_live()
+        try:
+            await self._get_live()
+        except SandboxUnavailable as error:
+            # Code was in that process and may have broken it. The room is as sound as before.
+            await self.restart()
+            raise RequestError("This checkpoint is gone: code has broken it. The session was restarted.") from error
 
     async def restart(self) -> None:
         """Go back to the fresh state; checkpoints are gone."""

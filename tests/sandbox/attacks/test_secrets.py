@@ -124,8 +124,8 @@ LEAVE = {
         "left |= 'system.posix_acl_default' in os.listxattr(place)",
     ),
     "a group bit": ("os.chmod(place, 0o2777)", "left |= bool(os.stat(place).st_mode & 0o2000)"),
-    "files": ("open(place + '/left', 'w').write('x')", "left |= bool(os.listdir(place))"),
-    "hidden files": ("open(place + '/.left', 'w').write('x')", "left |= bool(os.listdir(place))"),
+    "files": ("open(place + '/left', 'w').write('x')", "left |= 'left' in os.listdir(place)"),
+    "hidden files": ("open(place + '/.left', 'w').write('x')", "left |= '.left' in os.listdir(place)"),
     "a full disk": (
         "open(place + '/left', 'wb').write(b'x' * 50_000_000)",
         "left |= os.statvfs(place).f_blocks - os.statvfs(place).f_bfree > 1000",
