@@ -200,6 +200,8 @@ class Room(Holder):
             SandboxUnavailable: It cannot be forked.
         """
         self._runners.pop(self.spare_number, None)
+        if renew:  # Of those that end for that nothing is told.
+            self._runners.clear()
         if renew and self._line is not None and not self._line.closed:
             self._line.renew()
         else:

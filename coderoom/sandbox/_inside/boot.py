@@ -121,14 +121,14 @@ def _arrange_workspace(config: dict[str, Any], identity: tuple[int, int] | None)
 def _drop_privileges(identity: tuple[int, int] | None) -> None:
     for number in range(64):
         try:
-            linux.libc("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
+            linux.prctl(_PR_CAPBSET_DROP, number)
         except OSError:  # There are no more of them, or they are not ours to change.
             break
     if identity is not None:
         _become(*identity)
-    linux.libc("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    linux.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     keep_capabilities()
-    linux.libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def _become(uid: int, gid: int) -> None:
@@ -136,7 +136,7 @@ def _become(uid: int, gid: int) -> None:
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
     # A change of user takes both away; without the first, /proc/self is root's and no namespace could be nested.
-    linux.libc("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+    linux.prctl(_PR_SET_DUMPABLE, 1)
     die_with_parent()
 
 

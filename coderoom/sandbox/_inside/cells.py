@@ -115,6 +115,9 @@ class Interpreter:
         lines = code.splitlines(keepends=True)
         linecache.cache[filename] = (len(code), None, lines, filename)
         flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        line = _compile_line(code, filename, flags)
+        if line is not None:
+            return self._evaluate(line)
         tree = compile(code, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr):
@@ -135,6 +138,17 @@ class Interpreter:
             asyncio.set_event_loop(self._loop)
             return self._loop.run_until_complete(value)
         return value
+
+
+def _compile_line(code: str, filename: str, flags: int) -> types.CodeType | None:
+    """A cell that is an expression of one line, as many are, needs no syntax tree."""
+    if "\n" in code or code[:1].isspace():
+        return None
+    try:
+        compiled: types.CodeType = compile(code, filename, "eval", flags, dont_inherit=True)
+    except SyntaxError:
+        return None
+    return compiled
 
 
 def _no_input(prompt: object = "", /) -> str:

@@ -13,6 +13,7 @@ Hook = Dict[str, Callable[[], Any]]
 _NEEDLESS = ("concurrent.futures.thread", "logging", "threading")
 
 _hooks: list[Hook] = []
+_wanted: list[Callable[[], Any]] = []
 _register = getattr(os, "register_at_fork", None)
 
 fork = os.fork
@@ -30,14 +31,14 @@ def leave_hooks() -> None:
     if _register is not None:
         os.register_at_fork = _register
         os.fork = _ordinary_fork
+    in_child = [hook["after_in_child"] for hook in _hooks if "after_in_child" in hook]
+    _wanted[:] = [call for call in in_child if getattr(call, "__module__", "") not in _NEEDLESS]
 
 
 def after_fork() -> None:
     """Do in a runner what was asked for; a new seed for `random`, for instance."""
-    for hook in _hooks:
-        in_child = hook.get("after_in_child")
-        if in_child is not None and getattr(in_child, "__module__", "") not in _NEEDLESS:
-            in_child()
+    for call in _wanted:
+        call()
 
 
 def _ordinary_fork() -> int:

@@ -35,12 +35,17 @@ MORE, LAST, STDOUT, STDERR, CONTENT = b"m", b"M", b"o", b"e", b"c"
 _PART = 61_440
 _PACKET = _PART + KEY_SIZE + 1
 _FDS = 8
+# Made once: `json.dumps` and `json.loads` would make one for every message, or look for its encoding.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _ANCILLARY = socket.CMSG_SPACE(_FDS * array.array("i").itemsize)
 
 
 def packets(message: dict[str, Any], key: bytes) -> Iterator[bytes]:
     """The packets of a message."""
-    body = json.dumps(message, separators=(",", ":")).encode()
+    body = _encode(message).encode()
     for begin in range(0, max(len(body), 1), _PART):
         end = begin + _PART
         yield key + (LAST if end >= len(body) else MORE) + body[begin:end]
@@ -56,7 +61,9 @@ def send_packet(sock: socket.socket, packet: bytes, fds: Sequence[int] = ()) -> 
 
 def receive_packet(sock: socket.socket) -> tuple[bytes, list[int]]:
     """Wait for a packet; an empty one is the end."""
-    data, ancillary, _, _ = sock.recvmsg(_PACKET, _ANCILLARY, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+    data, ancillary, _, _ = sock.recvmsg(_PACKET, _ANCILLARY, _CLOSE_ON_EXEC)
+    if not ancillary:
+        return data, []
     fds = array.array("i")
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -78,6 +85,8 @@ class Assembler:
 
     def add(self, tag: bytes, body: bytes) -> dict[str, Any] | None:
         """Take a packet; return the message that it completes, if it completes a sound one."""
+        if tag == LAST and not self._size and len(body) <= self._limit:
+            return _decode(body)
         self._size += len(body)
         if self._size <= self._limit:
             self._parts.append(body)
@@ -85,13 +94,15 @@ class Assembler:
             return None
         whole, sound = b"".join(self._parts), self._size <= self._limit
         self._parts, self._size = [], 0
-        if not sound:
-            return None
-        try:
-            message = json.loads(whole)
-        except (ValueError, RecursionError):
-            return None
-        return message if isinstance(message, dict) else None
+        return _decode(whole) if sound else None
+
+
+def _decode(data: bytes) -> dict[str, Any] | None:
+    try:
+        message, _ = _scan(data.decode(), 0)
+    except (ValueError, RecursionError, StopIteration):
+        return None
+    return message if isinstance(message, dict) else None
 
 
 class Channel:
@@ -138,7 +149,9 @@ class Channel:
 
     def close(self) -> None:
         """Close the socket."""
-        self.sock.close()
+        fd = self.sock.detach()  # Python's own `close` does more, and every fork comes by here.
+        if fd >= 0:
+            os.close(fd)
         for fd in self._fds:
             os.close(fd)
         self._fds = []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import time
 from typing import Any, Callable, Dict, List
@@ -22,6 +21,7 @@ __all__ = ["Holder"]
 Start = Callable[[Dict[str, Any], List[int]], None]
 
 _LOWEST, _HIGHEST = 0.05, 0.5
+_MOMENT = 1  # Milliseconds.
 
 
 def _pidfd_open(pid: int) -> int:
@@ -59,7 +59,8 @@ class Holder:
                     return
                 self._answer(*request)
                 pause = _LOWEST
-            self._reap()
+            if ready != [control]:
+                self._reap()
             if not ready:
                 pause = _LOWEST if self.watch() else min(pause * 2, _HIGHEST)
 
@@ -103,7 +104,6 @@ class Holder:
             self.control.close()
             for _, pidfd in self._children.values():
                 os.close(pidfd)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             start(message, fds)
             status = 0
         except BaseException:
@@ -121,10 +121,11 @@ class Holder:
             if not pid:
                 return
             number, pidfd = self._children.pop(pid, (0, -1))
-            if pidfd < 0:
+            if pidfd >= 0:
+                self._poll.unregister(pidfd)
+                os.close(pidfd)
+            if not number:
                 continue
-            self._poll.unregister(pidfd)
-            os.close(pidfd)
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             self.control.send(
                 {
@@ -136,6 +137,10 @@ class Holder:
                 }
             )
 
+    def forget(self) -> None:
+        """Say nothing of how those end that are there now."""
+        self._children = {pid: (0, pidfd) for pid, (_, pidfd) in self._children.items()}
+
     @property
     def children(self) -> list[int]:
         """The forks that have not ended."""
@@ -143,12 +148,18 @@ class Holder:
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Reap until something is so, for some seconds at most."""
-        end: float | None = time.monotonic() + seconds
-        while not condition():
+        end = time.monotonic() + seconds
+        while True:
             self._reap()
             if condition():
                 return True
-            if end is not None and time.monotonic() > end:
+            if time.monotonic() > end:
                 return False
-            time.sleep(0.0002)
-        return True
+            self._wait_for_an_end()
+
+    def _wait_for_an_end(self) -> None:
+        """Wait until one of the forks has ended, for a moment at most."""
+        poll = select.poll()
+        for _, pidfd in self._children.values():
+            poll.register(pidfd, select.POLLIN)
+        poll.poll(_MOMENT)

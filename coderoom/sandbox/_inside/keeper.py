@@ -43,11 +43,12 @@ class Keeper(Holder):
         self._cpu = 0.0
         self._kept: list[int] = []
         self._cpu_before: float | None = None
+        self._own_disk = nested and config["workspace_in_memory"]
         self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
         runner.settle()
-        linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         # Nobody in the room may look into the memory or the environment of this process.
-        linux.libc("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+        linux.prctl(_PR_SET_DUMPABLE, 0)
         self._lockdown = lockdown.prepare(_lockdown(self._config, nested))
         if nested:
             # What this process may not do its forks may not do either, and need not be told each by itself.
@@ -110,9 +111,11 @@ class Keeper(Holder):
         """Before a fork for somebody new, end what is left of who was here, and empty the room's folders."""
         if message.get("renew"):
             self._kept = []
+            self.forget()
             self._end_all([])
             empty_folders(self._config)
-            self._disk.remember()
+            if not self._own_disk:  # That has just been emptied.
+                self._disk.remember()
         if message["op"] == "run" and not fds:
             self._runner.check_connection()
         elif message["op"] == "run":

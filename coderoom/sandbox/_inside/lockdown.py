@@ -12,7 +12,7 @@ import resource
 from collections.abc import Sequence
 
 from . import landlock, seccomp
-from .linux import libc, syscall
+from .linux import prctl, syscall
 
 __all__ = ["Lockdown", "Prepared", "apply", "limit_cpu", "prepare"]
 
@@ -91,7 +91,7 @@ class Prepared:
         self._limits = list(_limits(lockdown))
         self._settled = False
         self._address_space = 0
-        _prctl(_PR_GET_NO_NEW_PRIVS, 0)  # The first call of a C function is slow.
+        prctl(_PR_GET_NO_NEW_PRIVS)  # The first call of a C function is slow.
 
     def settle(self) -> None:
         """Put on this process what its forks inherit, and what a process that runs no code of others can live with.
@@ -106,7 +106,7 @@ class Prepared:
         for limit, value in self._limits:
             _bound(limit, value)
         self._address_space = _bound_memory(self.lockdown)
-        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        prctl(_PR_SET_NO_NEW_PRIVS, 1)
         _drop_bounding_set()
 
     def apply(self) -> None:
@@ -239,9 +239,9 @@ def _refuse_threads() -> None:
 
 def _drop_bounding_set() -> None:
     try:
-        _prctl(_PR_SET_SECUREBITS, _SECUREBITS)
+        prctl(_PR_SET_SECUREBITS, _SECUREBITS)
         for capability in range(64):
-            _prctl(_PR_CAPBSET_DROP, capability)
+            prctl(_PR_CAPBSET_DROP, capability)
     except OSError as error:
         # Without the capability to change them; or there are no more capabilities than that.
         if error.errno not in (errno.EPERM, errno.EINVAL):
@@ -249,10 +249,5 @@ def _drop_bounding_set() -> None:
 
 
 def _drop_capabilities() -> None:
-    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     syscall("capset", _HEADER, _NO_CAPABILITIES)
-
-
-def _prctl(option: int, value: int) -> None:
-    # The kernel insists that the arguments it does not use are zeros, as wide as a register.
-    libc("prctl", option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))

@@ -33,7 +33,7 @@ def enter_room(config: dict[str, Any]) -> bool:
         OSError: Namespaces were asked for and are refused.
     """
     if config["rooms"] != "namespaces":
-        linux.libc("prctl", _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+        linux.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
         return False
     uid, gid = os.getuid(), os.getgid()
     linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
@@ -105,6 +105,8 @@ def empty_folders(config: dict[str, Any]) -> None:
 
 
 def _empty(folder: str, kept: Sequence[str]) -> None:
+    if not os.listdir(folder):
+        return
     entries = list(os.scandir(folder))
     if len(entries) > _MOST_ENTRIES:
         raise OSError(errno.E2BIG, "too much was left behind to be cleaned away")

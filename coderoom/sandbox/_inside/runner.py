@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import errno
 import fcntl
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -16,7 +18,7 @@ from typing import Any
 
 from . import forks, linux
 from .cells import Interpreter
-from .frames import CONTENT, Channel
+from .frames import CONTENT, LAST, Channel
 from .holder import Holder
 from .streams import Streams, null_input
 
@@ -46,6 +48,8 @@ class Runner:
         with socket.socket(*kind) as unused:
             for place in self._places:  # Nothing else may get these numbers.
                 os.dup2(unused.fileno(), place, inheritable=False)
+        self._arrivals = select.poll()
+        self._arrivals.register(self._places[0], select.POLLIN)
         self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
@@ -63,14 +67,17 @@ class Runner:
 
     def settle(self) -> None:
         """Do in the room's keeper what its forks then have done."""
+        _allow_files(self._places[0])
         os.chdir(self._config["workspace"])
         signal.signal(signal.SIGINT, self._interrupt)
         self._streams.install()
 
     def connect(self, fds: list[int]) -> None:
         """Take other ends of the channel and of the pipes for standard output and error."""
+        _allow_files(self._places[-1] + 1)
         for fd, place in zip(fds, self._places):  # noqa: B905 (Python 3.8)
             os.dup2(fd, place, inheritable=False)
+        _allow_files(self._places[0])
         os.dup2(fds[1], 1)
         os.dup2(fds[2], 2)
 
@@ -82,11 +89,8 @@ class Runner:
         """
         for place in self._places:
             fcntl.fcntl(place, fcntl.F_SETFL, 0)  # They wait again, and tell nobody by signals.
-        try:
-            self._channel.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
-        raise OSError(errno.EPIPE, "the channel was shut down, or something was left in it")
+        if self._arrivals.poll(0):
+            raise OSError(errno.EPIPE, "the channel was shut down, or something was left in it")
 
     def start(self, key: str, lock: Callable[[], None]) -> None:
         """Be a runner in a fresh state; never returns.
@@ -100,8 +104,7 @@ class Runner:
         try:
             forks.after_fork()
             lock()
-            _allow_files(self._places[0])
-            linux.libc("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+            linux.prctl(_PR_SET_DUMPABLE, 1)
         except Exception as error:
             self._channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
             os._exit(1)
@@ -110,7 +113,7 @@ class Runner:
     def serve(self) -> None:
         """Answer requests; never returns."""
         self._pid = os.getpid()
-        self._channel.send({"event": "ready", "pid": self._pid})
+        self._channel.send_text(LAST, b'{"event":"ready","pid":%d}' % self._pid)
         while True:
             request = self._channel.receive()
             if request is None:
@@ -138,7 +141,7 @@ class Runner:
         if os.getpid() != self._pid:
             os._exit(answer["exit_code"] & 0xFF)  # A fork that the code made and let run on to here.
         self._streams.flush()
-        answer["threads"] = threading.active_count()
+        answer["threads"] = 1 + _thread._count()
         for content in self._interpreter.contents:
             self._channel.send_text(CONTENT, content)
         self._channel.send({"event": "done", "id": message["id"], **answer})
@@ -148,7 +151,7 @@ class Runner:
     def _finish(self, answer: dict[str, Any]) -> None:
         """Do what an interpreter does at its end: wait for threads, then call what asked to be called."""
         try:
-            if threading.active_count() > 1:
+            if _thread._count():
                 threading._shutdown()  # type: ignore[attr-defined]
             # Those of before are modules' own, and there is nothing that they would have to finish.
             if atexit._ncallbacks() > self._exits:
@@ -182,7 +185,6 @@ class Runner:
         self.connect(fds)
         for fd in fds:
             os.close(fd)
-        _allow_files(self._places[0])
         self.serve()
 
 

@@ -44,11 +44,10 @@ class Streams:
 
     def flush(self) -> None:
         """Send everything that was written, and wait until the pipes are read."""
-        for stream in (sys.stdout, sys.stderr, self.stdout, self.stderr):
-            try:
-                stream.flush()
-            except Exception:  # Whatever the code has put in their place, or has closed.
-                pass
+        for stream, own in ((sys.stdout, self.stdout), (sys.stderr, self.stderr)):
+            if stream is not own:
+                _flush(stream)
+            _flush(own)
         self.settle()
 
     def settle(self) -> None:
@@ -79,6 +78,13 @@ class Streams:
         last, self._last = self._last, stream
         if last is not None and last is not stream:
             last.flush()
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except Exception:  # Whatever the code has put in a stream's place, or has closed.
+        pass
 
 
 class _Raw(io.RawIOBase):

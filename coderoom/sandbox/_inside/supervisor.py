@@ -23,7 +23,7 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 
     The kernel sends it with the parent's rights, so a worker that has become another user may not get it.
     """
-    linux.libc("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    linux.prctl(_PR_SET_PDEATHSIG, int(number))
 
 
 def keep_capabilities(*numbers: int) -> None:
@@ -41,7 +41,7 @@ def supervise(folder: str | None = None) -> None:
     Args:
         folder: What it removes at the end, for a host that may not be there to do so.
     """
-    linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # From here on nothing may end this process without what it is there for; it is told once it is ready.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
     die_with_parent(signal.SIGTERM)
@@ -49,7 +49,7 @@ def supervise(folder: str | None = None) -> None:
     if not child:
         die_with_parent()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
-        linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        linux.prctl(_PR_SET_CHILD_SUBREAPER, 0)
         return
     try:
         _wait(child, folder)

@@ -57,7 +57,7 @@ def serve(control_fd: int) -> None:
 def _prepare(config: dict[str, Any]) -> dict[str, Any]:
     facts = boot.boot(config["boot"]) or {}
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The first of a namespace gets only what it has a handler for.
-    linux.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     site.main()  # After the boot: what site-packages run at start gets no privileges of ours.
     sys.path[:] = [entry for entry in sys.path if entry not in ("", os.getcwd())]
     sys.dont_write_bytecode = True

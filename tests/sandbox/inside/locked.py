@@ -29,7 +29,7 @@ import multiprocessing.managers, multiprocessing.pool, multiprocessing.popen_for
 import multiprocessing.sharedctypes, multiprocessing.synchronize
 import resource, signal, socket, struct, subprocess, sys, tempfile, threading, time
 sys.path.insert(0, {package!r})
-from _inside import landlock, lockdown, seccomp
+from _inside import landlock, linux, lockdown, seccomp
 
 MACHINE = platform.machine()
 C = ctypes.CDLL(None, use_errno=True)
@@ -62,7 +62,7 @@ def status_of(function):
     return os.waitpid(pid, 0)[1]
 
 def no_new_privileges():
-    lockdown._prctl(38, 1)
+    linux.prctl(38, 1)
 
 def drop():
     '''So that nothing comes to harm where a filter lets something through.'''
@@ -78,7 +78,7 @@ def become(user):
         os.setgroups([])
         os.setgid(user)
         os.setuid(user)
-        lockdown._prctl(4, 1)
+        linux.prctl(4, 1)
 
 def report(value):
     print(json.dumps(value), flush=True)

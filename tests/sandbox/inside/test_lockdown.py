@@ -209,7 +209,7 @@ report([status(), [line.split()[1].lstrip("0") for line in child]])
 report([
     attempt(os.setuid, 0 if os.getuid() else 1), attempt(os.setgroups, [0]), attempt(os.chroot, "/"),
     attempt(os.chown, "/tmp", 1, 1), attempt(os.mknod, "/tmp/coderoom-device", 0o20600, os.makedev(1, 3)),
-    bool(attempt(lockdown._prctl, 24, 1)), bool(attempt(lockdown._prctl, 28, 0)),
+    bool(attempt(linux.prctl, 24, 1)), bool(attempt(linux.prctl, 28, 0)),
 ])
 """,
             user,
