@@ -12,13 +12,19 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from coderoom._components import DumpsAsItself
 from coderoom.executors._calls import CallEnded
 from coderoom.executors._execution import Execution, LocalCodeResult
-from coderoom.executors._place import LocalCodeExecutorConfig, LocalPlace, absolute
+from coderoom.executors._own import WorksInFolder, texts
+from coderoom.executors._place import LocalCodeExecutorConfig, LocalPlace
 from coderoom.outcome import Outcome
 
 __all__ = ["LocalCodeExecutor", "LocalCodeExecutorConfig"]
 
 
-class LocalCodeExecutor(DumpsAsItself, CodeExecutor, Component[LocalCodeExecutorConfig]):
+class LocalCodeExecutor(
+    DumpsAsItself,
+    WorksInFolder[LocalCodeExecutorConfig, LocalPlace],
+    CodeExecutor,
+    Component[LocalCodeExecutorConfig],
+):
     """Runs code as ordinary processes of the user, within limits but without isolation.
 
     The code can read and write whatever the user can, and can use the network. What it cannot do by accident: run on
@@ -49,29 +55,15 @@ class LocalCodeExecutor(DumpsAsItself, CodeExecutor, Component[LocalCodeExecutor
         work_dir: str | Path | None = None,
         timeout: float = 60,
         env: Sequence[str] = (),
-        python: str | None = None,
+        python: str | Path | None = None,
     ) -> None:
-        if isinstance(env, str):
-            raise ValueError(f"env={env!r} must be a list of names, not one string")
-        for name in env:
-            if not name or "=" in name or "\0" in name:
-                raise ValueError(f"{name!r} in env is not the name of an environment variable")
         self._config = LocalCodeExecutorConfig(
-            work_dir=None if work_dir is None else str(work_dir), timeout=timeout, env=list(env), python=python
+            work_dir=None if work_dir is None else str(work_dir),
+            timeout=timeout,
+            env=texts("env", env),
+            python=None if python is None else str(python),
         )
         self._place: LocalPlace | None = None
-
-    @property
-    def timeout(self) -> float:
-        """The seconds that each block has."""
-        return self._config.timeout
-
-    @property
-    def work_dir(self) -> Path | None:
-        """The folder that the code runs in; `None` while a temporary one is not there."""
-        if self._place is not None:
-            return self._place.work_dir
-        return None if self._config.work_dir is None else absolute(self._config.work_dir)
 
     async def execute_code_blocks(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken
@@ -118,16 +110,10 @@ class LocalCodeExecutor(DumpsAsItself, CodeExecutor, Component[LocalCodeExecutor
             await place.close()
 
     async def restart(self) -> None:
-        """End what runs; a temporary work directory is replaced by an empty one."""
-        await self.stop()
-        await self.start()
-
-    @property
-    def _started(self) -> bool:
-        return self._place is not None
-
-    def _to_config(self) -> LocalCodeExecutorConfig:
-        return self._config.model_copy(deep=True)
+        """End what runs, if it was started; a temporary work directory is replaced by an empty one."""
+        if self._place is not None:
+            await self.stop()
+            await self.start()
 
     @classmethod
     def _from_config(cls, config: LocalCodeExecutorConfig) -> Self:

@@ -13,16 +13,15 @@ from pathlib import Path
 
 from autogen_core.code_executor import CodeBlock
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
-from pydantic import Field
 
-from coderoom._components import StrictConfig
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors._calls import Calls
 from coderoom.executors._cells import Cell, CellRefused, Programs, write_cell
 from coderoom.executors._execution import Execution, Transcript
+from coderoom.executors._own import OwnConfig, absolute
 from coderoom.executors._supervise import Control, PrivateFolder, Settings, run_block
 
-__all__ = ["LocalCodeExecutorConfig", "LocalPlace", "absolute"]
+__all__ = ["LocalCodeExecutorConfig", "LocalPlace"]
 
 _PASSED_ON = (
     "CONDA_PREFIX",
@@ -56,13 +55,8 @@ _SET = {
 _END_PATIENCE = 1.2
 
 
-class LocalCodeExecutorConfig(StrictConfig):
+class LocalCodeExecutorConfig(OwnConfig):
     """The declarative form of `LocalCodeExecutor`."""
-
-    work_dir: str | None = Field(default=None, min_length=1)
-    timeout: float = Field(default=60, gt=0, allow_inf_nan=False)
-    env: list[str] = Field(default_factory=list)
-    python: str | None = Field(default=None, min_length=1)
 
 
 class LocalPlace:
@@ -154,11 +148,6 @@ class LocalPlace:
         """End what runs and remove what is temporary."""
         await self.calls.end_all()
         await asyncio.to_thread(self.private.remove)
-
-
-def absolute(folder: str) -> Path:
-    """Return a configured folder as an absolute path."""
-    return Path(folder).expanduser().absolute()
 
 
 def _find_programs(python: str | None) -> Programs:

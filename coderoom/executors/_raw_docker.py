@@ -7,9 +7,6 @@ import contextlib
 import copy
 import os
 import re
-import socket
-import struct
-import threading
 import time
 import uuid
 import weakref
@@ -25,6 +22,7 @@ from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 
 from coderoom._janitor import remove_folder
 from coderoom.executors._cells import CellRefused, named_file
+from coderoom.executors._docker_command import Attached
 from coderoom.executors._execution import TIMEOUT_CODE, Execution, Transcript
 from coderoom.executors._folder import write_inside
 from coderoom.executors._launch import KEEP, WHOLE, Output
@@ -39,20 +37,6 @@ _GENERATED = re.compile(r"autogen-code-exec-[0-9a-f-]{36}")
 _LOOK = 0.25  # between two looks at whether the code has ended while something holds its output open
 _LEFTOVER_GRACE = 0.2
 _LEFTOVER_ROUNDS = 10
-_KILL_PATIENCE = 3.0
-_DEATH_PATIENCE = 8.0
-_KILL_LOOK = 0.5
-# An image may have no `ps` and no `pkill`. Whoever runs it cannot fork faster than `kill -1`, which is one step.
-_KILL_ALL = "kill -9 -1"
-_KILL_MARKED = """
-for round in 1 2 3 4 5 6 7 8 9 10; do
-    left=
-    for process in /proc/[0-9]*; do
-        grep -qs {mark} "$process/environ" && kill -9 "${{process#/proc/}}" 2>/dev/null && left=1
-    done
-    [ "$left" ] || break
-done
-"""
 
 
 class RawDocker:
@@ -179,17 +163,17 @@ class RawDocker:
         executor._execute_command = run  # type: ignore[method-assign]
         return executor
 
-    async def attach(self, command: list[str], mark: str, output: Output) -> _Attached:
+    async def attach(self, command: list[str], mark: str, output: Output) -> Attached:
         """Start a command in the container."""
         container = self._executor._container
         if container is None or not self._executor._running:
             raise RuntimeError("the container is not running")
         async with self._gate:
-            attached = await asyncio.to_thread(_Attached, container, command, mark, output, asyncio.get_running_loop())
+            attached = await asyncio.to_thread(Attached, container, command, mark, output, asyncio.get_running_loop())
             self._running += 1
             return attached
 
-    async def kill(self, attached: _Attached, mark: str) -> None:
+    async def kill(self, attached: Attached, mark: str) -> None:
         """End a command with all that it has started."""
         async with self._gate:
             self._running -= 1
@@ -262,7 +246,7 @@ class _Run:
             path.unlink(missing_ok=True)
         return text, code
 
-    async def _wait(self, attached: _Attached, output: Output, end: float) -> int | None:
+    async def _wait(self, attached: Attached, output: Output, end: float) -> int | None:
         """Return the exit code, or `None` if the time is up."""
         pause = 0.01
         while (left := end - time.monotonic()) > 0:
@@ -277,7 +261,7 @@ class _Run:
                 pause = min(2 * pause, _LOOK)
         return None
 
-    async def _take_rest(self, attached: _Attached, output: Output) -> None:
+    async def _take_rest(self, attached: Attached, output: Output) -> None:
         """Take what is under way, also from what outlives the code by a moment."""
         total = -1
         for _ in range(_LEFTOVER_ROUNDS):
@@ -286,7 +270,7 @@ class _Run:
             total = output.total_bytes
             await asyncio.wait((attached.closed,), timeout=_LEFTOVER_GRACE)
 
-    async def _end(self, attaching: asyncio.Future[_Attached], mark: str, output: Output) -> None:
+    async def _end(self, attaching: asyncio.Future[Attached], mark: str, output: Output) -> None:
         await asyncio.wait((attaching,))
         if not attaching.cancelled() and attaching.exception() is None:
             attached = attaching.result()
@@ -295,103 +279,6 @@ class _Run:
             finally:
                 await asyncio.to_thread(attached.close)
         output.close()
-
-
-class _Attached:
-    """A command that runs in a container, and its output.
-
-    Args:
-        container: The container.
-        command: The command.
-        mark: The value of `CODEROOM_RUN` in its environment.
-        output: Takes what it writes.
-        loop: The loop that `closed` belongs to.
-
-    Attributes:
-        closed: Done when no more output can come.
-    """
-
-    def __init__(
-        self, container: Any, command: list[str], mark: str, output: Output, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self._api = container.client.api
-        self._container: str = container.id
-        environment = {"CODEROOM_RUN": mark, "PYTHONUNBUFFERED": "1"}
-        self._id: str = self._api.exec_create(self._container, command, environment=environment)["Id"]
-        stream = self._api.exec_start(self._id, socket=True)
-        self._response = stream._response
-        self._socket = getattr(stream, "_sock", stream)
-        self._socket.settimeout(None)
-        self._deaf = False
-        self.closed: asyncio.Future[None] = loop.create_future()
-        self._thread = threading.Thread(target=self._read, args=(output, loop), daemon=True)
-        self._thread.start()
-
-    def exit_code(self) -> int | None:
-        """Return the exit code, or `None` if the command has not ended."""
-        facts = self._api.exec_inspect(self._id)
-        # Before it runs, it has no exit code either.
-        return None if facts["Running"] or facts["ExitCode"] is None else int(facts["ExitCode"])
-
-    def kill(self, mark: str | None) -> None:
-        """End what has the mark, or without one all that runs in the container. It is not listened to any more."""
-        self._deaf = True  # A shell would say that its children were killed.
-        if mark is None:
-            # Root can end everybody's. Its `kill` is the shell's own.
-            script, user = _KILL_ALL, "0"
-        else:
-            # Nobody may look at the environment of other users' processes.
-            script, user = _KILL_MARKED.format(mark=mark), ""
-        with contextlib.suppress(docker.errors.APIError):  # The container is gone, or is going.
-            end = time.monotonic() + _DEATH_PATIENCE
-            # The engine may be about to start it, and then there was nothing to end.
-            while time.monotonic() < end:
-                self._say(script, user)
-                if self._ends():
-                    return
-            # Code may have put another shell in the place of that one.
-            self._api.restart(self._container, timeout=0)
-
-    def close(self) -> None:
-        """Stop reading."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._response.close()
-
-    def _say(self, script: str, user: str) -> None:
-        """Run a script in the container and wait for its end, in bounds."""
-        identity = self._api.exec_create(self._container, ["/bin/sh", "-c", script], user=user)["Id"]
-        stream = self._api.exec_start(identity, socket=True)
-        with contextlib.closing(stream._response), contextlib.suppress(OSError):
-            getattr(stream, "_sock", stream).settimeout(_KILL_PATIENCE)
-            stream._response.raw._fp.fp.read(4096)
-
-    def _ends(self) -> bool:
-        end = time.monotonic() + _KILL_LOOK
-        # The engine tells the end of a command late while children of others hold their output open.
-        while self._thread.is_alive() and self.exit_code() is None:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.01)
-        return True
-
-    def _read(self, output: Output, loop: asyncio.AbstractEventLoop) -> None:
-        # As docker-py gets at it, but with what has come together with the head of the answer.
-        stream = self._response.raw._fp.fp
-        with contextlib.suppress(OSError, ValueError):
-            while len(head := stream.read(8)) == 8:
-                (left,) = struct.unpack(">4xI", head)
-                while left and (data := stream.read1(min(left, 65536))):
-                    if not self._deaf:
-                        output.feed(data)
-                    left -= len(data)
-        with contextlib.suppress(RuntimeError):  # The loop is closed.
-            loop.call_soon_threadsafe(self._set_closed)
-
-    def _set_closed(self) -> None:
-        if not self.closed.done():
-            self.closed.set_result(None)
 
 
 def _free_name(name: str) -> str:

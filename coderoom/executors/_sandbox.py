@@ -15,8 +15,8 @@ from coderoom._components import DumpsAsItself
 from coderoom.errors import RequestError
 from coderoom.executors._calls import CallEnded
 from coderoom.executors._execution import Execution
-from coderoom.executors._place import absolute
-from coderoom.executors._sandbox_config import Policy, SandboxCodeExecutorConfig, State, WallName
+from coderoom.executors._own import WorksInFolder, texts
+from coderoom.executors._sandbox_config import EngineName, Policy, SandboxCodeExecutorConfig, State, WallName
 from coderoom.executors._sandbox_place import SandboxPlace
 from coderoom.sandbox import Artifact, Checkpoint, Limits
 
@@ -44,7 +44,12 @@ class SandboxMark:
     checkpoint: Checkpoint
 
 
-class SandboxCodeExecutor(DumpsAsItself, CodeExecutor, Component[SandboxCodeExecutorConfig]):
+class SandboxCodeExecutor(
+    DumpsAsItself,
+    WorksInFolder[SandboxCodeExecutorConfig, SandboxPlace],
+    CodeExecutor,
+    Component[SandboxCodeExecutorConfig],
+):
     """Runs code behind a wall that keeps it from this machine: see `coderoom.sandbox`.
 
     The code sees its work directory, as `/workspace` behind most walls, and the interpreter, read-only. It has no
@@ -75,6 +80,8 @@ class SandboxCodeExecutor(DumpsAsItself, CodeExecutor, Component[SandboxCodeExec
         python: The interpreter for the code, as a path; `None`: the one that runs this.
         readable: More folders that the code may read, at their own paths.
         options: What only the chosen wall understands, for instance `image` for `docker`.
+        engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall, runs only Python and has
+            no network, no packages and no other programs (`pip install 'coderoom[monty]'`).
     """
 
     component_type = "code_executor"
@@ -95,30 +102,24 @@ class SandboxCodeExecutor(DumpsAsItself, CodeExecutor, Component[SandboxCodeExec
         python: str | Path | None = None,
         readable: Sequence[str | Path] = (),
         options: Mapping[str, Any] | None = None,
+        engine: EngineName = "cpython",
     ) -> None:
-        for name, given in (("preload", preload), ("env", env), ("readable", readable)):
-            if isinstance(given, str):
-                raise ValueError(f"{name}={given!r} must be a list, not one string")
         self._config = SandboxCodeExecutorConfig(
             work_dir=None if work_dir is None else str(work_dir),
             timeout=timeout,
             state=state,
             wall=wall,
-            preload=list(preload),
+            preload=texts("preload", preload),
             network=network,
             policy=policy,
             limits=limits if limits is None or isinstance(limits, Limits) else Limits(**limits),
-            env=list(env),
+            env=texts("env", env),
             python=None if python is None else str(python),
-            readable=[str(folder) for folder in readable],
+            readable=texts("readable", readable),
             options=dict(options or {}),
+            engine=engine,
         )
         self._place: SandboxPlace | None = None
-
-    @property
-    def timeout(self) -> float:
-        """The seconds that each block has."""
-        return self._config.timeout
 
     @property
     def state(self) -> State:
@@ -127,15 +128,8 @@ class SandboxCodeExecutor(DumpsAsItself, CodeExecutor, Component[SandboxCodeExec
 
     @property
     def wall(self) -> str:
-        """The name of the wall; `auto` until one is chosen at the start."""
+        """The name of the wall; `auto` until one is chosen at the start, `monty` for the engine that needs none."""
         return self._config.wall if self._place is None else self._place.sandbox.wall
-
-    @property
-    def work_dir(self) -> Path | None:
-        """The folder that the code works in; `None` while a temporary one is not there."""
-        if self._place is not None:
-            return self._place.work_dir
-        return None if self._config.work_dir is None else absolute(self._config.work_dir)
 
     async def execute_code_blocks(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken
@@ -188,13 +182,14 @@ class SandboxCodeExecutor(DumpsAsItself, CodeExecutor, Component[SandboxCodeExec
             await (place.close() if place.loop is asyncio.get_running_loop() else place.abandon())
 
     async def restart(self) -> None:
-        """End what runs and go back to a fresh state; a temporary work directory is emptied.
+        """End what runs and go back to a fresh state, if it was started; a temporary work directory is emptied.
 
         Raises:
             SandboxUnavailable: The sandbox broke.
         """
-        place = await self._get_place()
-        await place.restart()
+        if self._place is not None:
+            place = await self._get_place()
+            await place.restart()
 
     async def checkpoint(self) -> SandboxMark:
         """Keep the variables and the files of the work directory, unless there are too many of these to be copied.
@@ -244,13 +239,6 @@ class SandboxCodeExecutor(DumpsAsItself, CodeExecutor, Component[SandboxCodeExec
         if self._place is None:
             self._place = SandboxPlace(self._config)
         return self._place
-
-    @property
-    def _started(self) -> bool:
-        return self._place is not None
-
-    def _to_config(self) -> SandboxCodeExecutorConfig:
-        return self._config.model_copy(deep=True)
 
     @classmethod
     def _from_config(cls, config: SandboxCodeExecutorConfig) -> Self:

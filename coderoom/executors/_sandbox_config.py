@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, field_serializer, model_validator
 
-from coderoom._components import StrictConfig
+from coderoom.executors._own import OwnConfig
 from coderoom.sandbox import Limits
 
-__all__ = ["Policy", "SandboxCodeExecutorConfig", "State", "WallName"]
+__all__ = ["EngineName", "Policy", "SandboxCodeExecutorConfig", "State", "WallName"]
 
 State = Literal["session", "fresh"]
 WallName = Literal["auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none"]
 Policy = Literal["open", "restricted"]
+EngineName = Literal["cpython", "monty"]
 
 
-class SandboxCodeExecutorConfig(StrictConfig):
+class SandboxCodeExecutorConfig(OwnConfig):
     """The declarative form of `SandboxCodeExecutor`; each field is the constructor's argument of that name."""
 
-    work_dir: str | None = Field(default=None, min_length=1)
     timeout: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
     state: State = "session"
     wall: WallName = "auto"
@@ -27,18 +27,17 @@ class SandboxCodeExecutorConfig(StrictConfig):
     network: bool = False
     policy: Policy = "open"
     limits: Limits | None = None
-    env: list[str] = Field(default_factory=list)
-    python: str | None = Field(default=None, min_length=1)
     readable: list[str] = Field(default_factory=list)
     options: dict[str, Any] = Field(default_factory=dict)
+    engine: EngineName = "cpython"
 
-    @field_validator("env")
-    @classmethod
-    def _are_names(cls, env: list[str]) -> list[str]:
-        for name in env:
-            if not name or "=" in name or "\0" in name:
-                raise ValueError(f"{name!r} in env is not the name of an environment variable")
-        return env
+    @model_validator(mode="after")
+    def _fits_the_engine(self) -> Self:
+        asked = [name for name in ("network", "python", "readable", "options") if getattr(self, name)]
+        asked += ["wall"] if self.wall != "auto" else []
+        if self.engine == "monty" and asked:
+            raise ValueError(f"the engine 'monty' has no {' and no '.join(asked)}; leave that out, or use 'cpython'")
+        return self
 
     @field_serializer("limits")
     def _as_given(self, limits: Limits | None) -> dict[str, Any] | None:

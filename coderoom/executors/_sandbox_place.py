@@ -18,7 +18,7 @@ from coderoom.executors._calls import Calls
 from coderoom.executors._cells import CellRefused, file_name_of, not_inside
 from coderoom.executors._execution import Execution, Transcript
 from coderoom.executors._folder import write_inside
-from coderoom.executors._place import absolute
+from coderoom.executors._own import absolute
 from coderoom.executors._sandbox_config import SandboxCodeExecutorConfig
 from coderoom.executors._telling import STATE_LOST, as_execution
 from coderoom.outcome import Outcome
@@ -57,6 +57,7 @@ class SandboxPlace:
         try:
             self.sandbox = Sandbox(
                 config.wall,
+                engine=config.engine,
                 preload=config.preload,
                 limits=self._limits,
                 workspace=self.work_dir,
@@ -254,7 +255,8 @@ class SandboxPlace:
     def _end_unwanted(self, but: Any = None) -> None:
         # What runs since a rollback is a child of the checkpoint's process, and would end with it.
         for held in [held for held in self._unwanted if held is not but]:
-            held.holder.close()
+            if hasattr(held, "holder"):  # The engine `monty` has no process for a state, which is data there.
+                held.holder.close()
             self._unwanted.remove(held)
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ __all__ = ["STATE_LOST", "as_execution"]
 
 STATE_LOST = "The session was restarted: earlier variables are gone."
 _STATE_KEPT = "Variables that were set before are still there."
+_TELLING = ("Limit", "Cancelled", "Signal", "UnknownLanguage")  # Errors that the output does not have.
 _MIB = 1 << 20
 
 
@@ -45,12 +46,14 @@ def _on_a_line_of_its_own(output: str, text: str) -> str:
 def _remark(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
     error, message = result.error, ""
     # What has a traceback is the code's own, by whatever name.
-    if error is not None and not error.traceback and error.type in ("Limit", "Cancelled", "Signal"):
+    if error is not None and not error.traceback and error.type in _TELLING:
         if in_session:
             return error.message
         return error.message.partition(". ")[0].rstrip(".") + "."  # The rest is about the session.
     if result.outcome is Outcome.MEMORY:
         message = f"The code wanted more memory than the {limits.memory_bytes // _MIB:,} MiB that it may have."
+        if error is not None and message in error.message:  # The output has it.
+            message = ""
     elif result.outcome is Outcome.ERROR:
         message = _limit(result, limits)
     if in_session and result.state_lost:

@@ -8,13 +8,13 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
+from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from coderoom.executors import Execution, ExecutorRunner
+from coderoom.executors import Execution, ExecutorRunner, LocalCodeExecutor, SandboxCodeExecutor
 
 TREE = """
 import os, subprocess, sys, time
@@ -28,6 +28,17 @@ if os.fork() == 0:
     os._exit(0)
 time.sleep(0.3)
 open("ready", "w").close()
+"""
+MARKED_TREE = """
+import os, subprocess
+# The same, but known by a mark in their commands, wherever they think that they work.
+subprocess.Popen(["sh", "-c", "sleep 300; : MARK"])
+subprocess.Popen(["sh", "-c", "sleep 300; : MARK"], start_new_session=True, stdout=-3, stderr=-3)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp("sh", ["sh", "-c", "trap '' TERM INT HUP; while :; do sleep 1; done; : MARK"])
+    os._exit(0)
 """
 FOREVER = "print('begun')\nopen('ready', 'w').close()\nwhile True:\n    pass\n"
 DEAF = """
@@ -47,6 +58,15 @@ def python(code: str) -> CodeBlock:
 
 def shell(code: str) -> CodeBlock:
     return CodeBlock(code=code, language="sh")
+
+
+def executor_of(kind: str, folder: Path, timeout: int = 20, **more: Any) -> CodeExecutor:
+    """One of ours, `local` or by the name of the sandbox's state, or AutoGen's own local one."""
+    if kind == "autogen":
+        return raw_local(work_dir=folder, timeout=timeout, **more)
+    if kind == "local":
+        return LocalCodeExecutor(folder, timeout, **more)
+    return SandboxCodeExecutor(folder, timeout, state=cast(Any, kind), **more)
 
 
 def raw_local(**arguments: Any) -> LocalCommandLineCodeExecutor:
@@ -93,6 +113,15 @@ async def run(runner: ExecutorRunner, *blocks: CodeBlock, token: CancellationTok
     """Run blocks; one that never ends fails the test."""
     async with asyncio.timeout(30):
         return await runner.run(blocks, token)
+
+
+async def run_once(executor: CodeExecutor, *blocks: CodeBlock) -> Execution:
+    """Run blocks, and stop the executor."""
+    runner = ExecutorRunner(executor)
+    try:
+        return await run(runner, *blocks)
+    finally:
+        await runner.stop()
 
 
 def marked(mark: str) -> list[str]:

@@ -16,7 +16,7 @@ from autogen_core.code_executor import CodeExecutor
 from pydantic import ValidationError
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.executors import ExecutorRunner, LocalCodeExecutor
+from coderoom.executors import ExecutorRunner, LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.outcome import Outcome
 from tests.executors.helpers import FOREVER, TREE, all_gone, processes, python, shell, until
 
@@ -99,6 +99,15 @@ async def test_a_temporary_folder_is_unknown_after_the_stop() -> None:
     executor = LocalCodeExecutor()
     async with executor:
         pass
+    assert executor.work_dir is None
+
+
+@pytest.mark.parametrize("kind", [LocalCodeExecutor, SandboxCodeExecutor])
+async def test_restarting_what_was_never_started_does_nothing(
+    kind: type[LocalCodeExecutor | SandboxCodeExecutor],
+) -> None:
+    executor = kind()
+    await executor.restart()
     assert executor.work_dir is None
 
 
@@ -299,7 +308,7 @@ import asyncio, sys, warnings
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
-from coderoom.executors import ExecutorRunner, LocalCodeExecutor
+from coderoom.executors import ExecutorRunner, LocalCodeExecutor, SandboxCodeExecutor
 warnings.simplefilter("ignore")
 folder = sys.argv[2]
 executor = LocalCodeExecutor(folder) if sys.argv[1] == "ours" else LocalCommandLineCodeExecutor(work_dir=folder)

@@ -15,7 +15,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult, Func
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import ExecutorRunner, LocalCodeExecutor
 from coderoom.outcome import Outcome
-from tests.executors.helpers import DEAF, FOREVER, TREE, all_gone, python, raw_local, run, shell, until
+from tests.executors.helpers import DEAF, FOREVER, TREE, all_gone, executor_of, python, raw_local, run, shell, until
 
 Answer = Callable[[CancellationToken], Awaitable[CodeResult]]
 
@@ -60,11 +60,7 @@ def answering(result: CodeResult | BaseException) -> OwnExecutor:
     return OwnExecutor(answer)
 
 
-def executor_of(kind: str, folder: Path, timeout: int = 20) -> CodeExecutor:
-    return LocalCodeExecutor(folder, timeout) if kind == "ours" else raw_local(work_dir=folder, timeout=timeout)
-
-
-both = pytest.mark.parametrize("kind", ["ours", "autogen"])
+both = pytest.mark.parametrize("kind", ["local", "autogen"])
 
 
 async def test_it_starts_once_even_for_runs_that_begin_together_and_again_after_a_stop() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from coderoom.errors import SandboxUnavailable
 
 __all__ = [
+    "OUTSIDE",
     "LocalWorker",
     "Start",
     "identity_to_become",
@@ -26,6 +27,9 @@ __all__ = [
     "python_arguments",
     "with_own_places",
 ]
+
+# Where `_inside` is on this machine.
+OUTSIDE = Path(__file__).resolve().parent.parent
 
 _KEPT_OF_STDERR = 8192
 _SECONDS_TO_END = 5.0

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from coderoom.sandbox._layout import HOSTNAME, INSIDE, Layout
 from coderoom.sandbox._walls._base import WallReport, WallSpec
-from coderoom.sandbox._walls._local import Start, python_arguments
+from coderoom.sandbox._walls._local import OUTSIDE, Start, python_arguments
 from coderoom.sandbox._walls._mounted import MountedWall
 from coderoom.sandbox._walls._probing import Facts
 from coderoom.sandbox._walls._remedies import namespaces_remedy
 
 __all__ = ["NamespacesWall"]
-
-_OUTSIDE = Path(__file__).resolve().parent.parent
 
 
 class NamespacesWall(MountedWall):
@@ -40,7 +37,7 @@ class NamespacesWall(MountedWall):
             "root": root,
         }
         return Start(
-            argv=python_arguments(layout.python, str(_OUTSIDE), program, control_fd),
+            argv=python_arguments(layout.python, str(OUTSIDE), program, control_fd),
             # The environment comes with the boot: a variable such as LD_PRELOAD is not for before the wall.
             boot={**boot, "enter": enter, "environment": dict(spec.env)},
         )

@@ -10,12 +10,10 @@ from pathlib import Path
 from coderoom._janitor import temporary_folder
 from coderoom.sandbox._interpreter import Interpreter
 from coderoom.sandbox._walls._base import WallReport, WallSpec
-from coderoom.sandbox._walls._local import LocalWorker, Start, python_arguments, with_own_places
+from coderoom.sandbox._walls._local import OUTSIDE, LocalWorker, Start, python_arguments, with_own_places
 from coderoom.sandbox._walls._probing import Facts, ProbedWall
 
 __all__ = ["NoWall"]
-
-_OURS = Path(__file__).resolve().parent.parent
 
 
 class NoWall(ProbedWall):
@@ -43,7 +41,7 @@ class NoWall(ProbedWall):
             }
 
             def prepare(control_fd: int) -> Start:
-                argv = python_arguments(interpreter.executable, str(_OURS), program, control_fd)
+                argv = python_arguments(interpreter.executable, str(OUTSIDE), program, control_fd)
                 return Start(argv=argv, boot=boot)
 
             return await LocalWorker.launch(prepare, unwind)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,40 +11,9 @@ from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._monty import MontyEngine, MontySession
-from coderoom.sandbox._result import CodeError, ExecutionResult, OutputChunk
+from coderoom.sandbox._result import ExecutionResult, OutputChunk
 
-pytest.importorskip("pydantic_monty", reason="the engine monty is an extra: coderoom[monty]")
-
-MIB = 1024 * 1024
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[MontyEngine]:
-    async with MontyEngine(limits=Limits(wall_seconds=20, memory_bytes=64 * MIB)) as engine:
-        yield engine
-
-
-@pytest.fixture
-async def session(engine: MontyEngine) -> MontySession:
-    return await engine.open()
-
-
-def error_of(result: ExecutionResult) -> CodeError:
-    assert result.error is not None, result
-    return result.error
-
-
-def children() -> set[int]:
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # A thread that has just ended.
-            found.update(map(int, (task / "children").read_text().split()))
-    return found
-
-
-def pid_of(session: MontySession) -> int:
-    assert session._worker is not None
-    return session._worker.pid
+from .looking import children, error_of, pid_of
 
 
 class TestLimits:
@@ -170,7 +137,7 @@ class TestSessions:
             assert len(children() - before) <= 3
 
     async def test_large_states_do_not_keep_others_waiting(self) -> None:
-        async with MontyEngine(workers=1, limits=Limits(memory_bytes=64 * MIB)) as engine:
+        async with MontyEngine(workers=1, limits=Limits(memory_bytes=64 << 20)) as engine:
             sessions = [await engine.open() for _ in range(3)]
             for i, session in enumerate(sessions):
                 assert (await session.run(f"x = {i}\nbig = [str(i) for i in range(300_000)]")).success

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._monty import MontyEngine, MontySession
 from coderoom.sandbox._monty_cells import MODULES, MontyCell
-from coderoom.sandbox._result import CodeError, ExecutionResult
 
-pytest.importorskip("pydantic_monty", reason="the engine monty is an extra: coderoom[monty]")
-
-MIB = 1024 * 1024
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[MontyEngine]:
-    async with MontyEngine(limits=Limits(wall_seconds=20, memory_bytes=64 * MIB)) as engine:
-        yield engine
-
-
-@pytest.fixture
-async def session(engine: MontyEngine) -> MontySession:
-    return await engine.open()
-
-
-def error_of(result: ExecutionResult) -> CodeError:
-    assert result.error is not None, result
-    return result.error
+from .looking import error_of
 
 
 class TestValues:

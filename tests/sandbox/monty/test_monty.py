@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +14,9 @@ import pytest
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
-from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._monty import MontyEngine, MontySession
 
-pytest.importorskip("pydantic_monty", reason="the engine monty is an extra: coderoom[monty]")
-
-MIB = 1024 * 1024
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[MontyEngine]:
-    async with MontyEngine(limits=Limits(wall_seconds=20, memory_bytes=64 * MIB)) as engine:
-        yield engine
-
-
-@pytest.fixture
-async def session(engine: MontyEngine) -> MontySession:
-    return await engine.open()
+from .looking import children, pid_of
 
 
 async def settled(pids: list[int]) -> bool:
@@ -49,19 +33,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def children() -> set[int]:
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # A thread that has just ended.
-            found.update(map(int, (task / "children").read_text().split()))
-    return found
-
-
-def pid_of(session: MontySession) -> int:
-    assert session._worker is not None
-    return session._worker.pid
 
 
 class TestProcesses:

@@ -1,0 +1,110 @@
+"""The declarative form of the sandbox's executor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import ValidationError
+
+from coderoom.configs import check_team
+from coderoom.executors import SandboxCodeExecutor
+from coderoom.executors._sandbox_config import WallName
+from coderoom.sandbox import Limits, probe_walls
+from tests.executors.sandboxed import TEAM, run
+
+
+def every_argument(folder: Path) -> dict[str, Any]:
+    """A value that is not the default for each argument."""
+    return {
+        "work_dir": str(folder),
+        "timeout": 7.5,
+        "state": "fresh",
+        "wall": "docker",
+        "preload": ["json"],
+        "network": True,
+        "policy": "restricted",
+        "limits": {"memory_bytes": 1 << 28},
+        "env": ["LANG"],
+        "python": "/usr/bin/python3",
+        "readable": ["/srv/data"],
+        "options": {"image": "python:3.12-slim"},
+    }
+
+
+def test_f6_every_argument_survives_a_round_trip(tmp_path: Path) -> None:
+    given = every_argument(tmp_path)
+    dumped = SandboxCodeExecutor(**given).dump_component()
+    assert dumped.provider == "coderoom.executors.SandboxCodeExecutor"
+    assert dumped.config == given | {"engine": "cpython"}
+    again = SandboxCodeExecutor.load_component(json.loads(dumped.model_dump_json()))
+    assert again.dump_component() == dumped
+    defaults = SandboxCodeExecutor().dump_component().config
+    assert [name for name in given if defaults.get(name) == given[name]] == []
+    with_objects = given | {
+        "limits": Limits(memory_bytes=1 << 28),
+        "work_dir": tmp_path,
+        "readable": [Path("/srv/data")],
+    }
+    assert SandboxCodeExecutor(**with_objects).dump_component() == dumped
+
+
+async def test_f6_nothing_of_this_machine_gets_into_a_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "secret-value")
+    executor = SandboxCodeExecutor(env=["SOME_KEY"])
+    before = executor.dump_component()
+    async with executor:
+        assert (await run(executor, "import os\nos.environ['SOME_KEY']")).output == "'secret-value'\n"
+        assert executor.dump_component() == before
+    assert "secret-value" not in before.model_dump_json()
+
+
+def test_f1_an_unknown_key_is_refused() -> None:
+    for config in (
+        {"work_dri": "x"},
+        {"limits": {"memory": 1}},
+        {"wall": "paper"},
+        {"policy": "strict"},
+        {"timeout": 0},
+    ):
+        with pytest.raises(ValidationError):
+            SandboxCodeExecutor.load_component({"provider": "coderoom.executors.SandboxCodeExecutor", "config": config})
+
+
+class OwnExecutor(SandboxCodeExecutor):
+    """A user's own executor."""
+
+
+def test_f4_a_subclass_is_dumped_as_itself() -> None:
+    assert OwnExecutor().dump_component().provider == f"{__name__}.OwnExecutor"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"env": "HOME"}, "must be a list"),
+        ({"preload": "numpy"}, "must be a list"),
+        ({"readable": "/srv"}, "must be a list"),
+        ({"env": ["A=B"]}, "'A=B'"),
+        ({"timeout": float("inf")}, "timeout"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        SandboxCodeExecutor(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [("tiemout", "5", "'timeout'"), ("wall", "bubblewarp", "'bubblewrap'"), ("limits", "{memory: 1}", "memory_bytes")],
+)
+def test_a_mistake_in_a_file_has_its_line(tmp_path: Path, key: str, value: str, words: str) -> None:
+    (tmp_path / "team.yaml").write_text(TEAM.format(key=key, value=value))
+    [problem] = check_team(tmp_path / "team.yaml")
+    assert (problem.line, words in problem.message) == (10, True), problem
+
+
+async def test_the_names_of_the_walls_are_those_of_the_sandbox() -> None:
+    assert set(get_args(WallName)) == {"auto", "none", *(report.name for report in await probe_walls())}
