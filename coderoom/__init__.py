@@ -1,7 +1,8 @@
 """Teams of LLM agents that write, run, repair and review code.
 
-The top level loads and writes team files; the parts live in `coderoom.agents`, `coderoom.teams`,
-`coderoom.approval`, `coderoom.executors`, `coderoom.sandbox` and `coderoom.blocks`.
+The top level loads and writes team files, and answers questions by code (`execute_code`); the parts live in
+`coderoom.agents`, `coderoom.teams`, `coderoom.approval`, `coderoom.executors`, `coderoom.sandbox` and
+`coderoom.blocks`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from coderoom.configs import dump_team, load_team
     from coderoom.errors import CodeRoomError
+    from coderoom.runs import execute_code
 
-__all__ = ["CodeRoomError", "__version__", "dump_team", "load_team"]
+__all__ = ["CodeRoomError", "__version__", "dump_team", "execute_code", "load_team"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +25,10 @@ def __getattr__(name: str) -> Any:
         from coderoom import configs
 
         return getattr(configs, name)
+    if name == "execute_code":
+        from coderoom.runs import execute_code
+
+        return execute_code
     if name == "CodeRoomError":
         from coderoom.errors import CodeRoomError
 

@@ -5,6 +5,7 @@
     ├── RequestError            what was asked for cannot be done as asked
     ├── MissingDependencyError  something that is needed is not installed or not set
     ├── SandboxUnavailable      our place for running code broke; never the code's own failure
+    ├── ModelError              a model could not be asked; `__cause__` is what its client raised
     └── TeamError               a team could not go on; `__cause__` is what was raised inside it
         └── AgentError          one of its agents failed
 
@@ -21,6 +22,7 @@ __all__ = [
     "CodeRoomError",
     "ConfigError",
     "MissingDependencyError",
+    "ModelError",
     "Problem",
     "RequestError",
     "SandboxUnavailable",
@@ -77,6 +79,13 @@ class SandboxUnavailable(CodeRoomError):  # noqa: N818 (a public name of the des
     """The place where code runs broke or is not there.
 
     This is our failure and not the code's: it never reaches a model as output, and it never starts a repair.
+    """
+
+
+class ModelError(CodeRoomError, RuntimeError):
+    """A model could not be asked: no network, a refused key, a service that fails.
+
+    `__cause__` is what the model client raised.
     """
 
 

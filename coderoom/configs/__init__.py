@@ -2,7 +2,8 @@
 
 `load_team` makes a team of a file or of a shipped team's name, `dump_team` writes one, `check_team` lists every mistake
 of a file, `shipped_teams` names what comes with the package, and `make_model` makes a model client of a short text
-such as `openai:gpt-4o`. `ReplayModel` is the client behind `replay:FILE`.
+such as `openai:gpt-4o`. `default_model` is that text for whoever names no model, `resolve_model` takes a client as
+well, and `ReplayModel` is the client behind `replay:FILE`.
 """
 
 from __future__ import annotations
@@ -13,17 +14,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coderoom.configs._dump import dump_team
     from coderoom.configs._load import check_team, load_team, shipped_teams
-    from coderoom.configs._models import make_model
+    from coderoom.configs._models import default_model, make_model, resolve_model
     from coderoom.configs._replay import ReplayModel
 
-__all__ = ["ReplayModel", "check_team", "dump_team", "load_team", "make_model", "shipped_teams"]
+__all__ = [
+    "ReplayModel",
+    "check_team",
+    "default_model",
+    "dump_team",
+    "load_team",
+    "make_model",
+    "resolve_model",
+    "shipped_teams",
+]
 
 _MODULES = {
     "ReplayModel": "_replay",
     "check_team": "_load",
+    "default_model": "_models",
     "dump_team": "_dump",
     "load_team": "_load",
     "make_model": "_models",
+    "resolve_model": "_models",
     "shipped_teams": "_load",
 }
 

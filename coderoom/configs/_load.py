@@ -11,7 +11,7 @@ from coderoom.configs._document import read_component, read_document
 from coderoom.configs._kinds import TEAM, Kind
 from coderoom.configs._providers import Components
 from coderoom.configs._source import Source, find_source, shipped_sources
-from coderoom.errors import ConfigError, Problem, RequestError
+from coderoom.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from autogen_agentchat.base import Team
@@ -55,10 +55,12 @@ def load_team(
     from autogen_agentchat.base import Team
 
     from coderoom.configs._build import build, refuse_mistakes
+    from coderoom.configs._models import resolve_model
     from coderoom.configs._restore import remember
 
     refuse_mistakes(checked)
-    team = build(checked, Team, _client(model, trust, env))  # type: ignore[type-abstract]
+    client = None if model is None else resolve_model(model, env=env, trust=trust)
+    team = build(checked, Team, client)  # type: ignore[type-abstract]
     remember(team, checked)
     return team
 
@@ -123,20 +125,6 @@ def examine(
     from coderoom.configs._check import check
 
     return check(document, kind, Components.trusting(trust, env), env, replace_models=replace_models)
-
-
-def _client(
-    model: ChatCompletionClient | str | None, trust: Sequence[str], env: Mapping[str, str]
-) -> ChatCompletionClient | None:
-    from autogen_core.models import ChatCompletionClient
-
-    from coderoom.configs._models import make_model
-
-    if isinstance(model, str):
-        return make_model(model, env=env, trust=trust)
-    if model is not None and not isinstance(model, ChatCompletionClient):
-        raise RequestError(f"expected a model client or a text such as 'openai:gpt-4o', got {model!r}")
-    return model
 
 
 def _description(source: Source) -> str:

@@ -10,7 +10,7 @@ from coderoom.configs._document import read_document
 from coderoom.configs._kinds import MODEL
 from coderoom.configs._places import did_you_mean
 from coderoom.configs._providers import how_to_install
-from coderoom.configs._source import find_source, looks_like_path
+from coderoom.configs._source import find_source, has_suffix, looks_like_path
 from coderoom.errors import MissingDependencyError, RequestError
 
 if TYPE_CHECKING:
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     from coderoom.configs._replay import ReplayModel
 
-__all__ = ["make_model"]
+__all__ = ["default_model", "make_model", "resolve_model"]
+
+_MODEL_VARIABLE = "CODEROOM_MODEL"
+_DEFAULT_MODEL = "gpt-4o"
+"""The same as in the shipped teams."""
 
 _FORMS = "openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE, or a YAML or JSON file with one model component"
 
@@ -66,6 +70,45 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
     raise RequestError(f"there is no model {spec!r}{hint}; expected {_FORMS}")
 
 
+def resolve_model(
+    model: ChatCompletionClient | str, *, env: Mapping[str, str] | None = None, trust: Sequence[str] = ()
+) -> ChatCompletionClient:
+    """Make a model client of what a caller may give for one.
+
+    Args:
+        model: A client, which is given back as it is, or a text that `make_model` understands.
+        env: As for `make_model`.
+        trust: As for `make_model`.
+
+    Raises:
+        RequestError: It is neither, or as `make_model`.
+        ConfigError: As `make_model`.
+        MissingDependencyError: As `make_model`.
+    """
+    from autogen_core.models import ChatCompletionClient
+
+    if isinstance(model, str):
+        return make_model(model, env=env, trust=trust)
+    if not isinstance(model, ChatCompletionClient):
+        raise RequestError(f"expected a model client or a text such as 'openai:gpt-4o', got {model!r}")
+    return model
+
+
+def default_model(env: Mapping[str, str] | None = None) -> str:
+    """Name the model of whoever names none.
+
+    Args:
+        env: Where the variable `CODEROOM_MODEL` is looked up; by default the environment.
+
+    Returns:
+        A text for `make_model`: that of the variable, where an OpenAI name may also stand alone, as it does for the
+        shipped teams; else `openai:gpt-4o`.
+    """
+    named = (os.environ if env is None else env).get(_MODEL_VARIABLE, "").strip() or _DEFAULT_MODEL
+    # A name alone may have colons and slashes of its own.
+    return named if has_suffix(named) or named.partition(":")[0] in _MAKERS else f"openai:{named}"
+
+
 def _openai(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
     base_url = env.get("OPENAI_BASE_URL")
     variable = "OPENAI_API_KEY"
@@ -75,7 +118,7 @@ def _openai(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
     if not key and not base_url:
         raise MissingDependencyError(
             f"the model 'openai:{name}' needs a key: set {variable}, set OPENAI_BASE_URL for a server that needs none, "
-            "or use --model with another one"
+            "or use --model (model= from Python) with another one"
         )
     from coderoom.configs._openai import CountingOpenAIClient
 

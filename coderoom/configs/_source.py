@@ -59,7 +59,12 @@ def find_source(path_or_name: str | Path) -> Source:
 
 def looks_like_path(text: str) -> bool:
     """Say whether a text means a file rather than a name."""
-    return "/" in text or "\\" in text or text.lower().endswith(_SUFFIXES)
+    return "/" in text or "\\" in text or has_suffix(text)
+
+
+def has_suffix(text: str) -> bool:
+    """Say whether a text ends as the name of a document does."""
+    return text.lower().endswith(_SUFFIXES)
 
 
 def shipped_sources() -> dict[str, Source]:

@@ -1,4 +1,4 @@
-"""Running teams and files, and what a run came to."""
+"""Running teams, files and questions, and what a run came to."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coderoom.runs._doctor import NOT_ISOLATED, Finding, examine
     from coderoom.runs._exec import BlockRun, FileResult, read_blocks, run_file
+    from coderoom.runs._execute_code import ExecuteCodeResult, execute_code
     from coderoom.runs._prepare import DEFAULT_WORKSPACE, WALL_VARIABLE, WORKSPACE_VARIABLE, PreparedRun, prepare_run
     from coderoom.runs._record import RunRecord
     from coderoom.runs._signals import EXIT_INTERRUPTED
@@ -22,12 +23,14 @@ __all__ = [
     "WORKSPACE_VARIABLE",
     "BlockRun",
     "ExecView",
+    "ExecuteCodeResult",
     "FileResult",
     "Finding",
     "PreparedRun",
     "RunRecord",
     "RunView",
     "examine",
+    "execute_code",
     "prepare_run",
     "read_blocks",
     "run_file",
@@ -37,6 +40,7 @@ __all__ = [
 _MODULES = {
     "_doctor": ("NOT_ISOLATED", "Finding", "examine"),
     "_exec": ("BlockRun", "FileResult", "read_blocks", "run_file"),
+    "_execute_code": ("ExecuteCodeResult", "execute_code"),
     "_prepare": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"),
     "_record": ("RunRecord",),
     "_signals": ("EXIT_INTERRUPTED",),

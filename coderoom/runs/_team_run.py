@@ -15,6 +15,7 @@ from autogen_core import CancellationToken
 from coderoom._components import linked
 from coderoom.errors import AgentError, CodeRoomError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
+from coderoom.runs._advice import in_words
 from coderoom.runs._record import RunRecord
 from coderoom.runs._signals import cancel_on_signal
 from coderoom.runs._workspace import FileChanges, executors_of, folder_of, isolation_of
@@ -73,12 +74,12 @@ async def run_team(
         cause = _root(error)
         if isinstance(cause, SandboxUnavailable):
             raise cause from error
-        record.error, record.exception = _in_words(f"Agent {error.agent!r}", cause), error
+        record.error, record.exception = in_words(f"Agent {error.agent!r}", cause), error
     except CodeRoomError:
         raise
     except Exception as error:
         # AutoGen's own teams put the whole traceback into the message.
-        record.error, record.exception = _in_words("The team", error).partition("\nTraceback:")[0], error
+        record.error, record.exception = in_words("The team", error).partition("\nTraceback:")[0], error
     finally:
         record.seconds = time.monotonic() - started
         record.files = changes.written()
@@ -126,16 +127,3 @@ def _root(error: BaseException) -> BaseException:
     while isinstance(error, AgentError) and error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def _in_words(who: str, cause: BaseException) -> str:
-    hint = next((advice for sign, advice in _ADVICE.items() if sign in f"{type(cause).__name__} {cause}"), "")
-    return f"{who} failed: {type(cause).__name__}: {cause}{hint}"
-
-
-_ADVICE = {
-    "AuthenticationError": " Check the key of your model service (OPENAI_API_KEY), or name another model with --model.",
-    "APIConnectionError": " Check the address of your model service (OPENAI_BASE_URL) and the network.",
-    "RateLimitError": " The model service asks for a pause: try again later.",
-    "context_length_exceeded": " Give the agents a bounded model_context, or a shorter task.",
-}

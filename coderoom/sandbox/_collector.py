@@ -57,6 +57,7 @@ class Collector:
             text = text[len(begin) :]
             if not text:
                 return
+            self._head_limit = self._head_size  # What comes later is not of the beginning any more.
         self._keep_end(stream, text)
 
     def finish(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import resources
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from autogen_core.models import UserMessage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
-from coderoom.configs import ReplayModel, make_model
+from coderoom.configs import ReplayModel, default_model, make_model, resolve_model
 from coderoom.errors import ConfigError, MissingDependencyError, RequestError
 from tests.configs.config_files import write
 
@@ -180,3 +181,34 @@ def test_wrong_replay_files(tmp_path: Path, text: str, line: int, path: str, par
     (problem,) = caught.value.problems
     assert (problem.line, problem.path) == (line, path)
     assert part in problem.message
+
+
+@pytest.mark.parametrize(
+    ("variable", "spec"),
+    [
+        (None, "openai:gpt-4o"),
+        (" ", "openai:gpt-4o"),
+        ("gpt-4.1-mini", "openai:gpt-4.1-mini"),
+        ("some/new:7b", "openai:some/new:7b"),
+        ("ollama:llama3.2", "ollama:llama3.2"),
+        ("replay:talk", "replay:talk"),
+        ("model.yaml", "model.yaml"),
+    ],
+)
+def test_default_model(variable: str | None, spec: str) -> None:
+    assert default_model({} if variable is None else {"CODEROOM_MODEL": variable}) == spec
+
+
+def test_default_model_is_the_shipped_teams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CODEROOM_MODEL", raising=False)
+    name = default_model().removeprefix("openai:")
+    for file in resources.files("coderoom.configs").joinpath("shipped").iterdir():
+        assert f"${{CODEROOM_MODEL:-{name}}}" in file.read_text()
+
+
+def test_resolve_model() -> None:
+    client = ReplayModel([])
+    assert resolve_model(client) is client
+    assert config_of(resolve_model("openai:gpt-4o", env={"OPENAI_API_KEY": "sk-1"}))["model"] == "gpt-4o"
+    with pytest.raises(RequestError, match="expected a model client or a text such as 'openai:gpt-4o', got 5"):
+        resolve_model(5)  # type: ignore[arg-type]
