@@ -13,7 +13,7 @@ import warnings
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -28,6 +28,9 @@ from coderoom.errors import (
     SandboxUnavailable,
 )
 
+if TYPE_CHECKING:
+    from coderoom.runs import PreparedRun
+
 __all__ = ["app", "main"]
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
@@ -40,7 +43,7 @@ app = typer.Typer(
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
-WALLS = "auto, bubblewrap, namespaces, sandlock, landlock, docker or none"
+WALL_HELP = "What keeps the code from this machine: auto, bubblewrap, namespaces, sandlock, landlock, docker or none."
 TrustOption = Annotated[
     list[str] | None,
     typer.Option("--trust", metavar="NAMESPACE", help="Load components of this package too. May be repeated."),
@@ -133,31 +136,32 @@ def _options(
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
 
 
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="Replace the team's models: openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE or a YAML file.",
+    ),
+]
+CopiedFilesOption = Annotated[
+    list[Path] | None,
+    typer.Option("--file", "-f", metavar="FILE", help="Copy this file into the workspace. May be repeated."),
+]
+
+
 @app.command()
 def run(
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
     task: Annotated[str, typer.Argument(help="What to do. '-' reads it from standard input.")],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            help="Replace the team's models: openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE or a YAML file.",
-        ),
-    ] = None,
+    model: ModelOption = None,
     workspace: Annotated[
         Path | None,
         typer.Option("--workspace", "-w", metavar="DIR", help="The folder that the code works in."),
     ] = None,
-    wall: Annotated[
-        str | None,
-        typer.Option("--wall", metavar="NAME", help=f"What keeps the code from this machine: {WALLS}."),
-    ] = None,
-    files: Annotated[
-        list[Path] | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Copy this file into the workspace. May be repeated."),
-    ] = None,
+    wall: Annotated[str | None, typer.Option("--wall", metavar="NAME", help=WALL_HELP)] = None,
+    files: CopiedFilesOption = None,
     trust: TrustOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -167,9 +171,7 @@ def run(
     Shipped teams: coder-executor, coder-reviewer, analyst. Without --workspace, the code works in coderoom-workspace.
     It runs in a sandbox; where no wall can be built, nothing runs, unless you say --wall none.
     """
-    from rich.console import Console
-
-    from coderoom.runs import RunView, prepare_run, run_team
+    from coderoom.runs import prepare_run
 
     prepared = prepare_run(
         team,
@@ -180,6 +182,14 @@ def run(
         files=files or (),
         trust=trust or (),
     )
+    return _show_run(prepared, as_json=as_json, debug=debug)
+
+
+def _show_run(prepared: PreparedRun, *, as_json: bool, debug: bool) -> int:
+    from rich.console import Console
+
+    from coderoom.runs import RunView, run_team
+
     if not debug:
         _hush_autogen()
     view = RunView(Console(quiet=as_json))
@@ -194,9 +204,7 @@ def run(
         _print_json(record.to_json())
     if record.exception is not None and debug:
         traceback.print_exception(record.exception)
-    if record.cancelled:
-        return EXIT_INTERRUPTED
-    return EXIT_OK if record.succeeded else EXIT_FAILED
+    return _end_code(record.succeeded, record.cancelled)
 
 
 def _hush_autogen() -> None:
@@ -206,24 +214,40 @@ def _hush_autogen() -> None:
     warnings.filterwarnings("ignore", message="Resolved model mismatch")
 
 
+ScriptLanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--language",
+        metavar="NAME",
+        help="Read the file as a script in python, sh, bash or javascript, or as markdown, whatever its name says.",
+    ),
+]
+ExecTimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86_400, help="The time that each block has.")
+]
+
+
 @app.command("exec")
 def execute(
-    file: Annotated[str, typer.Argument(help="A Markdown file, or a script (.py, .sh, .js). '-' reads Markdown.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Markdown, a notebook (.ipynb), or a script (.py, .sh, .bash, .js, .mjs). '-' reads standard input: "
+            "Markdown, if --language does not name a script's."
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARG", help="After '--': what the code finds in sys.argv, or in $@.")
+    ] = None,
     workspace: Annotated[
         Path,
         typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; here, if not given."),
     ] = Path(),
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, max=86_400, help="The time that each block has.")
-    ] = 60.0,
-    wall: Annotated[
-        str,
-        typer.Option(
-            "--wall", metavar="NAME", envvar="CODEROOM_WALL", help=f"What keeps the code from this machine: {WALLS}."
-        ),
-    ] = "auto",
+    timeout: ExecTimeoutOption = 60.0,
+    wall: Annotated[str, typer.Option("--wall", metavar="NAME", envvar="CODEROOM_WALL", help=WALL_HELP)] = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Give each block a fresh state: no variables last.")] = False,
+    language: ScriptLanguageOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -234,27 +258,29 @@ def execute(
     """
     from rich.console import Console
 
-    from coderoom.runs import ExecView, read_blocks, run_file
+    from coderoom.runs import read_blocks, run_file
 
-    blocks, skipped = read_blocks(file, _standard_input() if file == "-" else None)
-    view = ExecView(Console(quiet=as_json))
+    source = read_blocks(file, _standard_input() if file == "-" else None, language)
     run_it = run_file(
-        blocks,
-        view,
+        source,
+        Console(quiet=as_json),
+        arguments=arguments or (),
         workspace=workspace,
         timeout=timeout,
         wall=wall,
         network=network,
         fresh=fresh,
-        skipped=skipped,
     )
     result = asyncio.run(run_it)
-    view.end(result)
     if as_json:
         _print_json(result.to_json() | {"file": file})
-    if result.cancelled:
+    return _end_code(result.succeeded, result.cancelled)
+
+
+def _end_code(succeeded: bool, cancelled: bool) -> int:
+    if cancelled:
         return EXIT_INTERRUPTED
-    return EXIT_OK if result.succeeded else EXIT_FAILED
+    return EXIT_OK if succeeded else EXIT_FAILED
 
 
 @app.command()

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -134,7 +135,9 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["exec", "nothing.md"], "nothing.md"),
         (["exec", str(ROOT / "examples" / "notebook.md"), "--wall", "paper"], "'paper'"),
         (["exec", str(ROOT / "examples" / "notebook.md"), "--workspace", "/etc"], "system folder"),
-        (["exec", str(NILE)], "no code block"),
+        (["exec", str(NILE)], "no kind that runs here"),
+        (["exec", str(ROOT / "README.md"), "-w", "nowhere/at/all"], "nowhere"),
+        (["exec", str(ROOT / "examples" / "notebook.md"), "--language", "ruby"], "'ruby'"),
         (["validate", "nothing.yaml"], "nothing.yaml"),
         (["fly"], "No such command"),
     ],
@@ -298,144 +301,6 @@ def test_nothing_is_left_of_autogens_own_agents_either(tmp_path: Path) -> None:
     assert alive(mark) == []
 
 
-# --- exec ---
-
-
-NOTEBOOK = """\
-# A notebook
-
-```python
-open("made.txt", "w").write("by the first block")
-print("one")
-```
-
-```json
-{"not": "run"}
-```
-
-~~~sh
-cat made.txt
-~~~
-
-```python no-run
-print("never")
-```
-"""
-
-
-def test_exec_runs_the_blocks_in_order(tmp_path: Path) -> None:
-    (tmp_path / "n.md").write_text(NOTEBOOK)
-    done = coderoom("exec", "n.md", "--json", cwd=tmp_path)
-    result = json.loads(done.stdout)
-    assert done.returncode == 0, done.stderr
-    assert [(run["line"], run["language"], run["output"].strip()) for run in result["runs"]] == [
-        (3, "python", "one"),
-        (12, "sh", "by the first block"),
-    ]
-    assert {path.name for path in tmp_path.iterdir()} == {"n.md", "made.txt"}
-
-
-SESSION = "```python\nx = 6\n```\n```sh\necho $((x + 1))\n```\n```python\nx * 7\n```\n"
-
-
-def test_exec_keeps_variables_from_block_to_block(tmp_path: Path) -> None:
-    (tmp_path / "n.md").write_text(SESSION)
-    done = coderoom("exec", "n.md", "--json", cwd=tmp_path)
-    result = json.loads(done.stdout)
-    assert [run["output"] for run in result["runs"]] == ["", "1\n", "42\n"]
-    assert result["isolation"] in WALLS
-
-
-def test_exec_can_give_each_block_a_fresh_state(tmp_path: Path) -> None:
-    (tmp_path / "n.md").write_text(SESSION)
-    done = coderoom("exec", "n.md", "--fresh", "--json", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "NameError" in json.loads(done.stdout)["runs"][-1]["output"]
-
-
-@pytest.mark.parametrize("wall", ["auto", "none"])
-def test_exec_says_first_what_protects_this_machine(tmp_path: Path, wall: str) -> None:
-    (tmp_path / "a.py").write_text("print(1)")
-    done = coderoom("exec", "a.py", "--wall", wall, cwd=tmp_path)
-    assert done.stdout.startswith("Code is not isolated" if wall == "none" else "Code is isolated from this machine by")
-
-
-@pytest.mark.parametrize("option", [["--network"], []])
-def test_exec_has_a_network_only_if_it_is_asked_for(tmp_path: Path, option: list[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        (tmp_path / "a.py").write_text(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 5)")
-        done = coderoom("exec", "a.py", *option, "--json", cwd=tmp_path)
-    assert done.returncode == (0 if option else 1)
-
-
-def test_exec_refuses_where_no_wall_can_be_built(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("open('made.txt', 'w')")
-    done = coderoom("exec", "a.py", "--wall", "docker", cwd=tmp_path, env=NO_DOCKER)
-    assert done.returncode == 3
-    assert "nowhere" in done.stderr
-    assert not (tmp_path / "made.txt").exists()
-
-
-def test_exec_stops_at_the_first_failure(tmp_path: Path) -> None:
-    (tmp_path / "n.md").write_text("```python\nprint(1)\n```\n```sh\nexit 3\n```\n```python\nprint(2)\n```\n")
-    done = coderoom("exec", "n.md", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "1 of 3 blocks ran well" in done.stdout
-    assert "exit code 3" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "output"),
-    [
-        ("a.py", "print('py', 1 + 1)", "py 2"),
-        ("a.sh", "echo from sh", "from sh"),
-        ("a.py", "s = '''\n```\n'''\nprint(len(s))", "5"),
-    ],
-)
-def test_exec_runs_a_script_as_one_block(tmp_path: Path, name: str, text: str, output: str) -> None:
-    (tmp_path / name).write_text(text)
-    done = coderoom("exec", name, "--json", cwd=tmp_path)
-    [run] = json.loads(done.stdout)["runs"]
-    assert (done.returncode, run["output"].strip()) == (0, output)
-
-
-def test_exec_reads_markdown_from_standard_input(tmp_path: Path) -> None:
-    done = coderoom("exec", "-", "--json", cwd=tmp_path, stdin=python("print('in')"))
-    assert json.loads(done.stdout)["runs"][0]["output"].strip() == "in"
-
-
-def test_exec_never_runs_a_block_that_is_cut(tmp_path: Path) -> None:
-    (tmp_path / "n.md").write_text("```python\nopen('made.txt', 'w')\n")
-    done = coderoom("exec", "n.md", "--json", cwd=tmp_path)
-    [run] = json.loads(done.stdout)["runs"]
-    assert (done.returncode, run["outcome"]) == (1, "rejected")
-    assert not (tmp_path / "made.txt").exists()
-
-
-def test_exec_stops_a_block_whose_time_is_up(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("print('before', flush=True)\nwhile True: pass")
-    done = coderoom("exec", "a.py", "--timeout", "1", "--json", cwd=tmp_path)
-    [run] = json.loads(done.stdout)["runs"]
-    assert (done.returncode, run["outcome"], run["exit_code"]) == (1, "timeout", 124)
-    assert "before" in run["output"]
-
-
-def test_exec_shows_control_characters_and_does_not_obey_them(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("print('\\x1b[2J\\x1b[31mred')")
-    done = coderoom("exec", "a.py", cwd=tmp_path)
-    assert "\x1b[2J" not in done.stdout
-    assert "red" in done.stdout
-
-
-@pytest.mark.parametrize("data", [b"\x00\x01", b"\xff\xfe\xfa"])
-def test_exec_refuses_what_is_not_text(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "a.md").write_bytes(data)
-    done = coderoom("exec", "a.md", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "'a.md' is not" in done.stderr
-
-
 # --- validate ---
 
 
@@ -486,11 +351,15 @@ def test_validate_passes_the_shipped_teams(tmp_path: Path) -> None:
 # --- doctor, help, start-up ---
 
 
-def test_doctor_lists_every_wall(tmp_path: Path) -> None:
+def test_doctor_lists_every_wall_and_engine(tmp_path: Path) -> None:
     done = coderoom("doctor", cwd=tmp_path, env=NO_DOCKER)
     assert done.returncode == 0
     findings = json.loads(coderoom("doctor", "--json", cwd=tmp_path, env=NO_DOCKER).stdout)["findings"]
     assert {"name": "autogen-core", "state": "ok", "detail": "0.7.5"} in findings
+    [monty] = [found for found in findings if found["name"] == "engine monty"]
+    installed = importlib.util.find_spec("pydantic_monty") is not None
+    assert monty["state"] == ("ok" if installed else "missing")
+    assert (importlib.metadata.version("pydantic-monty") if installed else "coderoom[monty]") in monty["detail"]
     walls = {found["name"].removeprefix("wall "): found for found in findings if found["name"].startswith("wall ")}
     assert set(walls) == WALLS
     assert (walls["docker"]["state"], "nowhere" in walls["docker"]["detail"]) == ("missing", True)
@@ -503,8 +372,11 @@ def test_doctor_lists_every_wall(tmp_path: Path) -> None:
     assert json.loads(run.stdout)["isolation"] == taken
 
 
-@pytest.mark.parametrize("arguments", ["--help", "run --help", "validate --help", "--version", "doctor", ""])
+@pytest.mark.parametrize(
+    "arguments", ["--help", "run --help", "validate --help", "--version", "doctor", "exec a.py", ""]
+)
 def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path, arguments: str) -> None:
+    (tmp_path / "a.py").write_text("print(1)")
     code = (
         "import sys; sys.argv = ['coderoom', *sys.argv[1:]]\n"
         "from coderoom.cli import main\n"

@@ -1,5 +1,7 @@
 """Agents that write, run and review code, as AutoGen chat agents."""
 
+from coderoom.agents._code_act import CodeActAgent
+from coderoom.agents._code_act_config import CodeActAgentConfig
 from coderoom.agents._code_executor import CodeExecutorAgent
 from coderoom.agents._code_executor_config import CodeExecutorAgentConfig
 from coderoom.agents._decisions import RetryDecision, StopReason
@@ -11,6 +13,8 @@ __all__ = [
     "ApprovalFuncType",
     "ApprovalRequest",
     "ApprovalResponse",
+    "CodeActAgent",
+    "CodeActAgentConfig",
     "CodeExecutorAgent",
     "CodeExecutorAgentConfig",
     "RetryDecision",

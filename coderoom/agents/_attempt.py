@@ -7,14 +7,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from autogen_agentchat.messages import BaseChatMessage, MultiModalMessage
 from autogen_core.code_executor import CodeBlock, CodeResult
 
 from coderoom.blocks import Block, extract_code_blocks, normalize_language
 from coderoom.outcome import Outcome
+from coderoom.sandbox import Artifact, FunctionCall
 
-__all__ = ["Attempt", "Selection", "select_blocks", "texts_of"]
+__all__ = ["Attempt", "CodeFormat", "Selection", "select_blocks", "texts_of"]
+
+CodeFormat = Literal["fence", "execute"]
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,13 @@ def texts_of(message: BaseChatMessage) -> list[str]:
     return [message.to_model_text()]
 
 
-def select_blocks(texts: Sequence[str], languages: Sequence[str]) -> Selection:
+def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: CodeFormat | None = None) -> Selection:
     """Choose from the blocks of `texts` those that the agent can run.
 
     Args:
         texts: The messages' texts, in order.
         languages: The languages that are run here, under any of their names.
+        code_format: Where code to run stands: in fences, or in `<execute>` tags; `None`: in both.
     """
     known = {normalize_language(language) for language in languages}
     run: list[CodeBlock] = []
@@ -57,7 +62,7 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str]) -> Selection:
     is_code = cut = False
     for block in (block for text in texts for block in extract_code_blocks(text)):
         wanted = block.language != "" and not block.is_data
-        if block.no_run:
+        if block.no_run or (code_format is not None and (block.tag == "execute") != (code_format == "execute")):
             continue
         if not block.closed and (wanted or block.language == ""):
             is_code = is_code or wanted
@@ -103,6 +108,8 @@ class Attempt:
         by_policy: Whether it was the sandbox's policy that rejected it, and not an approval.
         incomplete: Whether code was missing, so that what ran cannot count as done.
         left_out: The code that was not run.
+        artifacts: The files that it made or changed, as far as the executor tells.
+        calls: What it called on the host, where it could call something.
     """
 
     number: int
@@ -116,6 +123,8 @@ class Attempt:
     by_policy: bool = False
     incomplete: bool = False
     left_out: tuple[str, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    calls: tuple[FunctionCall, ...] = ()
 
     @property
     def failure(self) -> str | None:
@@ -162,7 +171,12 @@ class Attempt:
 
         The sentences about exit codes and approval are those that users of AutoGen's agent look for.
         """
-        return "\n\n".join([self._result_in_words(), *self.notes])
+        parts = [self._result_in_words(), *self.notes]
+        if self.calls and self.outcome is not Outcome.OK:
+            parts.append(_calls_made(self.calls))
+        if self.artifacts:
+            parts.append(f"Files made or changed: {', '.join(_file(artifact) for artifact in self.artifacts)}")
+        return "\n\n".join(parts)
 
     def _result_in_words(self) -> str:
         if self.rejected:
@@ -185,6 +199,18 @@ class Attempt:
         )
 
 
+def _calls_made(calls: Sequence[FunctionCall]) -> str:
+    shown = [f"- {call}" for call in calls[:_MOST_CALLS]]
+    if len(calls) > len(shown):
+        shown.append(f"- and {len(calls) - len(shown):,} more")
+    return "\n".join(["These calls of functions were made before that, and are not undone:", *shown])
+
+
+def _file(artifact: Artifact) -> str:
+    return f"{artifact.name} ({artifact.media_type}, {artifact.size:,} bytes)"
+
+
+_MOST_CALLS = 20
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "
     "consider revising the script to ensure content is printed to stdout."

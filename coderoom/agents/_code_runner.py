@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, ask_a
 from coderoom.blocks import fence
 from coderoom.executors import Execution, ExecutorRunner, bound_output, save_output
 from coderoom.outcome import Outcome
+from coderoom.sandbox import OutputChunk
 
 __all__ = ["CodeRunner"]
 
@@ -47,6 +48,7 @@ class CodeRunner:
         selection: Selection,
         context: Sequence[LLMMessage],
         cancellation_token: CancellationToken,
+        on_output: Callable[[OutputChunk], None] | None = None,
     ) -> Attempt:
         """Run the selected blocks as attempt `number`.
 
@@ -55,6 +57,7 @@ class CodeRunner:
             selection: What to run.
             context: The conversation, for whoever decides on the approval.
             cancellation_token: Ends what runs.
+            on_output: Called with what the code prints while it prints it, if the executor can tell.
 
         Raises:
             SandboxUnavailable: If the place where code runs broke.
@@ -68,7 +71,7 @@ class CodeRunner:
         refusal = await self._refusal(selection, context, cancellation_token)
         if refusal is not None:
             return Attempt(number, blocks, Outcome.REJECTED, 1, "", notes, reason=refusal)
-        execution = await self.executor.run(blocks, cancellation_token)
+        execution = await self.executor.run(blocks, cancellation_token, on_output)
         if execution.outcome is Outcome.REJECTED:
             reason, code = execution.output.strip(), execution.exit_code
             return Attempt(number, blocks, Outcome.REJECTED, code, "", notes, reason=reason, by_policy=True)
@@ -87,6 +90,8 @@ class CodeRunner:
             output_file,
             incomplete=incomplete,
             left_out=selection.left_out,
+            artifacts=execution.artifacts,
+            calls=execution.calls,
         )
 
     async def keep_state(self, cancellation_token: CancellationToken) -> None:

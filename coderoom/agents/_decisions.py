@@ -30,7 +30,7 @@ class RetryDecision(BaseModel):
 
 
 class StopReason(StrEnum):
-    """Why a `CodeExecutorAgent` ended its turn."""
+    """Why an agent ended its turn."""
 
     SUCCEEDED = "succeeded"
     """The code ran and ended well."""
@@ -46,6 +46,14 @@ class StopReason(StrEnum):
     """The last attempt that was allowed failed."""
     SAME_FAILURE = "same_failure"
     """The same code failed in the same way as before: another attempt would cost and not help."""
+    ANSWERED = "answered"
+    """After code that ran the model answered without any."""
+    MAX_STEPS = "max_steps"
+    """As many pieces of code were run as a turn may have."""
+    MAX_TOKENS = "max_tokens"
+    """The model has used the tokens that a turn may have."""
+    MAX_SECONDS = "max_seconds"
+    """The time that a turn may take was up."""
     NOT_RETRIED = "not_retried"
     """The model decided that another attempt is not worth it, or its decision could not be read."""
 

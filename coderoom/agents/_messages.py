@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Sequence
 
-from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent, TextMessage
+from autogen_agentchat.messages import (
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+)
+from autogen_core import Image
 from autogen_core.code_executor import CodeBlock
-from autogen_core.models import CreateResult, RequestUsage
+from autogen_core.models import CreateResult, RequestUsage, UserMessage
+from PIL import Image as PILImage
 
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import Attempt
 from coderoom.agents._decisions import RetryDecision, StopReason
 from coderoom.blocks import extract_code_blocks, fence
+from coderoom.sandbox import Artifact, OutputChunk
 
 __all__ = [
     "code_event",
+    "context_message",
     "decision_event",
     "execution_event",
     "facts",
     "final_message",
+    "output_chunk",
     "plain_answer",
     "report",
+    "stopped_early",
 ]
+
+_PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
+_LARGEST_PICTURE = 8 * 1024 * 1024
+_MOST_PIXELS = 25_000_000
 
 
 def report(summary: str, attempt: Attempt) -> str:
@@ -38,6 +55,8 @@ def report(summary: str, attempt: Attempt) -> str:
     parts += [fence(block.code, block.language, "no-run") for block in attempt.blocks]
     if attempt.output.strip():
         parts += ["Output:", fence(attempt.output, "text", "no-run")]
+    if attempt.artifacts:
+        parts.append(f"Files: {', '.join(artifact.name for artifact in attempt.artifacts)}")
     return "\n\n".join([*parts, *attempt.notes])
 
 
@@ -60,6 +79,12 @@ def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, 
         found[keys.STOP_REASON] = stop_reason.value
     if attempt.failure is not None:
         found[keys.FAILURE] = attempt.failure
+    if attempt.artifacts:
+        listed = [
+            {"name": item.name, "media_type": item.media_type, "path": None if item.path is None else str(item.path)}
+            for item in attempt.artifacts
+        ]
+        found[keys.ARTIFACTS] = json.dumps(listed)
     if attempt.output_file is not None:
         found[keys.OUTPUT_FILE] = str(attempt.output_file)
     return found
@@ -103,14 +128,55 @@ def decision_event(
     )
 
 
-def plain_answer(source: str, message_id: str, reply: CreateResult, attempts: Sequence[Attempt]) -> TextMessage:
-    """The model has answered without code."""
+def plain_answer(
+    source: str,
+    message_id: str,
+    reply: CreateResult,
+    attempts: Sequence[Attempt],
+    after_code: StopReason = StopReason.NO_CODE,
+) -> TextMessage:
+    """The model has answered without code; `after_code` is what to call that if there was code before."""
     text, metadata = str(reply.content), {keys.STOP_REASON: StopReason.NO_CODE.value}
     if attempts:
         # What was run before, in this turn, stays true: a model cannot talk a failure away.
-        metadata = facts(attempts[-1], StopReason.NO_CODE) | {keys.SUMMARY: text}
+        metadata = facts(attempts[-1], after_code) | {keys.SUMMARY: text}
         text = report(text, attempts[-1])
     return TextMessage(id=message_id, content=text, source=source, models_usage=reply.usage, metadata=metadata)
+
+
+def output_chunk(source: str, message_id: str, chunk: OutputChunk) -> ModelClientStreamingChunkEvent:
+    """The code has printed something; of AutoGen's own type, told apart by its metadata."""
+    return ModelClientStreamingChunkEvent(
+        content=chunk.text, source=source, full_message_id=message_id, metadata={keys.EVENT: keys.OUTPUT}
+    )
+
+
+def context_message(source: str, attempt: Attempt, sees: bool) -> UserMessage:
+    """What the model is told of an attempt; a model that sees gets the pictures that it drew."""
+    text = attempt.describe()
+    images = [_image(artifact) for artifact in attempt.artifacts if artifact.media_type in _PICTURES] if sees else []
+    found = [image for image in images if image is not None]
+    return UserMessage(content=[text, *found] if found else text, source=source)
+
+
+def _image(artifact: Artifact) -> Image | None:
+    """A picture of a sane size; what only claims to be one is none."""
+    if artifact.size > _LARGEST_PICTURE:
+        return None
+    try:
+        data = artifact.data if artifact.path is None else artifact.path.read_bytes()
+        if data is None:
+            return None
+        picture = PILImage.open(io.BytesIO(data), formats=[_PICTURES[artifact.media_type]])
+        return Image.from_pil(picture) if picture.width * picture.height <= _MOST_PIXELS else None
+    except Exception:  # Pillow raises all sorts of errors for what is no picture.
+        return None
+
+
+def stopped_early(source: str, message_id: str, stop_reason: StopReason) -> TextMessage:
+    """The turn is over before anything was run."""
+    text = f"The turn was ended ({stop_reason.value}) before any code was run."
+    return TextMessage(id=message_id, content=text, source=source, metadata={keys.STOP_REASON: stop_reason.value})
 
 
 def final_message(

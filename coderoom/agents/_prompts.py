@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from coderoom.agents._attempt import Attempt
+from collections.abc import Sequence
+
+from coderoom.agents._attempt import Attempt, CodeFormat
 from coderoom.agents._decisions import RetryDecision, StopReason
 
 __all__ = [
@@ -11,6 +13,7 @@ __all__ = [
     "before_reflection",
     "retry_notice",
     "retry_plan",
+    "with_functions",
 ]
 
 CANCELLED = "The run was cancelled before it ended; what it printed is not known."
@@ -36,6 +39,22 @@ def retry_notice(attempt: Attempt, decision: RetryDecision) -> str:
     """What the event says about the decision; the wording of a retry is the one that AutoGen's users know."""
     what = "Proposed correction" if decision.retry else "Not tried again"
     return f"Attempt number: {attempt.number}\n{what}: {decision.reason}"
+
+
+_FORMATS = {
+    "fence": "Put code to run in a ```python block (or ```sh for the shell).",
+    "execute": "Put Python code to run between <execute> and </execute>; code anywhere else is not run.",
+}
+
+
+def with_functions(system_message: str | None, code_format: CodeFormat, functions: Sequence[str]) -> str:
+    """The system message of a `CodeActAgent`, with where code goes and what it can call."""
+    parts = [] if system_message is None else [system_message]
+    parts.append(_FORMATS[code_format])
+    if functions:
+        parts.append("Your code can call these functions, which are there already; do not define or import them:")
+        parts += functions
+    return "\n\n".join(parts)
 
 
 def retry_plan(decision: RetryDecision, undone: str = "") -> str:

@@ -12,11 +12,13 @@ from coderoom.outcome import Outcome
 
 __all__ = [
     "APPROVED",
+    "ARTIFACTS",
     "ATTEMPTS",
     "EVENT",
     "EXIT_CODE",
     "FAILURE",
     "OUTCOME",
+    "OUTPUT",
     "OUTPUT_FILE",
     "RAN",
     "RETRY",
@@ -41,12 +43,16 @@ FAILURE: Final = "coderoom.failure"
 """A fingerprint of the code and of how it failed; two equal ones are the same failure again."""
 OUTPUT_FILE: Final = "coderoom.output_file"
 """The file with the whole output, where the message holds only its head and tail."""
+ARTIFACTS: Final = "coderoom.artifacts"
+"""The files that the last attempt made or changed: a JSON list of objects with `name`, `media_type` and `path`."""
 SUMMARY: Final = "coderoom.summary"
 """What the model said about it in words, without the report that follows in the message."""
 EVENT: Final = "coderoom.event"
 """Tells events of one AutoGen type apart."""
 RETRY_DECISION: Final = "retry_decision"
 """The `EVENT` of a `CodeGenerationEvent` that holds no code but the decision on another attempt."""
+OUTPUT: Final = "output"
+"""The `EVENT` of a `ModelClientStreamingChunkEvent` that holds what running code printed, and no words of a model."""
 RETRY: Final = "coderoom.retry"
 """`true` or `false`: what was decided."""
 VERDICT: Final = "coderoom.verdict"

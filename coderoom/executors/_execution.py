@@ -11,6 +11,7 @@ from autogen_ext.code_executors._common import CommandLineCodeResult
 
 from coderoom.executors._output import new_output_file
 from coderoom.outcome import Outcome
+from coderoom.sandbox import Artifact, FunctionCall
 
 __all__ = ["CANCELLED_CODE", "TIMEOUT_CODE", "Execution", "LocalCodeResult", "Transcript"]
 
@@ -30,6 +31,8 @@ class Execution:
         duration: How long it took, in seconds.
         whole_output: The file with the whole output, if `output` is not all of it.
         total_chars: How many characters the whole output has.
+        artifacts: The files that it made or changed, as far as the executor tells.
+        calls: What it called on the host, where it could call something.
     """
 
     outcome: Outcome
@@ -38,6 +41,8 @@ class Execution:
     duration: float = 0.0
     whole_output: Path | None = None
     total_chars: int = 0
+    artifacts: tuple[Artifact, ...] = ()
+    calls: tuple[FunctionCall, ...] = ()
 
     @classmethod
     def refused(cls, message: str) -> Execution:
@@ -91,6 +96,9 @@ class Transcript:
             duration=sum(run.duration for run in runs),
             whole_output=self._whole,
             total_chars=sum(run.total_chars for run in runs),
+            # A file that a later block has changed again is that block's.
+            artifacts=tuple({artifact.name: artifact for run in runs for artifact in run.artifacts}.values()),
+            calls=tuple(call for run in runs for call in run.calls),
         )
 
     def _append(self, run: Execution) -> None:

@@ -22,6 +22,8 @@ from coderoom.executors._calls import CallEnded, CallGaveUp, Calls
 from coderoom.executors._checkpoints import Checkpoints
 from coderoom.executors._execution import TIMEOUT_CODE, Execution
 from coderoom.executors._raw_local import RawLocal
+from coderoom.executors._sandbox import SandboxCodeExecutor
+from coderoom.executors._sandbox_place import OnOutput
 from coderoom.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -135,12 +137,18 @@ class ExecutorRunner:
         except Exception as error:
             raise self._unavailable("could not be restarted", error) from error
 
-    async def run(self, blocks: Sequence[CodeBlock], cancellation_token: CancellationToken | None = None) -> Execution:
+    async def run(
+        self,
+        blocks: Sequence[CodeBlock],
+        cancellation_token: CancellationToken | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Execution:
         """Run blocks in order, up to the first that fails; start the executor before, if need be.
 
         Args:
             blocks: The blocks.
             cancellation_token: Ends the code when it is cancelled, from any thread.
+            on_output: Called with what the code prints while it prints it, if the executor can tell.
 
         Returns:
             What is known of the run. Its outcome is `cancelled` if `stop` or `restart` ended it.
@@ -151,7 +159,7 @@ class ExecutorRunner:
             SandboxUnavailable: The executor failed. That says nothing about the code.
         """
         try:
-            return await self._calls.run(lambda token: self._run(list(blocks), token), cancellation_token)
+            return await self._calls.run(lambda token: self._run(list(blocks), token, on_output), cancellation_token)
         except CallEnded:
             return Execution.cancelled()
         except CallGaveUp as error:
@@ -230,7 +238,7 @@ class ExecutorRunner:
             if isinstance(self._executor, LocalCommandLineCodeExecutor) and os.name == "posix":
                 self._raw = RawLocal(self._executor)
 
-    async def _run(self, blocks: list[CodeBlock], token: CancellationToken) -> Execution:
+    async def _run(self, blocks: list[CodeBlock], token: CancellationToken, on_output: OnOutput | None) -> Execution:
         await self.start()
         begin = time.monotonic()
         try:
@@ -238,7 +246,10 @@ class ExecutorRunner:
                 return await self._raw.run(blocks)
             if self._keeper is not None:
                 return await self._keeper.run(blocks)
-            result = await self._executor.execute_code_blocks(blocks, token)
+            if isinstance(self._executor, SandboxCodeExecutor):
+                result: CodeResult = await self._executor.execute_code_blocks(blocks, token, on_output)
+            else:
+                result = await self._executor.execute_code_blocks(blocks, token)
             execution = getattr(result, "execution", None)
             if isinstance(execution, Execution):
                 return execution

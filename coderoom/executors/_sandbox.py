@@ -17,8 +17,8 @@ from coderoom.executors._calls import CallEnded
 from coderoom.executors._execution import Execution
 from coderoom.executors._own import WorksInFolder, texts
 from coderoom.executors._sandbox_config import EngineName, Policy, SandboxCodeExecutorConfig, State, WallName
-from coderoom.executors._sandbox_place import SandboxPlace
-from coderoom.sandbox import Artifact, Checkpoint, Limits
+from coderoom.executors._sandbox_place import OnOutput, SandboxPlace
+from coderoom.sandbox import Artifact, Checkpoint, HostFunction, Limits
 
 __all__ = ["SandboxCodeExecutor", "SandboxCodeExecutorConfig", "SandboxCodeResult"]
 
@@ -29,11 +29,14 @@ class SandboxCodeResult(CodeResult):
 
     Attributes:
         execution: How the code ended.
-        artifacts: The files that it made or changed, with their places on this machine.
     """
 
     execution: Execution
-    artifacts: tuple[Artifact, ...] = ()
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The files that the code made or changed, with their places on this machine."""
+        return self.execution.artifacts
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +122,24 @@ class SandboxCodeExecutor(
             options=dict(options or {}),
             engine=engine,
         )
+        self._functions: tuple[HostFunction, ...] = ()
         self._place: SandboxPlace | None = None
+
+    async def offer(self, functions: Sequence[HostFunction]) -> None:
+        """Let the code call functions of the host, these and no others; a session that stands is restarted.
+
+        They are no part of the config: whoever makes the executor offers them again.
+
+        Args:
+            functions: What `coderoom.sandbox.host_functions` returns.
+
+        Raises:
+            RequestError: Without `state="session"` there is nothing that could call them.
+        """
+        if functions and self._config.state != "session":
+            raise RequestError("Functions of the host can only be offered with state='session'.")
+        self._functions = tuple(functions)
+        await self.stop()
 
     @property
     def state(self) -> State:
@@ -132,7 +152,10 @@ class SandboxCodeExecutor(
         return self._config.wall if self._place is None else self._place.sandbox.wall
 
     async def execute_code_blocks(
-        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken
+        self,
+        code_blocks: Sequence[CodeBlock],
+        cancellation_token: CancellationToken,
+        on_output: OnOutput | None = None,
     ) -> SandboxCodeResult:
         """Run the blocks in order, up to the first that fails.
 
@@ -141,6 +164,7 @@ class SandboxCodeExecutor(
         Args:
             code_blocks: The blocks.
             cancellation_token: Ends the code when it is cancelled, from any thread.
+            on_output: Called with what the code prints while it prints it.
 
         Returns:
             The result. What the code can be blamed for is in its exit code and its output: 124 if its time was up,
@@ -154,10 +178,10 @@ class SandboxCodeExecutor(
         """
         place = await self._get_place()
         try:
-            execution, artifacts = await place.calls.run(lambda _: place.run(code_blocks), cancellation_token)
+            execution = await place.calls.run(lambda _: place.run(code_blocks, on_output), cancellation_token)
         except CallEnded:
-            execution, artifacts = Execution.cancelled(), ()
-        return SandboxCodeResult(execution.exit_code, execution.output, execution, artifacts)
+            execution = Execution.cancelled()
+        return SandboxCodeResult(execution.exit_code, execution.output, execution)
 
     async def start(self) -> None:
         """Choose the wall and start the sandbox; a second time does nothing.
@@ -237,7 +261,7 @@ class SandboxCodeExecutor(
             await self.stop()
         # Without an `await` from here on: calls that begin together find one place.
         if self._place is None:
-            self._place = SandboxPlace(self._config)
+            self._place = SandboxPlace(self._config, self._functions)
         return self._place
 
     @classmethod

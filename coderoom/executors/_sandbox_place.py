@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from autogen_core.code_executor import CodeBlock
 
@@ -22,9 +21,11 @@ from coderoom.executors._own import absolute
 from coderoom.executors._sandbox_config import SandboxCodeExecutorConfig
 from coderoom.executors._telling import STATE_LOST, as_execution
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, Checkpoint, ExecutionResult, Sandbox, Session
+from coderoom.sandbox import Checkpoint, ExecutionResult, HostFunction, OutputChunk, Sandbox, Session
 
-__all__ = ["SandboxPlace"]
+__all__ = ["OnOutput", "SandboxPlace"]
+
+OnOutput = Callable[[OutputChunk], None]
 
 _END_PATIENCE = 1.2
 _ASKED_TO_END = 3
@@ -36,13 +37,15 @@ class SandboxPlace:
 
     Args:
         config: The executor's configuration.
+        functions: Functions of the host that the code may call.
 
     Raises:
         SandboxUnavailable: The work directory cannot be made.
         RequestError: The configuration asks for something that cannot be.
     """
 
-    def __init__(self, config: SandboxCodeExecutorConfig) -> None:
+    def __init__(self, config: SandboxCodeExecutorConfig, functions: Sequence[HostFunction]) -> None:
+        self._functions = functions
         self.calls = Calls(_END_PATIENCE)
         self.loop = asyncio.get_running_loop()
         self._config = config
@@ -75,9 +78,7 @@ class SandboxPlace:
         self._session: Session | None = None
         self._lost = False
         self._keeps_files = True
-        # What holds the checkpoint that the session has last gone back to, and those that nobody wants any more.
-        self._root: Any = None
-        self._unwanted: list[Any] = []
+        self._releasing: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
         """Start the sandbox; a second time does nothing.
@@ -89,15 +90,15 @@ class SandboxPlace:
         """
         await self.sandbox.start()
 
-    async def run(self, blocks: Sequence[CodeBlock]) -> tuple[Execution, tuple[Artifact, ...]]:
+    async def run(self, blocks: Sequence[CodeBlock], on_output: OnOutput | None) -> Execution:
         """Run blocks in order, up to the first that fails."""
         rejected = self._reject(blocks)
         if rejected is not None:
-            return rejected, ()
+            return rejected
         if self._config.state == "fresh":
-            return await self._run_all(blocks)
+            return await self._run_all(blocks, on_output)
         async with self._lock:  # The blocks of two calls must not get between each other.
-            return await self._run_all(blocks)
+            return await self._run_all(blocks, on_output)
 
     def _reject(self, blocks: Sequence[CodeBlock]) -> Execution | None:
         """What the policy refuses is found before anything has run."""
@@ -114,9 +115,8 @@ class SandboxPlace:
                 return Execution(Outcome.REJECTED, execution.exit_code, output, total_chars=len(output))
         return None
 
-    async def _run_all(self, blocks: Sequence[CodeBlock]) -> tuple[Execution, tuple[Artifact, ...]]:
+    async def _run_all(self, blocks: Sequence[CodeBlock], on_output: OnOutput | None) -> Execution:
         transcript = Transcript(self.work_dir)
-        artifacts: dict[str, Artifact] = {}
         for block in blocks:
             try:
                 self._check_language(block.language)
@@ -124,11 +124,10 @@ class SandboxPlace:
             except CellRefused as refused:
                 await transcript.add(Execution.refused(str(refused)))
                 break
-            result = await self._run_cell(block)
-            artifacts.update({artifact.name: artifact for artifact in result.artifacts})
+            result = await self._run_cell(block, on_output)
             if not await transcript.add(self._told(result)):
                 break
-        return transcript.execution(), tuple(artifacts.values())
+        return transcript.execution()
 
     def _told(self, result: ExecutionResult) -> Execution:
         execution = as_execution(result, self._limits, in_session=self._config.state == "session")
@@ -156,12 +155,12 @@ class SandboxPlace:
                 "Name a plain file whose folders are no links."
             ) from error
 
-    async def _run_cell(self, block: CodeBlock) -> ExecutionResult:
+    async def _run_cell(self, block: CodeBlock, on_output: OnOutput | None) -> ExecutionResult:
         if self._config.state == "fresh":
-            return await self.sandbox.run(block.code, language=block.language)
+            return await _run_and_tell(self.sandbox, block, on_output)
         try:
             session = await self._get_session()
-            task = asyncio.ensure_future(session.run(block.code, language=block.language))
+            task = asyncio.ensure_future(_run_and_tell(session, block, on_output))
             try:
                 return await asyncio.shield(task)
             finally:
@@ -187,7 +186,7 @@ class SandboxPlace:
 
     async def _get_session(self) -> Session:
         if self._session is None:
-            self._session = self.sandbox.session()
+            self._session = self.sandbox.session(self._functions)
         await self._session.start()
         return self._session
 
@@ -195,8 +194,6 @@ class SandboxPlace:
         session, self._session = self._session, None
         if session is not None:
             self._lost = True
-            self._root = None
-            self._unwanted.clear()
             with contextlib.suppress(SandboxUnavailable):
                 await session.close()
 
@@ -241,23 +238,12 @@ class SandboxPlace:
         async with self._lock:
             await (await self._get_session()).rollback(mark)
         self._lost = False
-        if self._root is not mark.held:
-            self._end_unwanted()
-            self._root = mark.held
         kept = (["variables"] if self._config.state == "session" else []) + (["files"] if mark.files else [])
         return " and ".join(kept)
 
     def release(self, mark: Checkpoint) -> None:
         """Let go of a checkpoint."""
-        self._unwanted.append(mark.held)
-        self._end_unwanted(but=self._root)
-
-    def _end_unwanted(self, but: Any = None) -> None:
-        # What runs since a rollback is a child of the checkpoint's process, and would end with it.
-        for held in [held for held in self._unwanted if held is not but]:
-            if hasattr(held, "holder"):  # The engine `monty` has no process for a state, which is data there.
-                held.holder.close()
-            self._unwanted.remove(held)
+        self._releasing = asyncio.ensure_future(mark.session.release(mark))
 
     async def close(self) -> None:
         """End everything and remove what is temporary."""
@@ -275,6 +261,20 @@ class SandboxPlace:
     def _remove_temporary(self) -> None:
         if self._temporary:
             remove_folder(self.work_dir)
+
+
+async def _run_and_tell(place: Sandbox | Session, block: CodeBlock, on_output: OnOutput | None) -> ExecutionResult:
+    if on_output is None:
+        return await place.run(block.code, language=block.language)
+    result: ExecutionResult | None = None
+    async with contextlib.aclosing(place.stream(block.code, language=block.language)) as items:
+        async for item in items:
+            if isinstance(item, OutputChunk):
+                on_output(item)
+            else:
+                result = item
+    assert result is not None
+    return result
 
 
 def _name_inside(name: str) -> str:

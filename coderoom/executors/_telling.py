@@ -35,7 +35,15 @@ def as_execution(result: ExecutionResult, limits: Limits, *, in_session: bool) -
     output = encodable(output)
     # What was left out is known in bytes, which is near enough.
     total = max(len(output), result.output_size) if result.truncated else len(output)
-    return Execution(result.outcome, result.exit_code, output, result.duration, total_chars=total)
+    return Execution(
+        result.outcome,
+        result.exit_code,
+        output,
+        result.duration,
+        total_chars=total,
+        artifacts=result.artifacts,
+        calls=result.calls,
+    )
 
 
 def _on_a_line_of_its_own(output: str, text: str) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from coderoom.sandbox import WallReport, probe_walls
+from coderoom.errors import CodeRoomError, MissingDependencyError
+from coderoom.sandbox import Sandbox, WallReport, probe_walls
 
 __all__ = ["Finding", "examine"]
 
@@ -42,11 +43,12 @@ class Finding:
 
 
 async def examine() -> list[Finding]:
-    """Look at the interpreter, the packages, the walls, the languages and the keys."""
+    """Look at the interpreter, the packages, the walls, the engine `monty`, the languages and the keys."""
     return [
         Finding("python", "ok", f"{platform.python_version()} at {sys.executable}"),
         *_packages(),
         *_walls(await probe_walls()),
+        await _monty(),
         *_languages(),
         _key(),
     ]
@@ -62,6 +64,21 @@ def _walls(reports: Sequence[WallReport]) -> list[Finding]:
         detail = f"{report.detail} {report.remedy}".strip()
         found.append(Finding(f"wall {report.name}", "ok" if report.available else "missing", detail))
     return found
+
+
+async def _monty() -> Finding:
+    name = "engine monty"
+    try:
+        async with Sandbox(engine="monty") as sandbox:
+            result = await sandbox.run("6 * 7")
+            version = sandbox.facts.get("monty")
+    except MissingDependencyError as error:
+        return Finding(name, "missing", str(error))
+    except CodeRoomError as error:
+        return Finding(name, "warning", str(error))
+    if result.value != 42:
+        return Finding(name, "warning", f"pydantic-monty {version} is installed, but code fails in it: {result.error}")
+    return Finding(name, "ok", f"pydantic-monty {version}: a small Python that needs no wall; engine='monty' takes it")
 
 
 def _packages() -> list[Finding]:

@@ -17,18 +17,15 @@ from rich.live import Live
 from rich.markdown import Markdown
 from rich.panel import Panel
 from rich.rule import Rule
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
 from coderoom._text import visible
 from coderoom.agents import metadata as keys
-from coderoom.blocks import Block
 from coderoom.outcome import Outcome
-from coderoom.runs._doctor import NOT_ISOLATED
-from coderoom.runs._exec import BlockRun, FileResult
+from coderoom.runs._exec_view import ExecView, isolation_words
 from coderoom.runs._record import RunRecord
-from coderoom.runs._workspace import NO_CODE_IS_RUN, NO_WALL
+from coderoom.runs._workspace import NO_CODE_IS_RUN
 
 __all__ = ["ExecView", "RunView"]
 
@@ -62,7 +59,7 @@ class RunView:
     def begin(self, record: RunRecord) -> None:
         """Say what is about to run, and plainly what protects this machine from it, and what does not."""
         if record.isolation != NO_CODE_IS_RUN:
-            self._console.print(_isolation(record.isolation))
+            self._console.print(isolation_words(record.isolation))
         if record.model is not None and record.model.startswith("replay:"):
             self._console.print(Text(visible(_RECORDING.format(record.model.removeprefix("replay:"))), style="yellow"))
         self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
@@ -140,51 +137,6 @@ class RunView:
             summary = message.metadata.get(keys.SUMMARY)
             return _markdown(summary) if summary else None
         return _markdown(message.to_model_text())
-
-
-class ExecView:
-    """Shows the blocks of a file as they run.
-
-    Args:
-        console: Where to show it.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def begin(self, isolation: str) -> None:
-        """Say plainly what protects this machine, or that nothing does."""
-        self._console.print(_isolation(isolation))
-
-    def show_block(self, number: int, block: Block) -> None:
-        """Show a block that is about to run."""
-        title = Text.assemble((f"{number}", "bold cyan"), f" {block.tag or block.language}, line {block.line}")
-        self._console.print()
-        self._console.print(Rule(title, align="left", style="dim"))
-        self._console.print(Syntax(visible(block.code), block.language, theme="ansi_dark", word_wrap=True))
-
-    def show_run(self, run: BlockRun) -> None:
-        """Show what came of it."""
-        style = "green" if run.outcome is Outcome.OK else "red"
-        subject = f"{run.outcome} · exit code {run.exit_code} · {run.seconds:.2f} s"
-        whole = None if run.output_file is None else str(run.output_file)
-        self._console.print(Panel(_bounded(run.output, whole), title=subject, title_align="left", border_style=style))
-
-    def end(self, result: FileResult) -> None:
-        """Show what it came to."""
-        well = sum(run.outcome is Outcome.OK for run in result.runs)
-        style = "bold green" if result.succeeded else "bold red"
-        words = f"{well} of {result.total} blocks ran well" + (", then it was cancelled" if result.cancelled else "")
-        self._console.print(Text(words, style=style))
-        for block in result.skipped:
-            label = repr(visible(block.tag)) if block.tag else "no language"
-            self._console.print(Text(f"not run: the block at line {block.line} ({label})", style="yellow"))
-
-
-def _isolation(name: str) -> Text:
-    if name == NO_WALL:
-        return Text(NOT_ISOLATED, style="yellow")
-    return Text(f"Code is isolated from this machine by: {visible(name)}", style="green")
 
 
 def _markdown(text: str) -> RenderableType:

@@ -15,8 +15,9 @@ may do.
 from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox._functions import CallRecorder, HostFunction, RecordedCall, host_functions
 from coderoom.sandbox._limits import Limits
-from coderoom.sandbox._result import Artifact, CodeError, ExecutionResult, OutputChunk
+from coderoom.sandbox._result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
 from coderoom.sandbox._sandbox import Sandbox
 from coderoom.sandbox._session import Checkpoint, Session
 from coderoom.sandbox._walls import probe_all as probe_walls
@@ -24,14 +25,19 @@ from coderoom.sandbox._walls._base import WallReport
 
 __all__ = [
     "Artifact",
+    "CallRecorder",
     "Checkpoint",
     "CodeError",
     "ExecutionResult",
+    "FunctionCall",
+    "HostFunction",
     "Limits",
     "OutputChunk",
+    "RecordedCall",
     "Sandbox",
     "SandboxUnavailable",
     "Session",
     "WallReport",
+    "host_functions",
     "probe_walls",
 ]

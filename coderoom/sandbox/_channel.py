@@ -69,6 +69,11 @@ class HostChannel:
         self.closed = False
         self.resume()
 
+    @property
+    def taken(self) -> int:
+        """How many bytes the message has that is being taken."""
+        return self._assembler.taken
+
     def pause(self) -> None:
         """Read no more for now; the other side waits once the socket is full."""
         if self._reading:

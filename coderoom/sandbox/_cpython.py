@@ -7,43 +7,33 @@ import contextlib
 import itertools
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._collector import Collector
+from coderoom.sandbox._functions import Calls, HostFunction
 from coderoom.sandbox._languages import Program, program_for
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._outcome import Ending, conclude
 from coderoom.sandbox._result import ExecutionResult, OutputChunk
-from coderoom.sandbox._room import Holder, Room, integer, why_not
+from coderoom.sandbox._room import MOST_CHECKPOINTS, Held, Holder, Room, integer, pids_of, why_not
 from coderoom.sandbox._runner import Cell, Runner
 
-__all__ = ["CPythonSession", "Held"]
+__all__ = ["CPythonSession"]
 
-_GRACE = 0.25  # What code gets to end by itself after its time, so that its variables stay.
-_PATIENCE = 20.0
+# What code gets to end by itself after its time, so that its variables stay; `subprocess` alone takes 0.25 seconds.
+_GRACE = 0.3
+_LAST_GRACE = 0.2  # Once all that it could be waiting for has ended.
+_GONE = "This checkpoint is gone: it was released, or the session was rolled back behind it, restarted or closed."
+_RESTARTED = b"The session was restarted: earlier variables are gone.\n"
 _cells = itertools.count(1)
-
-
-@dataclass(eq=False)
-class Held:
-    """A state that waits.
-
-    Attributes:
-        holder: The process that holds it.
-        pid: Its number inside the room.
-    """
-
-    holder: Holder
-    pid: int
 
 
 @dataclass(eq=False)
 class _Live:
     runner: Runner
-    parent: Holder
-    number: int
     sending: asyncio.Future[None] | None = None
 
 
@@ -54,14 +44,21 @@ class CPythonSession:
         room: The room; whoever has it closes it.
         limits: What the code may use.
         result_name: A variable whose value counts where a cell has none.
+        functions: Functions of the host that cells may call, by name.
     """
 
-    def __init__(self, room: Room, limits: Limits, result_name: str | None) -> None:
+    def __init__(
+        self, room: Room, limits: Limits, result_name: str | None, functions: Mapping[str, HostFunction]
+    ) -> None:
         self._room = room
         self._limits = limits
         self._result_name = result_name
+        self._functions = functions
         self._live: _Live | None = None
         self._held: list[Held] = []
+        self._root: Held | None = None  # What the state that lives is a fork of.
+        self._work: asyncio.Future[Any] | None = None
+        self._closed = False
         self._printing: Runner | None = None
         self._lost = False
         self._used = False
@@ -76,6 +73,7 @@ class CPythonSession:
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
         """Run a cell; see `Session.run`."""
+        await self._settle()
         self._cancelled.clear()
         self._room.take_limit()
         cell = Cell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
@@ -84,18 +82,11 @@ class CPythonSession:
         if self._limits.cpu_seconds is not None:
             await self._room.tell({"op": "cell"})
         live = await (self._give(cell, code, final) if program is None else self._launch(cell, code, program))
+        if self._lost:  # Whoever asked for the cell that lost it got no result.
+            cell.output.add("stderr", _RESTARTED)
         self._printing = live.runner
         try:
-            seconds = timeout or self._limits.wall_seconds
-            ending = await self._wait(cell, live, seconds, may_answer=not (final or program))
-            cell.output.finish()
-            lost = await self._clear_up(cell, live, ending, final)
-        except BaseException:
-            # Whoever waited has gone. What runs is ended all the same.
-            self._lost = self._lost or not final
-            with contextlib.suppress(SandboxUnavailable):
-                await asyncio.shield(self._end_live(self._held))
-            raise
+            ending = await self._see(cell, live, timeout or self._limits.wall_seconds, final)
         finally:
             self._printing = None
             if program is not None:
@@ -104,9 +95,11 @@ class CPythonSession:
             if cell.ended.get("lost"):
                 raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
             cell.ended = {**cell.ended, "limit": self._room.take_limit()}
-        lost, self._lost = lost or self._lost, False
+        lost, self._lost = self._lost, False
         duration = time.monotonic() - begin
-        return conclude(cell, ending, code, self._limits, duration, timeout, state_lost=None if final else lost)
+        result = conclude(cell, ending, code, self._limits, duration, timeout, state_lost=None if final else lost)
+        calls = await cell.end_calls()
+        return replace(result, calls=calls) if calls else result
 
     async def cancel(self) -> None:
         """End the cell that runs."""
@@ -114,51 +107,38 @@ class CPythonSession:
 
     async def checkpoint(self) -> Held:
         """Keep the state as it is; see `Session.checkpoint`."""
-        live = await self._get_live()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        holder = Holder(ours, live.runner.key)
+        await self._settle()
+        count = sum(held.wanted for held in self._held)
+        if count >= MOST_CHECKPOINTS:
+            raise RequestError(
+                f"The session has {count} checkpoints, and cannot have more: let go of some with session.release()."
+            )
         try:
-            holder.announce("holding")
-            try:
-                await live.runner.send({"op": "checkpoint"}, (theirs.fileno(),))
-            except ConnectionError as error:
-                raise SandboxUnavailable("The session's process has ended.") from error
-            finally:
-                theirs.close()
-            facts = await holder.expect("holding")
-        except BaseException:
-            holder.close()
-            raise
-        held = Held(holder, integer(facts, "pid"))
-        self._held.append(held)
-        await self._tell_kept()
-        return held
+            return await self._keep()
+        except SandboxUnavailable as error:
+            if self._room.lost:
+                raise
+            raise RequestError(
+                f"The state cannot be kept, beside {count} checkpoints: {error} "
+                "Let go of some with session.release(), and end what code runs in the background."
+            ) from error
 
     async def rollback(self, held: Held) -> None:
         """Go back to a state; see `Session.rollback`."""
-        if held not in self._held or held.holder.lost:
-            raise RequestError("This checkpoint is gone: the session was rolled back behind it, restarted or closed.")
-        keep = self._held[: self._held.index(held) + 1]
-        await self._end_live(keep)
-        for other in self._held[len(keep) :]:
-            other.holder.close()
-        self._held = keep
-        await self._tell_kept()
-        self._live = await self._fork(held.holder)
-        try:
-            await self._get_live()
-        except SandboxUnavailable as error:
-            # Code was in that process and may have broken it. The room is as sound as before.
-            await self.restart()
-            raise RequestError("This checkpoint is gone: code has broken it. The session was restarted.") from error
+        await self._settle()
+        if held not in self._held or not held.wanted or held.holder.lost:
+            raise RequestError(_GONE)
+        await self._whole(self._roll_back(held))
+
+    def release(self, held: Held) -> None:
+        """Keep a state no longer; see `Session.release`."""
+        held.wanted = False
+        self._sweep()
 
     async def restart(self) -> None:
         """Go back to the fresh state; checkpoints are gone."""
-        await self._end_live([])
-        for held in self._held:
-            held.holder.close()
-        self._held = []
-        self._used = False
+        await self._settle()
+        await self._whole(self._restart())
 
     def hold_output(self, held: bool) -> None:
         """Let the cell that runs wait with its output, or go on."""
@@ -176,6 +156,9 @@ class CPythonSession:
 
     def close(self) -> None:
         """Close what is ours; the room ends the processes."""
+        self._closed = True
+        if self._work is not None:
+            self._work.cancel()  # The room is somebody else's from now on.
         if self._live is not None:
             self._room.leave(self._live.runner)
         for held in self._held:
@@ -189,6 +172,8 @@ class CPythonSession:
     async def _give(self, cell: Cell, code: str, final: bool) -> _Live:
         """Give a cell to the process with the state."""
         live = await self._get_live()
+        if self._functions:
+            cell.calls = Calls(self, self._functions, self._limits, live.runner)
         live.runner.watch(cell)
         self._used = True
         message = {"op": "cell", "id": cell.number, "code": code, "final": final, "result_name": self._result_name}
@@ -202,40 +187,88 @@ class CPythonSession:
         """Start a program for a cell."""
         runner = Runner()
         runner.watch(cell)
-        return _Live(runner, self._room, await self._room.start(runner, "exec", code=code, **program.request()))
+        await self._room.start(runner, "exec", code=code, **program.request())
+        return _Live(runner)
 
     async def _get_live(self) -> _Live:
         live = self._live
         if live is None or live.runner.ended is not None:
-            if live is not None:
+            if live is not None:  # It has ended between two cells.
+                self._lost = self._lost or self._used
                 self._room.leave(live.runner)
-            runner, number = await self._room.take_spare()
-            self._live = live = _Live(runner, self._room, number)
+            runner = await self._room.take_spare()
+            self._live = live = _Live(runner)
+            self._root = None
+            self._sweep()
+            if self._functions:
+                offers = [function.to_offer() for function in self._functions.values()]
+                with contextlib.suppress(ConnectionError):  # Then it has ended, and that is noted in a moment.
+                    await runner.send({"op": "functions", "offers": offers})
         if not live.runner.ready.is_set():
-            try:
-                await asyncio.wait_for(live.runner.ready.wait(), _PATIENCE)
-            except TimeoutError:
-                raise SandboxUnavailable(f"The session's process did not get ready in {_PATIENCE:g} seconds.") from None
+            await self._room.patiently(live.runner.ready.wait())
         if live.runner.pid == 0:
             raise SandboxUnavailable(f"The session's process could not start: {why_not(live.runner)}.")
         return live
 
-    async def _fork(self, parent: Holder) -> _Live:
-        runner = Runner(self._room.largest)
-        return _Live(runner, parent, await parent.start(runner))
+    async def _keep(self) -> Held:
+        live = await self._get_live()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        holder = Holder(ours, live.runner.key)
+        try:
+            holder.announce("holding")
+            try:
+                await self._room.patiently(live.runner.send({"op": "checkpoint"}, (theirs.fileno(),)))
+            except ConnectionError as error:
+                raise SandboxUnavailable("The session's process has ended.") from error
+            finally:
+                theirs.close()
+            facts = await self._room.patiently(holder.expect("holding"))
+            held = Held(holder, integer(facts, "pid"))
+            await self._room.keep([*self._held, held])
+        except BaseException:
+            holder.close()
+            raise
+        self._held.append(held)
+        return held
 
-    async def _wait(self, cell: Cell, live: _Live, seconds: float, may_answer: bool) -> Ending:
-        ending = await self._first(cell, seconds)
-        if live.sending is not None:
-            live.sending.cancel()
-            await asyncio.gather(live.sending, return_exceptions=True)
-            live.sending = None
-        if ending is not Ending.BY_ITSELF and may_answer:
-            # It may end by itself when it is interrupted; then its variables are still there.
+    async def _roll_back(self, held: Held) -> None:
+        try:
+            await self._go_back(held)
+        except SandboxUnavailable as error:
+            # Code was in that process and may have broken it. The room is as sound as before.
+            await self._restart()
+            raise RequestError("This checkpoint is gone: code has broken it. The session was restarted.") from error
+
+    async def _go_back(self, held: Held) -> None:
+        """Let the state that lives be a fork of one that waits."""
+        keep = self._held[: self._held.index(held) + 1]
+        await self._end_live(keep, held)
+        self._drop(self._held[len(keep) :])
+        runner = Runner(self._room.largest)
+        try:
+            await self._room.patiently(held.holder.start(runner))
+        except BaseException:
+            runner.close()
+            raise
+        self._live = _Live(runner)
+        await self._get_live()
+        self._lost = False
+
+    async def _restart(self) -> None:
+        await self._end_live([])
+        self._drop(self._held)
+        self._used = self._lost = False
+
+    async def _see(self, cell: Cell, live: _Live, seconds: float, final: bool) -> Ending:
+        """Wait for a cell's end, and clear up after it."""
+        try:
+            ending = await self._first(cell, seconds)
+        except BaseException:
+            # Whoever waited has gone. The code is ended all the same, and its variables stay if they can.
             with contextlib.suppress(SandboxUnavailable):
-                await live.parent.interrupt(live.number)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(cell.finished.wait(), _GRACE)
+                await self._finish(cell, live, Ending.CANCELLED, final)
+            raise
+        await self._finish(cell, live, ending, final)
         return ending
 
     async def _first(self, cell: Cell, seconds: float) -> Ending:
@@ -250,29 +283,114 @@ class CPythonSession:
             finished.cancel()
             cancelled.cancel()
 
-    async def _clear_up(self, cell: Cell, live: _Live, ending: Ending, final: bool) -> bool:
-        """End what a cell has left running that it should not have; return whether the variables are gone."""
-        if final or (ending is Ending.BY_ITSELF and cell.answer is not None):
-            return False
-        if live is not self._live:  # A program of another language.
+    async def _finish(self, cell: Cell, live: _Live, ending: Ending, final: bool) -> None:
+        if ending is not Ending.BY_ITSELF or cell.answer is None:
+            await self._whole(self._clear_up(cell, live, ending, final))
+        else:
+            await _stop_sending(cell, live)
+        cell.output.finish()
+
+    async def _clear_up(self, cell: Cell, live: _Live, ending: Ending, final: bool) -> None:
+        """End what a cell has left running that it should not have."""
+        await _stop_sending(cell, live)
+        if final:  # Everything ends in a moment.
+            return
+        if live is not self._live:  # A program of another language, which has nothing of the session's.
             if ending is not Ending.BY_ITSELF:
                 await self._room.kill(self._kept_pids())
-            return False
-        if cell.answer is None or cell.answer.get("threads", 1) != 1:
-            await self._end_live(self._held)
-            return True
-        await self._room.kill(self._kept_pids())
-        return False
+            return
+        try:
+            if ending is not Ending.BY_ITSELF:
+                await self._interrupt(cell, live)
+            if cell.answer is None or cell.torn:
+                await self._lose()
+            elif cell.answer.get("threads", 1) != 1:
+                await self._leave_threads()
+            else:
+                await self._room.kill(self._kept_pids())
+        except SandboxUnavailable:
+            self._lost = True
+            raise
 
-    async def _tell_kept(self) -> None:
-        await self._room.tell({"op": "keep", "pids": [held.pid for held in self._held]})
+    async def _interrupt(self, cell: Cell, live: _Live) -> None:
+        """Ask code to end by itself; then its variables are still there."""
+        self._printing = None
+        if live.runner.paused:  # It may be waiting for somebody to take what it has printed.
+            cell.output.finish()
+            live.runner.resume()
+        await self._room.interrupt(pids_of(self._held))
+        if not await _within(_GRACE, cell.finished):
+            # It may be waiting for somebody who does not let himself be interrupted.
+            await self._room.kill(self._kept_pids())
+            await self._room.interrupt(pids_of(self._held))
+            await _within(_LAST_GRACE, cell.finished)
 
-    def _kept_pids(self) -> list[int]:
-        live = [] if self._live is None else [self._live.runner.pid]
-        return live + [held.pid for held in self._held]
+    async def _leave_threads(self) -> None:
+        """Let the state that lives be a fork of itself, which has none of its threads: nobody can end those."""
+        try:
+            if self._functions:  # A thread may have been reading an answer.
+                raise SandboxUnavailable("The channel may be in a thread's hands.")
+            held = await self._keep()
+            held.wanted = False
+            await self._go_back(held)
+        except SandboxUnavailable:
+            await self._lose()
 
-    async def _end_live(self, keep: list[Held]) -> None:
-        await self._room.kill([held.pid for held in keep])
+    async def _lose(self) -> None:
+        await self._end_live(self._held)
+        self._lost = True
+
+    async def _end_live(self, keep: list[Held], root: Held | None = None) -> None:
+        self._root = root
+        await self._room.kill(pids_of(keep))
         live, self._live = self._live, None
         if live is not None:
             self._room.leave(live.runner)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """End states that nobody wants any more, but not the parent of the state that lives: it tells of its end."""
+        if not self._closed:
+            self._drop([held for held in self._held if not held.wanted and held is not self._root])
+
+    def _drop(self, unwanted: Sequence[Held]) -> None:
+        if unwanted:
+            for held in unwanted:
+                held.holder.close()
+            self._held = [held for held in self._held if held not in unwanted]
+            self._room.keep_now(self._held)
+
+    def _kept_pids(self) -> list[int]:
+        live = [] if self._live is None else [self._live.runner.pid]
+        return live + pids_of(self._held)
+
+    async def _whole(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something to its end, even if whoever waits for it goes meanwhile."""
+        self._work = task = asyncio.ensure_future(work)
+        task.add_done_callback(_retrieve)
+        await asyncio.shield(task)
+
+    async def _settle(self) -> None:
+        """Wait for what an earlier call has left to be done."""
+        if self._work is not None:
+            await asyncio.wait((self._work,))
+            self._work = None
+
+
+async def _stop_sending(cell: Cell, live: _Live) -> None:
+    if live.sending is not None:
+        live.sending.cancel()
+        await asyncio.gather(live.sending, return_exceptions=True)
+        live.sending = None
+    await cell.end_calls()
+
+
+async def _within(seconds: float, event: asyncio.Event) -> bool:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from coderoom.errors import RequestError
 from coderoom.sandbox._cpython import CPythonSession
 from coderoom.sandbox._environment import environment
+from coderoom.sandbox._functions import HostFunction
 from coderoom.sandbox._monty import MontyEngine
 from coderoom.sandbox._policy import Policy
 from coderoom.sandbox._result import ExecutionResult, OutputChunk
@@ -47,6 +48,10 @@ class EngineSession(Protocol):
 
     async def rollback(self, held: Any) -> None:
         """Go back to a state."""
+        ...
+
+    def release(self, held: Any) -> None:
+        """Keep a state no longer; one that is gone already is no error."""
         ...
 
     async def restart(self) -> None:
@@ -92,8 +97,8 @@ class Engine(Protocol):
         """The same without an event loop."""
         ...
 
-    def session(self) -> AbstractAsyncContextManager[EngineSession]:
-        """A fresh state, for as long as the context lasts."""
+    def session(self, functions: Mapping[str, HostFunction]) -> AbstractAsyncContextManager[EngineSession]:
+        """A fresh state whose code may call those functions of the host, for as long as the context lasts."""
         ...
 
 
@@ -166,11 +171,11 @@ class CPythonEngine:
             worker.kill()
 
     @contextlib.asynccontextmanager
-    async def session(self) -> AsyncIterator[EngineSession]:
+    async def session(self, functions: Mapping[str, HostFunction]) -> AsyncIterator[EngineSession]:
         """A fresh state in a room of its own."""
         assert self._worker is not None
         async with self._worker.room() as room:
-            session = CPythonSession(room, self._spec.limits, self._result_name)
+            session = CPythonSession(room, self._spec.limits, self._result_name, functions)
             try:
                 yield session
             finally:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from coderoom.errors import RequestError
 
-__all__ = ["environment"]
+__all__ = ["check_variables", "environment"]
 
 _BASE = {
     "HOME": "/tmp",
@@ -35,8 +35,20 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
     Raises:
         RequestError: A name or a value is none.
     """
-    for name, value in extra.items():
-        if not name or "=" in name or "\0" in name or not isinstance(value, str) or "\0" in value:
-            raise RequestError(f"env: {name!r} is not the name of an environment variable, or its value is not text")
+    check_variables(extra)
     zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
     return {**_BASE, **zone, **extra}
+
+
+def check_variables(variables: Mapping[str, str]) -> None:
+    """See to it that these can be variables of an environment.
+
+    Raises:
+        RequestError: A name or a value is none.
+    """
+    for name, value in variables.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise RequestError(f"env: {name!r} is not the name of an environment variable.")
+        if not isinstance(value, str) or "\0" in value:  # It may be a secret, so it is not shown.
+            kind = "text with a null character" if isinstance(value, str) else f"a {type(value).__name__}"
+            raise RequestError(f"env: the value of {name!r} is {kind}, and text was expected.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from coderoom.errors import RequestError
 
-__all__ = ["LANGUAGES", "Program", "program_for"]
+__all__ = ["LANGUAGES", "Program", "is_python", "program_for"]
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,38 @@ _ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascrip
 LANGUAGES = ("python", *_PROGRAMS)
 
 
-def program_for(language: str) -> Program | None:
+def is_python(language: str) -> bool:
+    """Whether a language is Python.
+
+    Raises:
+        RequestError: It is not the name of a language.
+    """
+    return _name_of(language) == "python"
+
+
+def program_for(language: str, engine: str = "cpython") -> Program | None:
     """The program for a language; `None` for Python, which needs none.
+
+    Args:
+        language: The language.
+        engine: The engine, of which `monty` runs no programs.
 
     Raises:
         RequestError: Nobody here runs that language.
     """
-    name = language.strip().lower()
-    name = _ALIASES.get(name, name)
+    name = _name_of(language)
     if name == "python":
         return None
     program = _PROGRAMS.get(name)
     if program is None:
         raise RequestError(f"The sandbox runs no {language!r}; it runs {', '.join(LANGUAGES)}.")
+    if engine == "monty":
+        raise RequestError(f"The engine 'monty' runs only Python, and this is {language!r}. engine='cpython' runs it.")
     return program
+
+
+def _name_of(language: str) -> str:
+    if not isinstance(language, str):
+        raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
+    name = language.strip().lower()
+    return _ALIASES.get(name, name)

@@ -21,7 +21,10 @@ class Limits(BaseModel):
         file_bytes: How large a file may grow.
         disk_bytes: How much a session may write into its workspace, and how large its private `/tmp` is.
         output_bytes: How much of what a cell prints is kept, beginning and end; the rest is counted and dropped.
-        value_bytes: How large a cell's value may be, as JSON; of a larger one there is only its `repr`, cut.
+        value_bytes: How large a cell's value may be, as JSON; of a larger one there is only its `repr`, cut. The same
+            holds for the arguments of a call to a function of the host, and for its result.
+        calls: How many calls a cell may make to functions of the host.
+        call_seconds: How long each of them may take.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,5 +36,7 @@ class Limits(BaseModel):
     open_files: int = Field(default=256, ge=32, le=4096)
     file_bytes: int = Field(default=256 * _MIB, ge=4096)
     disk_bytes: int = Field(default=512 * _MIB, ge=65_536)
-    output_bytes: int = Field(default=_MIB, ge=1024, le=256 * _MIB)
-    value_bytes: int = Field(default=_MIB, ge=1024, le=64 * _MIB)
+    output_bytes: int = Field(default=_MIB, ge=256, le=256 * _MIB)
+    value_bytes: int = Field(default=_MIB, ge=256, le=64 * _MIB)
+    calls: int = Field(default=10_000, ge=0)
+    call_seconds: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
+from coderoom.sandbox._functions import HostFunction
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._monty_cells import ELSE, MODULES, MontyCell, prelude, returned
 from coderoom.sandbox._monty_session import MontySession
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["MontyEngine", "MontySession", "MontyWorker"]
 
 _EVER = 86_400.0
+_IDLE_LIMITS = ("processes", "open_files", "file_bytes")
 _BLOATED = 64 * 1024 * 1024  # A worker that has grown to this is replaced: it gives no memory back.
 
 
@@ -37,7 +39,7 @@ class MontyEngine:
     """Workers with pydantic-monty's interpreter, and the sessions that take turns in them.
 
     Args:
-        limits: What a cell may use. `processes`, `open_files` and `file_bytes` say nothing here: the code can start and
+        limits: What a cell may use. `processes`, `open_files` and `file_bytes` must not be set: the code can start and
             keep none, and of all files together a cell writes `disk_bytes` at most.
         policy: `open` or `restricted`. Code is checked before it gets here; under `restricted` the variable `result`
             counts where a cell has no value.
@@ -77,6 +79,11 @@ class MontyEngine:
         if workers < 1:
             raise RequestError(f"workers={workers!r} must be at least 1")
         self.limits = limits or Limits()
+        idle = [name for name in _IDLE_LIMITS if name in self.limits.model_fields_set]
+        if idle:
+            raise RequestError(
+                f"limits: the engine 'monty' has no {' and no '.join(idle)}; leave that out, or use engine='cpython'."
+            )
         self.result_name = "result" if Policy.named(policy).name == "restricted" else None
         self.workspace = workspace
         self._env = dict(env or {})
@@ -172,8 +179,10 @@ class MontyEngine:
         return session
 
     @contextlib.asynccontextmanager
-    async def session(self) -> AsyncIterator[MontySession]:
+    async def session(self, functions: Mapping[str, HostFunction]) -> AsyncIterator[MontySession]:
         """A fresh state, for as long as the context lasts."""
+        if functions:
+            raise RequestError("The engine 'monty' cannot call functions of the host yet; use engine='cpython'.")
         session = await self.open()
         try:
             yield session

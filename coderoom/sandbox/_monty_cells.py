@@ -91,7 +91,7 @@ def __coderoom_show__(value, other=None, *, limit=LIMIT, most=REPR, plain=__code
         return None
     data, room = plain(value, limit)
     if room < 0:
-        return ("repr", brief(value, most))
+        return ("large", brief(value, most))
     try:
         shown = repr(value)
         if len(shown) > most:
@@ -101,8 +101,7 @@ def __coderoom_show__(value, other=None, *, limit=LIMIT, most=REPR, plain=__code
     if data:
         try:
             text = dumps(value)
-            if len(text) <= limit:
-                return ("data", shown, text)
+            return ("data", shown, text) if len(text) <= limit else ("large", shown)
         except Error:
             pass
     return ("repr", shown)
@@ -261,7 +260,9 @@ def returned(shown: Any) -> dict[str, Any]:
     facts |= {"value": shown[1], "value_repr": shown[1]}
     if shown[0] == "data" and len(shown) == 3:
         with contextlib.suppress(ValueError, RecursionError):  # An integer may have more digits than can be read here.
-            facts["value"] = json.loads(shown[2])
+            facts |= {"value": json.loads(shown[2]), "value_is_data": True}
+    if shown[0] == "large":
+        facts["limit"] = "value"
     return facts
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.outcome import Outcome
+from coderoom.sandbox._arguments import check_timeout
 from coderoom.sandbox._inside.files import Workspace
 from coderoom.sandbox._languages import program_for
 from coderoom.sandbox._monty_cells import MontyCell, returned, stopped, trip_of
 from coderoom.sandbox._monty_workers import Tap, resident
-from coderoom.sandbox._result import Artifact, CodeError, ExecutionResult, OutputChunk
+from coderoom.sandbox._result import Artifact, ExecutionResult, OutputChunk
 from coderoom.sandbox._session import stream_of
 
 if TYPE_CHECKING:
@@ -77,18 +77,17 @@ class MontySession:
 
         Args:
             code: The cell.
-            language: `python`; one that only other engines run comes to an error that says so.
+            language: `python`, which is all that there is.
             timeout: The seconds that it has; `None`: `limits.wall_seconds`.
             final: Whether nobody needs the state afterwards.
             on_chunk: Called with each piece of output as it arrives.
 
         Raises:
             SandboxUnavailable: A worker ended without being told to; that says nothing about the code.
-            RequestError: The session is closed, or no engine runs that language.
+            RequestError: The session is closed, or this engine does not run that language.
         """
-        if program_for(language) is not None:
-            message = f"The engine 'monty' runs only Python, and this is {language!r}. engine='cpython' runs it."
-            return ExecutionResult(Outcome.ERROR, 1, error=CodeError("UnknownLanguage", message), code=code)
+        program_for(language, "monty")
+        check_timeout(timeout)
         async with self._use():
             self._cancelled.clear()
             cell = MontyCell.read(code, self._engine.result_name)
@@ -144,6 +143,11 @@ class MontySession:
                 )
             del self._marks[self._marks.index(mark) + 1 :]
             await self._go_back(mark.state)
+
+    def release(self, mark: Mark) -> None:
+        """Keep a state no longer; one that is gone already is no error."""
+        if mark in self._marks:
+            self._marks.remove(mark)
 
     async def restart(self) -> None:
         """Go back to the fresh state; checkpoints are gone."""
@@ -210,6 +214,8 @@ class MontySession:
         if files is not None:
             await asyncio.to_thread(files.remember)
         tap = self._tap = Tap(self._limits.output_bytes, on_chunk, worker.pid)
+        if self._lost and not final:  # Whoever asked for the cell that lost it got no result.
+            tap.take("stderr", f"{_GONE}\n")
         begin = time.monotonic()
         feed = asyncio.ensure_future(worker.feed(cell.source, self._functions, tap.take))
         try:
@@ -226,6 +232,7 @@ class MontySession:
             tap.finish()
         if files is not None:
             facts["artifacts"] = _artifacts((await asyncio.to_thread(files.changes))[0], str(folder))
+            facts["artifacts_left_out"] = files.left_out
         lost, self._lost = self._lost and not final, False
         return _conclude(cell.code, facts, tap, duration=duration, state_lost=lost)
 
@@ -343,7 +350,7 @@ def _conclude(code: str, facts: dict[str, Any], tap: Tap, **more: Any) -> Execut
     output = tap.output
     output.add("stderr", facts.pop("stderr", "").encode("utf-8", "replace"))
     tap.finish()
-    if output.truncated and not facts.get("limit"):
+    if output.truncated and facts.get("limit") in (None, "value"):
         facts["limit"] = "output"
     return ExecutionResult(
         **facts,

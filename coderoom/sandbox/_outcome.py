@@ -31,6 +31,12 @@ _LIMIT_OF_ERRNO: dict[int, Limit] = {
     errno.EAGAIN: "processes",
     errno.ENOMEM: "memory",
 }
+_FIELD_OF_LIMIT: dict[Limit, str] = {
+    "open_files": "open_files",
+    "file_size": "file_bytes",
+    "disk": "disk_bytes",
+    "processes": "processes",
+}
 
 
 class Ending(enum.Enum):
@@ -67,12 +73,11 @@ def conclude(
     if ending is not Ending.BY_ITSELF:
         facts = _stopped(ending, timeout or limits.wall_seconds, state_lost)
     elif cell.answer is not None:
-        facts = _answered(answer)
+        facts = _answered(answer, limits)
     elif cell.ended is not None:
         facts = _died(cell.ended, limits, state_lost)
     output = cell.output
-    if output.truncated and not facts.get("limit"):
-        facts["limit"] = "output"
+    facts["limit"] = facts.get("limit") or _limit_of_telling(cell, answer)
     peak = (cell.ended or {}).get("peak")
     return ExecutionResult(
         **facts,
@@ -83,10 +88,17 @@ def conclude(
         truncated=output.truncated,
         output_size=output.size,
         artifacts=_artifacts(answer.get("artifacts"), answer.get("contents", b"")),
+        artifacts_left_out=_count(answer.get("artifacts_left_out")),
         code=code,
         state_lost=bool(state_lost),
         peak_memory=peak if isinstance(peak, int) else None,
     )
+
+
+def _limit_of_telling(cell: Cell, answer: Mapping[str, Any]) -> Limit | None:
+    if cell.output.truncated:
+        return "output"
+    return "value" if answer.get("value_too_large") is True else None
 
 
 def _stopped(ending: Ending, seconds: float, lost: bool | None) -> dict[str, Any]:
@@ -98,7 +110,7 @@ def _stopped(ending: Ending, seconds: float, lost: bool | None) -> dict[str, Any
     return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "wall"}
 
 
-def _answered(answer: Mapping[str, Any]) -> dict[str, Any]:
+def _answered(answer: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     exit_code = answer.get("exit_code")
     if type(exit_code) is not int or not 0 <= exit_code <= 255:
         exit_code = 1
@@ -110,8 +122,9 @@ def _answered(answer: Mapping[str, Any]) -> dict[str, Any]:
             "exit_code": 0,
             "value": answer.get("value", shown),
             "value_repr": shown,
+            "value_is_data": answer.get("value") is not None,
         }
-    error, limit = _error(answer.get("error"))
+    error, limit = _error(answer.get("error"), limits)
     memory = answer.get("outcome") == "memory" or limit == "memory"
     return {
         "outcome": Outcome.MEMORY if memory else Outcome.ERROR,
@@ -121,7 +134,7 @@ def _answered(answer: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _error(told: Any) -> tuple[CodeError, Limit | None]:
+def _error(told: Any, limits: Limits) -> tuple[CodeError, Limit | None]:
     if not isinstance(told, dict):
         return CodeError("Error", "The code failed and did not say why."), None
     kind, message = str(told.get("type"))[:200], str(told.get("message"))[:_LONGEST]
@@ -129,8 +142,16 @@ def _error(told: Any) -> tuple[CodeError, Limit | None]:
     limit = _LIMIT_OF_ERRNO.get(told["errno"]) if isinstance(told.get("errno"), int) else None
     if kind == "RuntimeError" and message == "can't start new thread":
         limit = "processes"
+    message = _with_limit(message, limit, limits)
     text = encodable(str(told.get("traceback") or "")[: 4 * _LONGEST])
     return CodeError(encodable(kind), encodable(message), text, line if isinstance(line, int) else None), limit
+
+
+def _with_limit(message: str, limit: Limit | None, limits: Limits) -> str:
+    field = _FIELD_OF_LIMIT.get(limit) if limit is not None else None
+    if field is None:
+        return message
+    return f"{message.rstrip('.')}. The limit {field}={getattr(limits, field):,} was met."
 
 
 def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[str, Any]:
@@ -152,11 +173,13 @@ def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[s
         return {"outcome": Outcome.ERROR, "exit_code": 137, "error": error, "limit": "disk"}
     status = ended.get("status")
     if not isinstance(status, int):
-        error = CodeError("Error", f"The code's process could not be started: {ended.get('fork')}.{rest}")
+        message = _with_limit(f"The code's process could not be started: {ended.get('fork')}.", "processes", limits)
+        error = CodeError("Error", f"{message}{rest}")
         return {"outcome": Outcome.ERROR, "exit_code": 126, "error": error, "limit": "processes"}
     if status < 0:
         limit: Limit | None = "file_size" if -status == signal.SIGXFSZ else None
-        error = CodeError("Signal", f"The code's process was ended by {_signal(-status)}.{rest}")
+        message = _with_limit(f"The code's process was ended by {_signal(-status)}.", limit, limits)
+        error = CodeError("Signal", f"{message}{rest}")
         return {"outcome": Outcome.ERROR, "exit_code": 128 - status, "error": error, "limit": limit}
     if status == 0:
         return {"outcome": Outcome.OK, "exit_code": 0}
@@ -168,6 +191,10 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _count(told: Any) -> int:
+    return told if type(told) is int and 0 <= told < 1 << 31 else 0
 
 
 def _artifacts(told: Any, contents: bytes) -> tuple[Artifact, ...]:

@@ -45,8 +45,8 @@ class Policy:
         Raises:
             RequestError: There is none.
         """
-        if name not in _CHECKS:
-            near = difflib.get_close_matches(name, _CHECKS, n=1)
+        if not isinstance(name, str) or name not in _CHECKS:
+            near = difflib.get_close_matches(name, _CHECKS, n=1) if isinstance(name, str) else []
             meant = f" Did you mean {near[0]!r}?" if near else ""
             raise RequestError(f"There is no policy {name!r}; there are {' and '.join(map(repr, _CHECKS))}.{meant}")
         return cls(name)

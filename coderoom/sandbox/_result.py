@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from coderoom.outcome import Outcome
 
-__all__ = ["Artifact", "CodeError", "ExecutionResult", "Limit", "OutputChunk"]
+__all__ = ["Artifact", "CodeError", "ExecutionResult", "FunctionCall", "Limit", "OutputChunk"]
 
-Limit = Literal["wall", "cpu", "memory", "processes", "open_files", "file_size", "disk", "output"]
+Limit = Literal["wall", "cpu", "memory", "processes", "open_files", "file_size", "disk", "output", "value"]
 
 
 @dataclass(frozen=True)
@@ -19,9 +20,11 @@ class CodeError:
 
     Attributes:
         type: The name of the exception's class, `ValueError` for instance; `Exit` for an exit code other than 0,
-            `Signal` for a process that a signal ended, `Limit` for one that was ended at a limit.
+            `Signal` for a process that a signal ended, `Limit` for code that was ended at a limit, `Cancelled` for code
+            that was cancelled, `PolicyError` for code that the policy refuses.
         message: The exception's text, or what happened and what can be done about it.
-        traceback: The traceback of the user's lines only, with their source; empty if there is none.
+        traceback: The traceback of the user's lines only, with their source, as it was written to standard error;
+            empty if there is none.
         line: The line of the cell that failed, counted from 1, or `None`.
     """
 
@@ -43,7 +46,8 @@ class Artifact:
         size: Its size in bytes.
         media_type: What it is, as far as its name tells, for instance `image/png`.
         path: Where it is on this machine; `None` if the workspace is not a folder of this machine.
-        data: Its content if it has no path and was small enough to bring along; else `None`.
+        data: Its content if it has no path and was small enough to bring along, which all of a cell's together are up
+            to 8 MiB; else `None`.
     """
 
     name: str
@@ -67,6 +71,30 @@ class OutputChunk:
 
 
 @dataclass(frozen=True)
+class FunctionCall:
+    """A call that a cell made to a function of the host.
+
+    Attributes:
+        name: The function's name.
+        arguments: What it was called with, by the names of its parameters; what is long is cut and is text then.
+        outcome: `ok`; `error` if it raised; `rejected` if it was not run, since the arguments did not fit or there
+            were too many calls; `timeout`; `cancelled` if the cell ended first.
+        duration: How long it took, in seconds.
+        error: Why it failed, as the code was told it; `None` if it did not.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    outcome: Outcome
+    duration: float
+    error: str | None = None
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{self.name}({shown}): {self.outcome.value}{f', {self.error}' if self.error else ''}"
+
+
+@dataclass(frozen=True)
 class ExecutionResult:
     """What is known of a cell that was run.
 
@@ -80,15 +108,20 @@ class ExecutionResult:
         value: The value of a last expression: JSON-like data as data, anything else as its `repr`. Under the
             restricted policy also the variable `result`.
         value_repr: The `repr` of that value, whatever it is, cut where it is long; `None` if there was no value.
+        value_is_data: Whether `value` is data, and not a `repr` or the `None` of no value.
         error: Why it failed; `None` if it did not.
         duration: How long it took, in seconds.
         truncated: Whether something that it wrote was left out.
         output_size: How many bytes it wrote, whatever was kept.
-        artifacts: The files that it made or changed in the workspace.
+        artifacts: The files that it made or changed in the workspace, the first hundred by name; hidden ones, and those
+            of cells that are no Python, are not among them.
+        artifacts_left_out: How many more there were.
         code: The code.
-        limit: The limit that it met, if it met one.
+        limit: The limit that it met, if it met one; see `Limits`.
         state_lost: Whether the session had to start again, so that earlier variables are gone.
-        peak_memory: The most memory that its process had at a time, in bytes; `None` where it is not known.
+        peak_memory: The most memory that its process had at a time, in bytes, with what it shared with the warm worker;
+            `None` where the process lives on, as a session's does, and where it is not known.
+        calls: What it called on the host, in the order in which the calls came.
     """
 
     outcome: Outcome
@@ -98,15 +131,18 @@ class ExecutionResult:
     output: str = ""
     value: Any = None
     value_repr: str | None = None
+    value_is_data: bool = False
     error: CodeError | None = None
     duration: float = 0.0
     truncated: bool = False
     output_size: int = 0
     artifacts: tuple[Artifact, ...] = ()
+    artifacts_left_out: int = 0
     code: str = ""
     limit: Limit | None = None
     state_lost: bool = False
     peak_memory: int | None = None
+    calls: tuple[FunctionCall, ...] = ()
 
     @property
     def success(self) -> bool:

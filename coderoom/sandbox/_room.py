@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox._channel import HostChannel
 from coderoom.sandbox._inside.frames import KEY_SIZE
 from coderoom.sandbox._runner import Runner
 
-__all__ = ["Holder", "Room", "describe_end", "integer", "why_not"]
+__all__ = ["MOST_CHECKPOINTS", "Held", "Holder", "Room", "describe_end", "integer", "pids_of", "why_not"]
+
+MOST_CHECKPOINTS = 64
+"""How many checkpoints a room may have, each of which is a process."""
 
 _PATIENCE = 20.0
+_MOMENT = 0.5
+_LOOKS = 2
+_T = TypeVar("_T")
 _numbers = itertools.count(1)
 
 
@@ -102,10 +111,6 @@ class Holder:
         limit, self._limit = self._limit, None
         return limit
 
-    async def interrupt(self, number: int) -> None:
-        """Let a runner's code be interrupted, as Ctrl-C does it."""
-        await self.tell({"op": "signal", "id": number, "signal": int(signal.SIGINT)})
-
     def close(self) -> None:
         """Let the process end."""
         self._control.close()
@@ -150,6 +155,21 @@ class Holder:
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # Somebody may have stopped waiting.
+
+
+@dataclass(eq=False)
+class Held:
+    """A state that waits.
+
+    Attributes:
+        holder: The process that holds it.
+        pid: Its number inside the room.
+        wanted: Whether somebody may want to go back to it.
+    """
+
+    holder: Holder
+    pid: int
+    wanted: bool = True
 
 
 class Room(Holder):
@@ -242,15 +262,15 @@ class Room(Holder):
             raise SandboxUnavailable(f"The sandbox's process could not start: {why_not(runner)}.")
         return runner
 
-    async def take_spare(self) -> tuple[Runner, int]:
-        """The spare runner and its number, once it is ready.
+    async def take_spare(self) -> Runner:
+        """The spare runner, once it is ready.
 
         Raises:
             SandboxUnavailable: It could not be made.
         """
         runner = await self.get_ready()
         self.spare = None
-        return runner, self.spare_number
+        return runner
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
         """End everything in the room but its keeper and those that are to be kept.
@@ -259,6 +279,46 @@ class Room(Holder):
             SandboxUnavailable: The room is lost.
         """
         await self.ask("kill", "killed", keep=list(keep))
+
+    async def interrupt(self, keep: Sequence[int] = ()) -> None:
+        """Interrupt everything in the room but those that are to be kept, as Ctrl-C does it.
+
+        Raises:
+            SandboxUnavailable: The room is lost.
+        """
+        await self.tell({"op": "interrupt", "keep": list(keep)})
+
+    async def keep(self, held: Sequence[Held]) -> None:
+        """Say who outlives the end of what is ended at a limit.
+
+        Raises:
+            SandboxUnavailable: The room is lost.
+        """
+        await self.tell({"op": "keep", "pids": pids_of(held)})
+
+    def keep_now(self, held: Sequence[Held]) -> None:
+        """The same, if that needs no waiting."""
+        with contextlib.suppress(OSError):
+            self._control.send_now({"op": "keep", "pids": pids_of(held)})
+
+    async def patiently(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Wait for what is done in the room; that does not take long, unless somebody there is at work.
+
+        Raises:
+            SandboxUnavailable: It is not done.
+        """
+        task = asyncio.ensure_future(work)
+        end, idle = time.monotonic() + _PATIENCE, 0
+        try:
+            while True:
+                await asyncio.wait((task,), timeout=_MOMENT)
+                if task.done():
+                    return task.result()
+                idle = 0 if (await self.ask("look", "looked")).get("busy") else idle + 1
+                if idle == _LOOKS or time.monotonic() > end:
+                    raise SandboxUnavailable("The session's process does not answer.")
+        finally:
+            task.cancel()
 
     def close(self) -> None:
         """Let everything in the room end."""
@@ -272,6 +332,12 @@ def integer(message: Mapping[str, Any], key: str) -> int:
     """A number of a message, which may be anything; 0 if it is none."""
     value = message.get(key)
     return value if type(value) is int else 0
+
+
+def pids_of(held: Sequence[Held]) -> list[int]:
+    """The numbers of the processes that wait."""
+    # Code can end them; then somebody else may get their numbers.
+    return [each.pid for each in held if not each.holder.lost]
 
 
 def why_not(runner: Runner) -> str:

@@ -12,7 +12,9 @@ from typing import Any
 
 from coderoom.sandbox._channel import HostChannel
 from coderoom.sandbox._collector import Collector, StreamName
+from coderoom.sandbox._functions import Calls
 from coderoom.sandbox._inside.frames import CONTENT, KEY_SIZE, STDOUT
+from coderoom.sandbox._result import FunctionCall
 
 __all__ = ["Cell", "Runner"]
 
@@ -30,6 +32,7 @@ class Cell:
         finished: Set when there is an answer, or when its process has ended.
         answer: What its process says came of it; `None` if the process ended before it could say.
         ended: What the process's parent says of its end; `None` as long as it lives.
+        calls: Answers what it calls on the host; `None` if it may call nothing.
     """
 
     def __init__(self, number: int, output: Collector) -> None:
@@ -38,10 +41,23 @@ class Cell:
         self.finished = asyncio.Event()
         self.answer: Mapping[str, Any] | None = None
         self.ended: Mapping[str, Any] | None = None
+        self.calls: Calls | None = None
+
+    async def end_calls(self) -> tuple[FunctionCall, ...]:
+        """End the calls that are still at work, and return all of them."""
+        return () if self.calls is None else await self.calls.close()
+
+    @property
+    def torn(self) -> bool:
+        """Whether its process will understand no other message."""
+        return self.calls is not None and self.calls.torn
 
 
 class Runner:
     """Both ends of what a process behind the wall has been given: a channel, if it speaks, and two pipes.
+
+    Attributes:
+        paused: Whether the process has to wait with its output.
 
     Args:
         largest: The most bytes that one of its messages may have; 0: it has no channel, since it is no Python.
@@ -58,6 +74,7 @@ class Runner:
         self._channel: HostChannel | None = None
         self.theirs: list[int] = []
         self._contents = bytearray()
+        self.paused = False
         if largest:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._channel = HostChannel(ours, self._on_message, self._on_end, self.key, self._on_output, largest)
@@ -125,6 +142,7 @@ class Runner:
 
     def pause(self) -> None:
         """Let the process wait with its output."""
+        self.paused = True
         if self._channel is not None:
             self._channel.pause()
         for pipe in self._pipes:
@@ -132,6 +150,7 @@ class Runner:
 
     def resume(self) -> None:
         """Take output again."""
+        self.paused = False
         if self._channel is not None:
             self._channel.resume()
         for pipe in self._pipes:
@@ -168,6 +187,8 @@ class Runner:
                 self._drain_pipes()
         elif event == "failed" and not self.ready.is_set():
             self.failure = str(message.get("error"))
+        elif event == "call" and self._cell is not None and self._cell.calls is not None and self._channel is not None:
+            self._cell.calls.take(message, self._channel.taken)
         elif event == "done" and self._cell is not None and message.get("id") == self._cell.number:
             message["contents"] = bytes(self._contents)
             self._cell.answer = message

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
+from coderoom.sandbox._arguments import (
+    a_count,
+    a_folder,
+    a_list,
+    a_mapping,
+    a_path,
+    a_switch,
+    a_wall,
+    check_code,
+    check_timeout,
+    limits_of,
+    make_workspace,
+)
 from coderoom.sandbox._engines import Engine, EngineSession, make_engine
+from coderoom.sandbox._environment import check_variables
 from coderoom.sandbox._files import Snapshot
-from coderoom.sandbox._languages import program_for
+from coderoom.sandbox._functions import HostFunction, Offer, Offered
+from coderoom.sandbox._languages import is_python, program_for
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._policy import Policy
 from coderoom.sandbox._result import CodeError, ExecutionResult, OutputChunk
@@ -21,6 +36,8 @@ from coderoom.sandbox._session import Session, stream_of, with_paths
 from coderoom.sandbox._walls._base import WallSpec
 
 __all__ = ["Sandbox"]
+
+_NO_FUNCTIONS: Mapping[str, HostFunction] = {}
 
 
 class Sandbox:
@@ -32,7 +49,7 @@ class Sandbox:
         wall: `auto` for the strongest that this machine has, or `bubblewrap`, `namespaces`, `sandlock`, `landlock`,
             `docker`; `none` for no wall at all.
         preload: Modules that are imported once, for all runs and sessions.
-        limits: What a cell may use.
+        limits: What a cell may use, as `Limits` or a mapping of what differs from them.
         workspace: A folder that the code may read and write, seen inside as `/workspace`; it is made if it is not
             there. `None`: each run and each session has an empty one in memory.
         network: Whether the code may use the network.
@@ -56,7 +73,7 @@ class Sandbox:
         *,
         engine: Literal["cpython", "monty"] = "cpython",
         preload: Sequence[str] = (),
-        limits: Limits | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
         workspace: str | Path | None = None,
         network: bool = False,
         policy: str = "open",
@@ -66,23 +83,25 @@ class Sandbox:
         concurrency: int = 256,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        if isinstance(preload, str) or isinstance(readable, str):
-            raise RequestError("preload and readable are lists, not one string")
-        if concurrency < 1:
-            raise RequestError(f"concurrency={concurrency!r} must be at least 1")
-        self.limits = limits or Limits()
-        self.workspace = None if workspace is None else Path(workspace).expanduser().absolute()
+        self.limits = limits_of(limits)
+        self.workspace = None if workspace is None else a_folder("workspace", workspace)
         self._policy = Policy.named(policy)
         spec = WallSpec(
             workspace=self.workspace,
-            network=network,
-            env=dict(env or {}),
+            network=a_switch("network", network),
+            env=a_mapping("env", env),
             limits=self.limits,
-            python=None if python is None else Path(python),
-            readable=[Path(folder) for folder in readable],
-            options=dict(options or {}),
+            python=None if python is None else a_path("python", python),
+            readable=[Path(folder) for folder in a_list("readable", readable, str, Path)],
+            options=a_mapping("options", options),
         )
-        self._engine = make_engine(engine, wall, spec, self._policy, preload, concurrency)
+        check_variables(spec.env)
+        modules = a_list("preload", preload, str)
+        self._engine_name = engine
+        self._engine = make_engine(
+            engine, a_wall(wall), spec, self._policy, modules, a_count("concurrency", concurrency)
+        )
+        self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None
 
@@ -111,11 +130,13 @@ class Sandbox:
         Raises:
             SandboxUnavailable: There is no wall to be had here, or it cannot be built.
             MissingDependencyError: A module of `preload` cannot be imported.
+            RequestError: The sandbox is closed, or the workspace cannot be what it is to be.
         """
         await self._get_engine()
 
     async def close(self) -> None:
-        """End everything; a second time does nothing. The next cell starts it again."""
+        """End everything, for good; a second time does nothing."""
+        self._closed = True
         starting, self._starting = self._starting, None
         if starting is not None and not starting.done() and self._loop is asyncio.get_running_loop():
             starting.cancel()
@@ -138,13 +159,13 @@ class Sandbox:
 
         Raises:
             SandboxUnavailable: The sandbox broke; that says nothing about the code.
-            RequestError: The language is not known here.
+            RequestError: An argument is wrong, the language is not known here, or the sandbox is closed.
         """
         return await self._run(code, language, timeout, None)
 
     async def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None
-    ) -> AsyncIterator[OutputChunk | ExecutionResult]:
+    ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run code in a fresh state and give what it prints while it prints it; see `Session.stream`.
 
         Yields:
@@ -166,36 +187,43 @@ class Sandbox:
             async for item in items:
                 yield item
 
-    def session(self, functions: Sequence[Callable[..., Any]] = ()) -> Session:
+    def session(self, functions: Sequence[Offered] = ()) -> Session:
         """A state that lasts from cell to cell, to be used with `async with`.
 
         Args:
-            functions: Not there yet: functions of the host that the code may call.
+            functions: Functions of the host that the code may call by their names: plain or async ones of Python,
+                AutoGen's tools, and AutoGen's workbenches with all their tools. Arguments and results are JSON-like
+                data. Plain functions run in threads, async ones in the event loop.
 
         Raises:
-            RequestError: Functions were given.
+            RequestError: Something cannot be offered, or a name is taken twice.
         """
-        if functions:
-            raise RequestError("Functions of the host cannot be called from a session yet; leave out functions=.")
-        return Session(self)
+        return Session(self, Offer(functions))
 
     @contextlib.asynccontextmanager
-    async def open_engine(self) -> AsyncIterator[EngineSession]:
+    async def open_engine(self, functions: Mapping[str, HostFunction] = _NO_FUNCTIONS) -> AsyncIterator[EngineSession]:
         """A fresh state of the engine, for as long as the context lasts."""
         engine = await self._get_engine()
-        async with engine.session() as session:
+        async with engine.session(functions) as session:
             yield session
 
-    def reject(self, code: str, language: str) -> ExecutionResult | None:
-        """The result of code that the policy refuses; `None` if it does not."""
-        if program_for(language) is None:
+    def reject(self, code: str, language: str, timeout: float | None = None) -> ExecutionResult | None:
+        """The result of code that the policy refuses; `None` if it does not.
+
+        Raises:
+            RequestError: An argument is wrong, or the language is not known here.
+        """
+        check_code(code)
+        check_timeout(timeout)
+        error = None
+        if is_python(language):
             error = self._policy.check(code)
         elif self._policy.rules is not None:
             error = CodeError(
                 "PolicyError", f"Only Python runs under the policy {self._policy.name!r}, no {language!r}."
             )
         else:
-            error = None
+            program_for(language, self._engine_name)  # Refuses what nobody here runs.
         if error is None:
             return None
         text = f"{error}\n"
@@ -212,7 +240,7 @@ class Sandbox:
     async def _run(
         self, code: str, language: str, timeout: float | None, on_chunk: Any, engines: list[EngineSession] | None = None
     ) -> ExecutionResult:
-        rejected = self.reject(code, language)
+        rejected = self.reject(code, language, timeout)
         if rejected is not None:
             return rejected
         async with self.open_engine() as engine:
@@ -221,7 +249,14 @@ class Sandbox:
             result = await engine.run(code, language, timeout, final=True, on_chunk=on_chunk)
         return self.with_paths(result)
 
+    async def _start_engine(self) -> None:
+        if self.workspace is not None:
+            await asyncio.to_thread(make_workspace, self.workspace)
+        await self._engine.start()
+
     async def _get_engine(self) -> Engine:
+        if self._closed:
+            raise RequestError("The sandbox is closed; make a new one with Sandbox(...).")
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             # Used in another event loop before; nothing of that can be used here.
@@ -229,7 +264,7 @@ class Sandbox:
             self._engine.kill()
         if self._engine.lost:
             if self._starting is None:
-                self._starting = loop.create_task(self._engine.start())
+                self._starting = loop.create_task(self._start_engine())
             starting = self._starting
             try:
                 await asyncio.shield(starting)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import stat
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from coderoom.errors import RequestError
 from coderoom.sandbox._files import Snapshot
+from coderoom.sandbox._functions import Offer, calls_of
 from coderoom.sandbox._result import ExecutionResult, OutputChunk
 
 if TYPE_CHECKING:
@@ -25,15 +27,17 @@ _QUEUE = 256
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A state that a session can return to.
+    """A state that a session can return to, as long as somebody has this object or until it is released.
 
     Attributes:
         held: The engine's hold on it.
         files: The workspace's files as they were, if they were asked for.
+        session: The session whose state it is.
     """
 
     held: Any
     files: Snapshot | None
+    session: Session = field(repr=False)
 
 
 class Session:
@@ -43,8 +47,9 @@ class Session:
     after the other; several sessions run at the same time.
     """
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Sandbox, offer: Offer) -> None:
         self._sandbox = sandbox
+        self._offer = offer
         self._stack = contextlib.AsyncExitStack()
         self._engine: Any = None
         self._lock = asyncio.Lock()
@@ -66,8 +71,8 @@ class Session:
             SandboxUnavailable: The sandbox cannot be started.
             RequestError: The session is closed.
         """
-        async with self._lock:
-            await self._start()
+        async with self._turn():
+            pass
 
     async def run(self, code: str, *, language: str = "python", timeout: float | None = None) -> ExecutionResult:
         """Run a cell.
@@ -88,7 +93,7 @@ class Session:
 
     async def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None
-    ) -> AsyncIterator[OutputChunk | ExecutionResult]:
+    ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run a cell and give what it prints while it prints it; the result comes last.
 
         The code waits if nobody takes what it prints. A stream that is left before its end ends the cell.
@@ -112,7 +117,11 @@ class Session:
                 yield item
 
     async def cancel(self) -> None:
-        """End the cell that runs; its result has the outcome `cancelled` and the output so far."""
+        """End the cell that runs; its result has the outcome `cancelled` and the output so far.
+
+        Variables stay if the code lets itself be interrupted, as at a deadline. The same goes for a cell whose task is
+        cancelled and for a stream that is left. If they are lost, the next result says so.
+        """
         if self._engine is not None:
             await self._engine.cancel()
 
@@ -122,14 +131,26 @@ class Session:
         Args:
             files: Keep the files of the workspace too.
 
+        Returns:
+            The state. It is kept until it is released or nobody has the object any more, and there is a limit to how
+            many can be kept.
+
         Raises:
             SandboxUnavailable: The sandbox broke.
-            RequestError: The session is closed, or the workspace is too large to be kept.
+            RequestError: The session is closed, there are too many checkpoints, or the workspace is too large to be
+                kept.
         """
-        async with self._lock:
-            await self._start()
-            snapshot = await self._sandbox.snapshot(self._engine) if files else None
-            return Checkpoint(await self._engine.checkpoint(), snapshot)
+        async with self._turn():
+            engine = self._engine
+            held = await engine.checkpoint()
+            try:
+                snapshot = await self._sandbox.snapshot(engine) if files else None
+            except BaseException:
+                engine.release(held)
+                raise
+            checkpoint = Checkpoint(held, snapshot, self)
+            weakref.finalize(checkpoint, _let_go, asyncio.get_running_loop(), engine.release, held).atexit = False
+            return checkpoint
 
     async def rollback(self, checkpoint: Checkpoint) -> None:
         """Go back to a state as if nothing had happened since; as often as wanted.
@@ -143,11 +164,24 @@ class Session:
             SandboxUnavailable: The sandbox broke.
             RequestError: The checkpoint is of another session, or gone.
         """
-        async with self._lock:
-            await self._start()
+        self._check(checkpoint)
+        async with self._turn():
             await self._engine.rollback(checkpoint.held)
             if checkpoint.files is not None:
                 await checkpoint.files.restore()
+
+    async def release(self, checkpoint: Checkpoint) -> None:
+        """Keep a state no longer, since nobody will go back to it; one that is gone already is none the worse for it.
+
+        Args:
+            checkpoint: The state.
+
+        Raises:
+            RequestError: It is no checkpoint, or another session's.
+        """
+        self._check(checkpoint)
+        if self._engine is not None:
+            self._engine.release(checkpoint.held)
 
     async def restart(self) -> None:
         """Go back to a fresh state; files stay, checkpoints are gone.
@@ -156,8 +190,7 @@ class Session:
             SandboxUnavailable: The sandbox broke.
             RequestError: The session is closed.
         """
-        async with self._lock:
-            await self._start()
+        async with self._turn():
             await self._engine.restart()
 
     async def close(self) -> None:
@@ -168,11 +201,29 @@ class Session:
             self._engine = None
             await self._stack.aclose()
 
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait until nobody else is at work in the session, and start it if it has not been."""
+        if self._engine is not None and calls_of(self._engine):
+            raise RequestError(
+                "A function that code in this session has called cannot use the same session: it would wait for itself."
+            )
+        async with self._lock:
+            await self._start()
+            yield
+
+    def _check(self, checkpoint: object) -> None:
+        if not isinstance(checkpoint, Checkpoint):
+            raise RequestError(f"A checkpoint is what session.checkpoint() returns, and this is {checkpoint!r:.100}.")
+        if checkpoint.session is not self:
+            raise RequestError("This checkpoint is another session's; only that one can use it.")
+
     async def _start(self) -> None:
         if self._closed:
             raise RequestError("The session is closed; make a new one with sandbox.session().")
         if self._engine is None:
-            self._engine = await self._stack.enter_async_context(self._sandbox.open_engine())
+            functions = await self._offer.list()
+            self._engine = await self._stack.enter_async_context(self._sandbox.open_engine(functions))
 
     async def _run(
         self, code: str, language: str, timeout: float | None, on_chunk: Callable[[OutputChunk], None] | None
@@ -180,8 +231,7 @@ class Session:
         rejected = self._sandbox.reject(code, language)
         if rejected is not None:
             return rejected
-        async with self._lock:
-            await self._start()
+        async with self._turn():
             result: ExecutionResult = await self._engine.run(code, language, timeout, on_chunk=on_chunk)
         return self._sandbox.with_paths(result)
 
@@ -195,10 +245,12 @@ async def stream_of(
 ) -> AsyncGenerator[OutputChunk | ExecutionResult]:
     """Turn a run that reports its output into a stream that nobody can flood."""
     queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
-    held = False
+    held = left = False
 
     def take(chunk: OutputChunk) -> None:
         nonlocal held
+        if left:
+            return
         queue.put_nowait(chunk)
         if queue.qsize() >= _QUEUE and not held:
             held = True
@@ -214,9 +266,16 @@ async def stream_of(
             yield chunk
         yield await task
     finally:
+        left = True
         if not task.done():
             task.cancel()
             await asyncio.wait((task,))
+
+
+def _let_go(loop: asyncio.AbstractEventLoop, release: Callable[[Any], None], held: Any) -> None:
+    """Release what nobody has a reference to; that can be noticed in any thread, and at any time."""
+    with contextlib.suppress(RuntimeError):  # The event loop is closed, and all of the session with it.
+        loop.call_soon_threadsafe(release, held)
 
 
 def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResult:

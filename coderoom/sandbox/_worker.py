@@ -10,7 +10,7 @@ from typing import Any
 
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
 from coderoom.sandbox._channel import HostChannel
-from coderoom.sandbox._room import Room
+from coderoom.sandbox._room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox._walls._base import StartedWorker, Wall, WallSpec
 
 __all__ = ["Worker"]
@@ -138,6 +138,7 @@ class Worker:
             "lockdown": lockdown,
             "network": self._spec.network,
             "limits": self._spec.limits.model_dump(),
+            "checkpoints": MOST_CHECKPOINTS,
             "preload": self._preload,
             "restricted": self._rules,
         }

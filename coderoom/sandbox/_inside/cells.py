@@ -6,12 +6,11 @@ import __future__
 import ast
 import builtins
 import linecache
-import os
 import sys
-import traceback
 import types
 from typing import Any
 
+from . import failures
 from .files import Workspace
 from .values import describe
 
@@ -21,9 +20,7 @@ _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 
-_OURS = os.path.dirname(__file__) + os.sep
 _CO_COROUTINE = 128
-_LONGEST = 100_000
 _NO_INPUT = "input() is not available: nobody can answer here. Put the values into the code."
 
 
@@ -36,6 +33,7 @@ class Interpreter:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._limits = config["limits"]
+        self._network = config["network"] or not config["lockdown"].get("use_seccomp", True)
         self.contents: list[bytes] = []
         self._count = 0
         self._flags = 0
@@ -54,6 +52,11 @@ class Interpreter:
             from . import restricted
 
             self._names["__builtins__"] = restricted.make_namespace_builtins(config["restricted"])
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The variables of the cells."""
+        return self._names
 
     def move_to(self, workspace: str) -> None:
         """Take another folder for the workspace."""
@@ -83,36 +86,40 @@ class Interpreter:
         except BaseException as error:
             answer = self.failure(error)
         answer["artifacts"], self.contents = self._files.changes()
+        answer["artifacts_left_out"] = self._files.left_out
         return answer
 
     def failure(self, error: BaseException) -> dict[str, Any]:
         """What a raised exception means for the cell."""
         if isinstance(error, SystemExit):
             return _exit(error)
-        outcome = "memory" if isinstance(error, MemoryError) else "error"
-        exit_code = 137 if outcome == "memory" else 1
+        outcome = "memory" if failures.is_of_memory(error) else "error"
+        text, line, remark = type(error).__name__ + "\n", None, ""
         try:
-            text, line = _explain(error)
+            remark = failures.remark_on(error, self._limits["memory_bytes"], self._network)
+            text, line = failures.explain(error)
+        except BaseException:  # Its own `__str__` may do anything.
+            pass
+        text += f"[{remark}]\n" if remark else ""
+        try:
             sys.stderr.write(text)
-        except BaseException:  # Its own `__str__`, or what it has put in the place of `sys.stderr`, may do anything.
-            text, line = type(error).__name__ + "\n", None
+        except BaseException:  # And so may what it has put in the place of `sys.stderr`.
+            pass
         number = getattr(error, "errno", None) if isinstance(error, OSError) else None
         return {
             "outcome": outcome,
-            "exit_code": exit_code,
+            "exit_code": 137 if outcome == "memory" else 1,
             "error": {
                 "type": type(error).__name__,
-                "message": _message(error),
-                "traceback": text
-                if len(text) <= _LONGEST
-                else text[: _LONGEST // 2] + "\n...\n" + text[-_LONGEST // 2 :],
+                "message": _joined(_message(error), remark),
+                "traceback": text,
                 "line": line,
                 "errno": number if isinstance(number, int) else None,
             },
         }
 
     def _execute(self, code: str, filename: str) -> Any:
-        lines = code.splitlines(keepends=True)
+        lines = f"{code}\n".splitlines(keepends=True)  # Without the last line's end its marks would be moved.
         linecache.cache[filename] = (len(code), None, lines, filename)
         flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         line = _compile_line(code, filename, flags)
@@ -174,21 +181,7 @@ def _message(error: BaseException) -> str:
         return "its text could not be made"
 
 
-def _explain(error: BaseException) -> tuple[str, int | None]:
-    """The traceback of the user's lines, and the line of the cell."""
-    whole = traceback.TracebackException(type(error), error, error.__traceback__, capture_locals=False)
-    seen: list[Any] = []
-    _strip(whole, seen)
-    frames = [frame for frame in whole.stack if frame.filename.startswith("<cell ")]
-    line = frames[0].lineno if frames else getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
-    return "".join(whole.format()), line
-
-
-def _strip(whole: Any, seen: list[Any]) -> None:
-    """Take out the frames that are ours, here and in what the exception came of."""
-    if whole is None or whole in seen:
-        return
-    seen.append(whole)
-    whole.stack[:] = [frame for frame in whole.stack if not frame.filename.startswith(_OURS)]
-    for other in (whole.__cause__, whole.__context__, *(getattr(whole, "exceptions", None) or ())):
-        _strip(other, seen)
+def _joined(message: str, remark: str) -> str:
+    if not message or not remark:
+        return message or remark
+    return f"{message.rstrip('.')}. {remark}"

@@ -22,20 +22,21 @@ class Workspace:
     Args:
         folder: The folder.
         bring: Whether the files' content goes along, since nobody else can see the folder.
+
+    Attributes:
+        folder: The folder.
+        left_out: How many files the last `changes` did not list.
     """
 
     def __init__(self, folder: str, bring: bool) -> None:
         self.folder = folder
+        self.left_out = 0
         self._bring = bring
-        self._fresh = bring
         self._before: dict[str, _Mark] = {}
 
     def remember(self) -> None:
         """Note what is there now."""
-        if self._fresh:
-            self._fresh = False  # Nobody can have put anything there.
-        else:
-            self._before = self._look()
+        self._before = self._look()
 
     def changes(self) -> tuple[list[dict[str, Any]], list[bytes]]:
         """The files that are new or changed since then; the first hundred by name, hidden ones left out.
@@ -46,8 +47,12 @@ class Workspace:
         found: list[dict[str, Any]] = []
         contents: list[bytes] = []
         room = _MOST_BYTES
+        self.left_out = 0
         for name, mark in sorted(self._look().items()):
-            if self._before.get(name) == mark or len(found) == _MOST_ARTIFACTS:
+            if self._before.get(name) == mark:
+                continue
+            if len(found) == _MOST_ARTIFACTS:
+                self.left_out += 1
                 continue
             artifact: dict[str, Any] = {"name": name, "size": mark[1]}
             if self._bring and mark[1] <= room:

@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
+import _thread
+import gc
 import os
-from typing import Any, Callable, Dict
+import warnings
+from typing import Any, Callable, Dict, List
 
-__all__ = ["after_fork", "collect_hooks", "fork", "leave_hooks"]
+__all__ = ["after_fork", "collect_hooks", "fork", "leave_hooks", "threads"]
 
-Hook = Dict[str, Callable[[], Any]]
+Call = Callable[[], Any]
+Hook = Dict[str, Call]
 
-# They care for locks and threads of a parent that has several threads, which none of ours has.
-_NEEDLESS = ("concurrent.futures.thread", "logging", "threading")
+# They care for the locks and threads of a parent that has several threads.
+_OF_THREADS = ("concurrent.futures.thread", "logging", "threading")
 
 _hooks: list[Hook] = []
-_wanted: list[Callable[[], Any]] = []
+_wanted: list[Call] = []
+_lists: list[List[Call]] = []  # The interpreter's own, of what it calls at each fork.
 _register = getattr(os, "register_at_fork", None)
+_fork = os.fork
+_dead = 0
 
-fork = os.fork
-"""The fork that does not ask modules what they want."""
+
+def threads() -> int:
+    """How many threads there are besides the first; Python goes on counting those that a fork has left behind."""
+    return _thread._count() - _dead
+
+
+def fork() -> int:
+    """Fork so that the child is as its parent was: it does not ask modules what they want, such as a new seed.
+
+    The child has one thread only. Where its parent has more, the locks and lists of those are put in order.
+    """
+    if not (threads() or any(_lists)):
+        return _fork()
+    several = threads() > 0
+    if several:
+        _register_collected()
+    before = [list(calls) for calls in _lists]
+    for calls in _lists:
+        calls[:] = [call for call in calls if several and _is_of_threads(call)]
+    try:
+        return _fork_quietly() if several else _fork()
+    finally:
+        for calls, all_calls in zip(_lists, before):  # noqa: B905 (Python 3.8)
+            calls[:] = all_calls
 
 
 def collect_hooks() -> None:
     """Keep what modules ask to have done at forks, instead of letting the interpreter do it at each fork of ours."""
     if _register is not None:
+        _find_lists()
         os.register_at_fork = lambda **hook: _hooks.append(hook)
 
 
@@ -32,7 +62,7 @@ def leave_hooks() -> None:
         os.register_at_fork = _register
         os.fork = _ordinary_fork
     in_child = [hook["after_in_child"] for hook in _hooks if "after_in_child" in hook]
-    _wanted[:] = [call for call in in_child if getattr(call, "__module__", "") not in _NEEDLESS]
+    _wanted[:] = [call for call in in_child if not _is_of_threads(call)]
 
 
 def after_fork() -> None:
@@ -41,9 +71,41 @@ def after_fork() -> None:
         call()
 
 
+def _find_lists() -> None:
+    def mark() -> None:
+        """Something to find them by."""
+
+    _register(before=mark, after_in_parent=mark, after_in_child=mark)  # type: ignore[misc]
+    for found in gc.get_referrers(mark):
+        if type(found) is list:
+            found.remove(mark)
+            _lists.append(found)
+
+
+def _is_of_threads(call: Call) -> bool:
+    owner = getattr(call, "__self__", None)
+    return getattr(call, "__module__", "") in _OF_THREADS or type(owner) in (_thread.LockType, _thread.RLock)
+
+
+def _fork_quietly() -> int:
+    """Fork while there are threads, which Python 3.12 and later warn of."""
+    global _dead
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pid = _fork()
+    if not pid:
+        _dead = _thread._count()
+    return pid
+
+
 def _ordinary_fork() -> int:
-    os.fork = fork
+    _register_collected()
+    return _fork()
+
+
+def _register_collected() -> None:
+    os.fork = _fork
     if _register is not None:
         for hook in _hooks:
             _register(**hook)
-    return fork()
+    _hooks.clear()

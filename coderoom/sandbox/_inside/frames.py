@@ -24,7 +24,9 @@ __all__ = [
     "STDOUT",
     "Assembler",
     "Channel",
+    "encode",
     "packets",
+    "parts",
     "receive_packet",
     "send_packet",
 ]
@@ -45,7 +47,16 @@ _ANCILLARY = socket.CMSG_SPACE(_FDS * array.array("i").itemsize)
 
 def packets(message: dict[str, Any], key: bytes) -> Iterator[bytes]:
     """The packets of a message."""
-    body = _encode(message).encode()
+    return parts(encode(message), key)
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """A message's JSON."""
+    return _encode(message).encode()
+
+
+def parts(body: bytes, key: bytes) -> Iterator[bytes]:
+    """The packets of a message whose JSON is at hand."""
     for begin in range(0, max(len(body), 1), _PART):
         end = begin + _PART
         yield key + (LAST if end >= len(body) else MORE) + body[begin:end]
@@ -76,9 +87,13 @@ class Assembler:
 
     Args:
         limit: The most bytes that a message may have.
+
+    Attributes:
+        taken: How many bytes the last one had.
     """
 
     def __init__(self, limit: int) -> None:
+        self.taken = 0
         self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0
@@ -86,12 +101,14 @@ class Assembler:
     def add(self, tag: bytes, body: bytes) -> dict[str, Any] | None:
         """Take a packet; return the message that it completes, if it completes a sound one."""
         if tag == LAST and not self._size and len(body) <= self._limit:
+            self.taken = len(body)
             return _decode(body)
         self._size += len(body)
         if self._size <= self._limit:
             self._parts.append(body)
         if tag == MORE:
             return None
+        self.taken = self._size
         whole, sound = b"".join(self._parts), self._size <= self._limit
         self._parts, self._size = [], 0
         return _decode(whole) if sound else None
@@ -121,7 +138,11 @@ class Channel:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message."""
-        for packet in packets(message, self.key):
+        self.send_encoded(encode(message))
+
+    def send_encoded(self, body: bytes) -> None:
+        """Send a message whose JSON is at hand."""
+        for packet in parts(body, self.key):
             send_packet(self.sock, packet)
 
     def send_text(self, tag: bytes, data: bytes) -> None:

@@ -70,10 +70,6 @@ class Holder:
 
     def handle(self, message: dict[str, Any]) -> None:
         """Answer a request that forks nothing."""
-        if message["op"] == "signal":
-            for pid, (number, _) in self._children.items():
-                if number == message["id"]:
-                    os.kill(pid, message["signal"])
 
     def prepare_fork(self, message: dict[str, Any], fds: list[int]) -> None:
         """Do what has to be done before a fork."""

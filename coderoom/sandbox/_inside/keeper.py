@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from typing import Any
 
@@ -18,7 +19,7 @@ __all__ = ["Keeper"]
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _SECONDS_TO_END = 5.0
-_OWN_PROCESSES = 8  # The keeper, the runner and the checkpoints that wait.
+_OWN_PROCESSES = 8  # The keeper and its runners; besides, each checkpoint that waits is one.
 
 
 class Keeper(Holder):
@@ -76,6 +77,10 @@ class Keeper(Holder):
             self.control.send({"event": "killed"})
         elif op == "keep":  # Checkpoints outlive whoever is ended at a limit.
             self._kept = message["pids"]
+        elif op == "interrupt":
+            self._processes.interrupt(message["keep"])
+        elif op == "look":
+            self.control.send({"event": "looked", "busy": self._processes.busy()})
         elif op == "cell":  # Sent where there is a limit on processor time, which counts from here.
             self._cpu_before = self._processes.use(self._limits_of["memory_bytes"]).cpu
         elif op in ("freeze", "thaw"):
@@ -91,7 +96,7 @@ class Keeper(Holder):
         limit = None
         if use.memory > self._limits_of["memory_bytes"]:
             limit = "memory"
-        elif use.processes > self._limits_of["processes"] + len(self.children):
+        elif use.processes > self._limits_of["processes"] + max(len(self.children), 1) + len(self._kept):
             limit = "processes"
         elif self._cpu_before is not None and use.cpu - self._cpu_before > self._limits_of["cpu_seconds"]:
             limit, self._cpu_before = "cpu", None
@@ -137,6 +142,11 @@ class Keeper(Holder):
     def _lock_roomy(self) -> None:
         if not self._processes.nested:
             self._lockdown.apply()
+        elif self._lockdown.lockdown.processes is not None:
+            # A checkpoint raises it by one, for itself.
+            most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+            allowed = self._limits_of["processes"] + _OWN_PROCESSES + len(self._kept)
+            resource.setrlimit(resource.RLIMIT_NPROC, (min(allowed, most), most))
 
 
 def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
@@ -147,7 +157,7 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
         # For its scopes alone: it keeps a room's signals and abstract sockets in.
         locked["read"] = locked["write"] = ["/"]
     if nested and _counts_by_namespace():
-        processes = limits["processes"] + _OWN_PROCESSES
+        processes = limits["processes"] + _OWN_PROCESSES + config["checkpoints"]
     return lockdown.Lockdown(
         network=config["network"],
         address_space=False,

@@ -6,6 +6,8 @@ import os
 import signal
 from typing import NamedTuple
 
+from . import linux
+
 __all__ = ["Descendants", "Nested", "Use"]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -38,10 +40,24 @@ class _Processes:
         raise NotImplementedError
 
     def signal_all(self, number: int, keep: list[int]) -> None:
-        """Send a signal to all but the keeper and those that are to be kept."""
-        for pid in self.pids():
+        """Send a signal to all but the keeper and those that are to be kept, which go on if they stand still."""
+        pids = self.pids()
+        for pid in pids:
             if pid not in keep:
                 _kill(pid, number)
+        for pid in pids:
+            if pid in keep:
+                _kill(pid, signal.SIGCONT)
+
+    def interrupt(self, keep: list[int]) -> None:
+        """Do what Ctrl-C at a terminal does to all but the keeper and those that are to be kept."""
+        for pid in self.pids():
+            if pid not in keep:
+                _interrupt(pid)
+
+    def busy(self) -> bool:
+        """Whether anybody but the keeper has something to do right now, or would if there were a processor for it."""
+        return any(_fields(pid)[:1] in ([b"R"], [b"D"]) for pid in self.pids())
 
     def gone(self, keep: list[int]) -> bool:
         """Whether nobody is left; whoever appeared meanwhile is ended too."""
@@ -88,15 +104,13 @@ class Nested(_Processes):
         return [pid for pid in _all_pids() if pid != 1]
 
     def signal_all(self, number: int, keep: list[int]) -> None:
-        """Send a signal to all but the keeper and those that are to be kept."""
+        """Send a signal to all but the keeper and those that are to be kept, which go on if they stand still."""
         if not keep:
             _kill(-1, number)
             return
         # Who stands still starts nobody meanwhile.
         _kill(-1, signal.SIGSTOP)
         super().signal_all(number, keep)
-        for pid in keep:
-            _kill(pid, signal.SIGCONT)
 
     def gone(self, keep: list[int]) -> bool:
         """Whether nobody is left; whoever appeared meanwhile is ended too."""
@@ -175,6 +189,14 @@ def _share(pid: int) -> int:
     except (OSError, StopIteration):
         fields = _fields(pid)
         return int(fields[_RESIDENT]) * _PAGE if fields else 0
+
+
+def _interrupt(pid: int) -> None:
+    """Interrupt the first thread of a process; in any other Python would not be woken by it."""
+    try:
+        linux.libc("tgkill", pid, pid, signal.SIGINT)
+    except OSError:
+        _kill(pid, signal.SIGINT)  # Not every C library has that.
 
 
 def _kill(pid: int, number: int) -> bool:

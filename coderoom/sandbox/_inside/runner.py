@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import errno
 import fcntl
@@ -19,6 +18,7 @@ from typing import Any
 from . import forks, linux
 from .cells import Interpreter
 from .frames import CONTENT, LAST, Channel
+from .functions import Functions
 from .holder import Holder
 from .streams import Streams, null_input
 
@@ -53,6 +53,7 @@ class Runner:
         self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
+        self._functions = Functions(self._channel, self._interpreter.names, config["limits"]["value_bytes"])
         self._exits = atexit._ncallbacks()
         self._running = False
         self._pid = 0
@@ -113,6 +114,7 @@ class Runner:
     def serve(self) -> None:
         """Answer requests; never returns."""
         self._pid = os.getpid()
+        self._functions.be_here()
         self._channel.send_text(LAST, b'{"event":"ready","pid":%d}' % self._pid)
         while True:
             request = self._channel.receive()
@@ -121,6 +123,8 @@ class Runner:
             message, fds = request
             if message["op"] == "cell":
                 self._cell(message)
+            elif message["op"] == "functions":
+                self._functions.offer(message["offers"])
             elif message["op"] == "checkpoint":
                 self._checkpoint(fds[0])
 
@@ -141,7 +145,7 @@ class Runner:
         if os.getpid() != self._pid:
             os._exit(answer["exit_code"] & 0xFF)  # A fork that the code made and let run on to here.
         self._streams.flush()
-        answer["threads"] = 1 + _thread._count()
+        answer["threads"] = 1 + forks.threads()
         for content in self._interpreter.contents:
             self._channel.send_text(CONTENT, content)
         self._channel.send({"event": "done", "id": message["id"], **answer})
@@ -151,7 +155,7 @@ class Runner:
     def _finish(self, answer: dict[str, Any]) -> None:
         """Do what an interpreter does at its end: wait for threads, then call what asked to be called."""
         try:
-            if _thread._count():
+            if forks.threads():
                 threading._shutdown()  # type: ignore[attr-defined]
             # Those of before are modules' own, and there is nothing that they would have to finish.
             if atexit._ncallbacks() > self._exits:
@@ -162,6 +166,7 @@ class Runner:
     def _checkpoint(self, fd: int) -> None:
         self._streams.flush()
         try:
+            _allow_one_more()
             pid = forks.fork()
         except OSError as error:
             with socket.socket(fileno=fd) as sock:
@@ -186,6 +191,13 @@ class Runner:
         for fd in fds:
             os.close(fd)
         self.serve()
+
+
+def _allow_one_more() -> None:
+    """Let a checkpoint be no process of the code's, of which there is a limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NPROC, (soft + 1, hard))
 
 
 def _allow_files(count: int) -> None:

@@ -8,6 +8,9 @@ from typing import Any
 __all__ = ["describe"]
 
 _SCALARS = (bool, int, float, str)
+_CONTAINERS = (list, tuple, dict)
+_DEEPEST = 200
+_MOST_BITS = 14_000  # Python reads no integer of more digits, and who reads this may be a newer one.
 _REPR = 20_000
 
 
@@ -19,33 +22,53 @@ def describe(value: Any, limit: int) -> dict[str, Any]:
         limit: The most bytes that its JSON may have.
 
     Returns:
-        Its `value` if JSON can carry it as it is, and its `value_repr`; nothing for `None`.
+        Its `value` if JSON can carry it as it is, and its `value_repr`; `value_too_large` if only the limit is in the
+        way; nothing for `None`.
     """
     if value is None:
         return {}
-    described = {"value_repr": _repr(value)}
-    if _is_data(value, 1000):
+    described: dict[str, Any] = {"value_repr": _repr(value)}
+    data = _is_data(value, limit)
+    if data:
         try:
-            text = json.dumps(value)
-        except (ValueError, RecursionError):  # An integer with too many digits, a list that holds itself.
-            return described
-        if len(text) <= limit:
-            described["value"] = value
+            data = len(json.dumps(value)) <= limit or None
+        except (ValueError, RecursionError):  # The code may have changed what is too deep.
+            data = False
+    if data:
+        described["value"] = value
+    elif data is None:
+        described["value_too_large"] = True
     return described
 
 
-def _is_data(value: Any, deep: int) -> bool:
-    # Exact types: what is derived from them may behave in any way. A tuple comes out as a list.
-    kind = type(value)
-    if value is None or kind in _SCALARS:
-        return True
-    if deep == 0:
-        return False
-    if kind in (list, tuple):
-        return all(_is_data(item, deep - 1) for item in value)
-    if kind is dict:
-        return all(type(key) is str and _is_data(item, deep - 1) for key, item in value.items())
+def _is_data(value: Any, room: int) -> bool | None:
+    """Whether JSON can carry it; `None`: as far as was looked, but it has more items than there is room for."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        below: list[Any] = []
+        for item in level:
+            # Exact types: what is derived from them may behave in any way. A tuple comes out as a list.
+            kind = type(item)
+            if kind is dict and not all(type(key) is str for key in item):
+                return False
+            if kind is int and item.bit_length() > _MOST_BITS:
+                return False
+            if kind in _CONTAINERS:
+                items = item.values() if kind is dict else item
+                room -= len(items)
+                if room < 0:
+                    return None if all(_may_be_data(each) for each in items) else False
+                below.extend(items)
+            elif not _may_be_data(item):
+                return False
+        if not below:
+            return True
+        level = below
     return False
+
+
+def _may_be_data(value: Any) -> bool:
+    return value is None or type(value) in _SCALARS or type(value) in _CONTAINERS
 
 
 def _repr(value: Any) -> str:

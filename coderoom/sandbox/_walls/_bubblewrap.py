@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox._layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout
+from coderoom.sandbox._layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
 from coderoom.sandbox._walls._base import WallReport, WallSpec
 from coderoom.sandbox._walls._local import LocalWorker, Start, python_arguments
 from coderoom.sandbox._walls._mounted import MountedWall
@@ -39,6 +39,8 @@ class BubblewrapWall(MountedWall):
     name = "bubblewrap"
 
     async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+        # A workspace that cannot be one is told of first: what is left out for its sake would seem to be missing.
+        await asyncio.to_thread(layout_for, spec)
         await asyncio.to_thread(_find, spec.workspace)
         return await super()._launch(spec, program, facts)
 
@@ -80,17 +82,21 @@ class BubblewrapWall(MountedWall):
 
 def _find(workspace: Path | None) -> tuple[str, tuple[int, ...]]:
     """The system's `bwrap` and its version; never one that code could have put into its workspace."""
+    passed = ""
     path = [_SYSTEM_PATH, *filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))]
     for folder in dict.fromkeys(os.pathsep.join(path).split(os.pathsep)):
         found = shutil.which("bwrap", path=folder)
-        if found is None or (workspace is not None and Path(found).resolve().is_relative_to(workspace.resolve())):
+        if found is None:
+            continue
+        if workspace is not None and Path(found).resolve().is_relative_to(workspace.resolve()):
+            passed = f" but {found!r}, which lies in the workspace, where code can change it"
             continue
         status = Path(found).stat()
         version = _version(found, (status.st_mtime_ns, status.st_size))
         if version < _OLDEST:
             raise SandboxUnavailable(f"{found!r} is version {'.'.join(map(str, version))}, which is too old.")
         return found, version
-    raise SandboxUnavailable("There is no `bwrap` on this machine.")
+    raise SandboxUnavailable(f"There is no `bwrap` on this machine{passed}.")
 
 
 @functools.lru_cache(maxsize=8)

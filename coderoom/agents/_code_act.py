@@ -1,0 +1,412 @@
+"""The agent whose actions are code: it writes, runs, reads, and goes on until it answers without code."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Self, get_args
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_core import CancellationToken, Component
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.model_context import BufferedChatCompletionContext, ChatCompletionContext
+from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, UserMessage
+from autogen_core.tools import BaseTool, FunctionTool, Workbench
+
+from coderoom._components import DumpsAsItself, linked, load_if_given
+from coderoom.agents import _prompts as prompts
+from coderoom.agents._attempt import Attempt, CodeFormat, Selection, select_blocks
+from coderoom.agents._code_act_config import CodeActAgentConfig, CodeActAgentState, OnError
+from coderoom.agents._code_runner import CodeRunner
+from coderoom.agents._code_session import CodeSession
+from coderoom.agents._decisions import StopReason
+from coderoom.agents._messages import (
+    code_event,
+    context_message,
+    execution_event,
+    final_message,
+    output_chunk,
+    plain_answer,
+    stopped_early,
+)
+from coderoom.agents._model_calls import Conversation, call_model
+from coderoom.agents._output import with_output
+from coderoom.agents._turn import Turn, TurnLimits
+from coderoom.approval import Approval, ApprovalFuncType
+from coderoom.executors import SandboxCodeExecutor
+
+__all__ = ["CodeActAgent"]
+
+Item = BaseAgentEvent | BaseChatMessage | Response
+
+_REMEMBERED = 50
+
+
+class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
+    """Solves tasks by code that it writes, runs in one lasting session, and reads the results of, step by step.
+
+    The code can call functions of the host: plain or async ones of Python, AutoGen's tools, and all tools of a
+    workbench (an MCP server's, for instance). They run on the host; all else runs in the sandbox. The turn ends when
+    the model answers without code, or at a limit. Variables last from step to step and from turn to turn.
+
+    Args:
+        name: The agent's name, a Python identifier.
+        model_client: The model that writes code.
+        code_executor: Where the code runs, with `state="session"`; a `SandboxCodeExecutor` by default.
+        tools: Functions and AutoGen tools that the code can call by their names.
+        workbench: An AutoGen workbench, or several, all of whose tools the code can call. They are started on first
+            use and stopped in `close()`.
+        model_context: Where the conversation is kept; by default the last 50 messages.
+        model_client_stream: Whether to yield the model's chunks, and the code's output, as they come.
+        description: What the agent is for, for other agents.
+        system_message: What every model call begins with; the functions' signatures follow it.
+        code_format: Where code stands in the model's replies: in `fence`d blocks, or in `<execute>` tags.
+        max_steps: How many pieces of code a turn may run, 1 or more.
+        max_tokens: How many tokens the model may use in a turn; `None`: any number.
+        max_seconds: How many seconds a turn may take; `None`: any number.
+        on_error: Whether the variables and files of a failed piece of code are kept (`keep`) or put back as they were
+            before it (`rollback`). Calls of functions are never undone; the model is told which were made.
+        approval_func: Who must agree before code runs, as in `CodeExecutorAgent`.
+        max_output_chars: How many characters of output the model and other agents see, at least 200.
+
+    Raises:
+        ValueError: A limit is out of its range, or the executor keeps no session.
+    """
+
+    DEFAULT_DESCRIPTION = "Solves tasks step by step by writing and running Python, and calls functions from it."
+    DEFAULT_SYSTEM_MESSAGE = (
+        "You solve tasks by writing Python code, which is run for you in a session: variables, imports and functions "
+        "that you define stay there for later. Write code when you need to compute or look something up; you then see "
+        "what it printed and the value of its last expression, and can write more. When you know the answer, give it "
+        "in words, without code. Tell only what the code has shown. No input can be typed in."
+    )
+
+    LANGUAGES: Sequence[str] = ("python", "sh")
+
+    component_config_schema = CodeActAgentConfig
+    component_provider_override = "coderoom.agents.CodeActAgent"
+
+    def __init__(
+        self,
+        name: str,
+        model_client: ChatCompletionClient,
+        code_executor: CodeExecutor | None = None,
+        *,
+        tools: Sequence[BaseTool[Any, Any] | Callable[..., Any]] = (),
+        workbench: Workbench | Sequence[Workbench] = (),
+        model_context: ChatCompletionContext | None = None,
+        model_client_stream: bool = False,
+        description: str | None = None,
+        system_message: str | None = DEFAULT_SYSTEM_MESSAGE,
+        code_format: CodeFormat = "fence",
+        max_steps: int = 10,
+        max_tokens: int | None = None,
+        max_seconds: float | None = None,
+        on_error: OnError = "keep",
+        approval_func: Approval | ApprovalFuncType | None = None,
+        max_output_chars: int = 10_000,
+    ) -> None:
+        super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
+        executor = SandboxCodeExecutor() if code_executor is None else code_executor
+        if not isinstance(executor, SandboxCodeExecutor) or executor.state != "session":
+            raise ValueError(
+                f"CodeActAgent needs a SandboxCodeExecutor with state='session', not {type(code_executor).__name__}."
+            )
+        if max_output_chars < 200:
+            raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
+        for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
+            if value not in get_args(known):
+                raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
+        self._limits = TurnLimits(max_steps, max_tokens, max_seconds)
+        self._model_client = model_client
+        self._executor = executor
+        self._tools = list(tools)
+        self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
+        self._model_context = model_context or BufferedChatCompletionContext(_REMEMBERED)
+        self._model_client_stream = model_client_stream
+        self._system_message = system_message or None
+        self._code_format: CodeFormat = code_format
+        self._on_error: OnError = on_error
+        self._approval_func = approval_func
+        self._max_output_chars = max_output_chars
+        self._conversation = Conversation(self._model_context, self._system_message)
+        self._runner = CodeRunner(executor, approval_func, max_output_chars)
+        self._session = CodeSession(executor, self._runner, [*self._tools, *self._workbenches], on_error)
+        self._sees = bool(model_client.model_info.get("vision"))
+        self._going = asyncio.Event()
+        self._going.set()
+
+    # --- What AutoGen asks of an agent ---
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return (TextMessage,)
+
+    @property
+    def model_context(self) -> ChatCompletionContext:
+        """Where the conversation is kept."""
+        return self._model_context
+
+    @property
+    def code_executor(self) -> SandboxCodeExecutor:
+        """Where the code runs."""
+        return self._executor
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        """Take a turn and return its last item."""
+        items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
+        assert isinstance(items[-1], Response)
+        return items[-1]
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn: yield what happens as it happens, and the `Response` last.
+
+        Args:
+            messages: What is new since the last turn.
+            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
+
+        Raises:
+            SandboxUnavailable: The place where code runs broke.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        inner: list[BaseAgentEvent | BaseChatMessage] = []
+        async with aclosing(self._act(messages, cancellation_token)) as items:
+            async for item in items:
+                if isinstance(item, Response):
+                    item.inner_messages = inner
+                    self._conversation.end_turn()
+                elif not isinstance(item, ModelClientStreamingChunkEvent):
+                    inner.append(item)
+                yield item
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Forget the conversation, and start the session anew."""
+        await self._conversation.reset()
+        self._going.set()
+        await self._session.reset()
+        for workbench in self._workbenches:
+            await workbench.reset()
+
+    async def on_pause(self, cancellation_token: CancellationToken) -> None:
+        """Wait before the next model call or run, until `on_resume`."""
+        self._going.clear()
+
+    async def on_resume(self, cancellation_token: CancellationToken) -> None:
+        """Go on after `on_pause`."""
+        self._going.set()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The conversation, and the code that ran well with what functions answered it, as JSON-like data."""
+        return CodeActAgentState(
+            **await self._conversation.save(),
+            cells=self._session.cells,
+            workbench=[await workbench.save_state() for workbench in self._workbenches],
+        ).model_dump(mode="json")
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save_state` gave. Variables come back before the next turn: the code is run again.
+
+        Functions are not called again for that; they answer as they did. If some code fails this time (it used the
+        time, the network, files that are gone), the model is told what did not come back.
+        """
+        loaded = CodeActAgentState.model_validate(state)
+        await self._conversation.load(loaded.llm_context, loaded.taken)
+        self._session.load(loaded.cells)
+        for workbench, saved in zip(self._workbenches, loaded.workbench, strict=False):
+            await workbench.load_state(saved)
+
+    async def start(self) -> None:
+        """Start the sandbox now and not on first use."""
+        await self._runner.executor.start()
+
+    async def close(self) -> None:
+        """Stop the sandbox and the workbenches. They start again if the agent is used again."""
+        await self._session.close()
+        for workbench in self._workbenches:
+            await workbench.stop()
+
+    # --- A turn: write, run, read, and again ---
+
+    async def _act(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        await self._prepare(messages, cancellation_token)
+        turn = Turn(self._limits, cancellation_token)
+        try:
+            while turn.stop_reason is None:
+                async with aclosing(self._step(turn)) as items:
+                    async for item in items:
+                        yield item
+        except asyncio.CancelledError:
+            await self._add_to_context(prompts.CANCELLED)
+            if not turn.ran_out_of_time:
+                raise
+        finally:
+            turn.close()
+        yield Response(chat_message=turn.answer or self._stopped(turn))
+
+    async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
+        functions = await self._session.functions()
+        self._conversation.system_message = prompts.with_functions(
+            self._system_message, self._code_format, [function.describe() for function in functions]
+        )
+        lost = await self._session.restore(cancellation_token)
+        if lost:
+            await self._add_to_context(lost)
+        await self._conversation.take(messages)
+
+    async def _step(self, turn: Turn) -> AsyncGenerator[Item, None]:
+        """One model call, and the run of the code that it gave."""
+        message_id = str(uuid.uuid4())
+        reply: CreateResult | None = None
+        async with aclosing(self._ask_model(message_id, turn.token)) as parts:
+            async for part in parts:
+                if isinstance(part, CreateResult):
+                    reply = part
+                else:
+                    yield part
+        assert reply is not None
+        turn.use(reply.usage)
+        selection = select_blocks([str(reply.content)], self.LANGUAGES, self._code_format)
+        if not selection.is_code:
+            for note in selection.notes:
+                await self._add_to_context(note)
+            turn.answer = plain_answer(self.name, message_id, reply, turn.attempts, StopReason.ANSWERED)
+            return
+        yield code_event(self.name, message_id, reply, turn.number, selection.blocks)
+        async with aclosing(self._run(turn, selection)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+        yield execution_event(self.name, turn.attempts[-1])
+
+    async def _ask_model(
+        self, message_id: str, cancellation_token: CancellationToken
+    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
+        await self._may_go_on(cancellation_token)
+        call = call_model(
+            self._model_client,
+            await self._conversation.for_model(self._model_client),
+            stream=self._model_client_stream,
+            source=self.name,
+            message_id=message_id,
+            cancellation_token=cancellation_token,
+        )
+        async with aclosing(call) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    if item.thought:
+                        yield ThoughtEvent(content=item.thought, source=self.name)
+                    await self._model_context.add_message(
+                        AssistantMessage(content=item.content, thought=item.thought, source=self.name)
+                    )
+                yield item
+
+    async def _run(self, turn: Turn, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
+        """Run the code, yield its output if that is wanted, and put what came of it into the context."""
+        await self._may_go_on(turn.token)
+        context = await self._model_context.get_messages()
+        message_id = str(uuid.uuid4())
+        run = with_output(lambda tell: self._session.run(turn.number, selection, context, turn.token, tell))
+        async with aclosing(run) as items:
+            async for item in items:
+                if isinstance(item, Attempt):
+                    turn.attempts.append(item)
+                elif self._model_client_stream:
+                    yield output_chunk(self.name, message_id, item)
+        attempt = turn.attempts[-1]
+        await self._model_context.add_message(context_message(self.name, attempt, self._sees))
+
+    def _stopped(self, turn: Turn) -> BaseChatMessage:
+        """The message of a turn that ended without an answer."""
+        assert turn.stop_reason is not None
+        message_id = str(uuid.uuid4())
+        if not turn.attempts:
+            return stopped_early(self.name, message_id, turn.stop_reason)
+        return final_message(self.name, message_id, None, turn.attempts[-1], turn.stop_reason)
+
+    # --- Small parts ---
+
+    async def _add_to_context(self, text: str) -> None:
+        await self._model_context.add_message(UserMessage(content=text, source=self.name))
+
+    async def _may_go_on(self, cancellation_token: CancellationToken) -> None:
+        await linked(self._going.wait(), cancellation_token)
+
+    def _to_config(self) -> CodeActAgentConfig:
+        if self._approval_func is not None and not isinstance(self._approval_func, Approval):
+            raise ValueError(
+                f"Cannot serialize CodeActAgent with approval_func set to {self._approval_func!r}: a function cannot "
+                "stand in a config. Use a component of coderoom.approval."
+            )
+        return CodeActAgentConfig(
+            name=self.name,
+            model_client=self._model_client.dump_component(),
+            code_executor=self._executor.dump_component(),
+            tools=[_as_tool(tool).dump_component() for tool in self._tools],
+            workbench=[workbench.dump_component() for workbench in self._workbenches],
+            model_context=self._model_context.dump_component(),
+            model_client_stream=self._model_client_stream,
+            description=self.description,
+            # AutoGen drops None from a dump, and what is left out means the default.
+            system_message="" if self._system_message is None else self._system_message,
+            code_format=self._code_format,
+            max_steps=self._limits.steps,
+            max_tokens=self._limits.tokens,
+            max_seconds=self._limits.seconds,
+            on_error=self._on_error,
+            approval=None if self._approval_func is None else self._approval_func.dump_component(),
+            max_output_chars=self._max_output_chars,
+        )
+
+    @classmethod
+    def _from_config(cls, config: CodeActAgentConfig) -> Self:
+        given = "system_message" in config.model_fields_set
+        return cls(
+            config.name,
+            ChatCompletionClient.load_component(config.model_client),
+            load_if_given(config.code_executor, CodeExecutor.load_component),
+            tools=[BaseTool.load_component(tool) for tool in config.tools],
+            workbench=[Workbench.load_component(workbench) for workbench in config.workbench],
+            model_context=load_if_given(config.model_context, ChatCompletionContext.load_component),
+            model_client_stream=config.model_client_stream,
+            description=config.description,
+            system_message=config.system_message if given else cls.DEFAULT_SYSTEM_MESSAGE,
+            code_format=config.code_format,
+            max_steps=config.max_steps,
+            max_tokens=config.max_tokens,
+            max_seconds=config.max_seconds,
+            on_error=config.on_error,
+            approval_func=load_if_given(config.approval, Approval.load_component),
+            max_output_chars=config.max_output_chars,
+        )
+
+
+def _as_tool(tool: BaseTool[Any, Any] | Callable[..., Any]) -> BaseTool[Any, Any]:
+    """A tool that can stand in a config; of a function that is its source.
+
+    Raises:
+        ValueError: The function has none, or says not what it takes.
+    """
+    if isinstance(tool, BaseTool):
+        return tool
+    try:
+        return FunctionTool(tool, description=inspect.getdoc(tool) or "", name=tool.__name__)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"Cannot serialize CodeActAgent with the tool {tool!r}: {error}. Annotate its parameters and its result, "
+            "or offer a FunctionTool."
+        ) from error

@@ -1,0 +1,66 @@
+"""The declarative form and the saved state of a `CodeActAgent`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from autogen_agentchat.state import BaseState
+from autogen_core import ComponentModel
+from autogen_core.code_executor import CodeBlock
+from pydantic import BaseModel, ConfigDict, Field
+
+from coderoom._components import StrictConfig
+from coderoom.agents._attempt import CodeFormat
+from coderoom.sandbox import RecordedCall
+
+__all__ = ["CodeActAgentConfig", "CodeActAgentState", "OnError", "PastCell"]
+
+OnError = Literal["keep", "rollback"]
+
+
+class CodeActAgentConfig(StrictConfig):
+    """The declarative form of a `CodeActAgent`; each field is the constructor's argument of that name."""
+
+    name: str
+    model_client: ComponentModel
+    code_executor: ComponentModel | None = None
+    tools: list[ComponentModel] = Field(default_factory=list)
+    workbench: list[ComponentModel] = Field(default_factory=list)
+    model_context: ComponentModel | None = None
+    model_client_stream: bool = False
+    description: str | None = None
+    system_message: str | None = None
+    """Left out: the default one. Null or an empty string: nothing but the functions."""
+    code_format: CodeFormat = "fence"
+    max_steps: int = Field(default=10, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_seconds: float | None = Field(default=None, gt=0)
+    on_error: OnError = "keep"
+    approval: ComponentModel | None = None
+    """The constructor's `approval_func`, which must be a component to stand in a config."""
+    max_output_chars: int = Field(default=10_000, ge=200)
+
+
+class PastCell(BaseModel):
+    """A reply's code that ran well, with what the host answered it.
+
+    Attributes:
+        blocks: The blocks, in order.
+        calls: The answers of host functions.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    blocks: list[CodeBlock]
+    calls: list[RecordedCall] = Field(default_factory=list)
+
+
+class CodeActAgentState(BaseState):
+    """What `CodeActAgent.save_state` gives."""
+
+    type: str = "CodeActAgentState"
+    llm_context: Mapping[str, Any] = Field(default_factory=dict)
+    taken: list[str] = Field(default_factory=list)
+    cells: list[PastCell] = Field(default_factory=list)
+    workbench: list[Mapping[str, Any]] = Field(default_factory=list)

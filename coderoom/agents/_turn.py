@@ -1,0 +1,115 @@
+"""A turn of a `CodeActAgent`: what has happened in it, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from autogen_agentchat.messages import BaseChatMessage
+from autogen_core import CancellationToken
+from autogen_core.models import RequestUsage
+
+from coderoom.agents._attempt import Attempt
+from coderoom.agents._decisions import StopReason
+from coderoom.outcome import Outcome
+
+__all__ = ["Turn", "TurnLimits"]
+
+
+@dataclass(frozen=True)
+class TurnLimits:
+    """What a turn may use.
+
+    Attributes:
+        steps: How many pieces of code it may run.
+        tokens: How many tokens its model calls may use; `None`: any number.
+        seconds: How long it may take; `None`: any time.
+
+    Raises:
+        ValueError: One is out of its range.
+    """
+
+    steps: int
+    tokens: int | None
+    seconds: float | None
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"max_steps must be 1 or more, not {self.steps!r}.")
+        if self.tokens is not None and self.tokens < 1:
+            raise ValueError(f"max_tokens must be 1 or more, or None for any number, not {self.tokens!r}.")
+        if self.seconds is not None and not self.seconds > 0:
+            raise ValueError(f"max_seconds must be above 0, or None for any time, not {self.seconds!r}.")
+
+
+class Turn:
+    """What has happened in a turn so far. To be made in a running event loop, and closed at the end.
+
+    Args:
+        limits: What it may use.
+        cancellation_token: Ends the turn.
+
+    Attributes:
+        token: What ends its calls: the turn's own token, or its time.
+        attempts: The code that was run, in order.
+        answer: The message that ends it, once there is one.
+    """
+
+    def __init__(self, limits: TurnLimits, cancellation_token: CancellationToken) -> None:
+        self.token = CancellationToken()
+        self.attempts: list[Attempt] = []
+        self.answer: BaseChatMessage | None = None
+        self._limits = limits
+        self._outer = cancellation_token
+        self._tokens = 0
+        self._late = False
+        cancellation_token.add_callback(self.token.cancel)
+        self._timer = (
+            None if limits.seconds is None else asyncio.get_running_loop().call_later(limits.seconds, self._time_is_up)
+        )
+
+    def close(self) -> None:
+        """End the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def use(self, usage: RequestUsage) -> None:
+        """Count the tokens of a model call."""
+        self._tokens += usage.prompt_tokens + usage.completion_tokens
+
+    @property
+    def number(self) -> int:
+        """The number of the next piece of code, from 1."""
+        return len(self.attempts) + 1
+
+    @property
+    def ran_out_of_time(self) -> bool:
+        """Whether a call of it was cancelled because of the time, and by nobody else."""
+        task = asyncio.current_task()
+        return self._late and not self._outer.is_cancelled() and (task is None or not task.cancelling())
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why there is no further step; `None` if there is one."""
+        last = self.attempts[-1] if self.attempts else None
+        if self.answer is not None:
+            return StopReason.NO_CODE if last is None else StopReason.ANSWERED
+        if self._late:
+            return StopReason.MAX_SECONDS
+        if last is None:
+            return None
+        if last.outcome is Outcome.REJECTED:
+            return StopReason.REJECTED
+        if last.outcome is Outcome.CANCELLED:
+            return StopReason.CANCELLED
+        if last.failure is not None and any(last.failure == earlier.failure for earlier in self.attempts[:-1]):
+            return StopReason.SAME_FAILURE
+        if len(self.attempts) >= self._limits.steps:
+            return StopReason.MAX_STEPS
+        if self._limits.tokens is not None and self._tokens >= self._limits.tokens:
+            return StopReason.MAX_TOKENS
+        return None
+
+    def _time_is_up(self) -> None:
+        self._late = True
+        self.token.cancel()

@@ -1,0 +1,15 @@
+"""Functions of the host that code in a session may call.
+
+`_function` says what one is, `_callables` and `_tools` make them from what a user has, and `_offer` collects them for a
+session. `_calls` answers the calls of one cell; `_recorder` lets cells be run again without calling anything.
+`coderoom.sandbox._inside.functions` is the other side.
+"""
+
+from __future__ import annotations
+
+from coderoom.sandbox._functions._calls import Calls, calls_of
+from coderoom.sandbox._functions._function import HostFunction
+from coderoom.sandbox._functions._offer import Offer, Offered, host_functions
+from coderoom.sandbox._functions._recorder import CallRecorder, RecordedCall
+
+__all__ = ["CallRecorder", "Calls", "HostFunction", "Offer", "Offered", "RecordedCall", "calls_of", "host_functions"]

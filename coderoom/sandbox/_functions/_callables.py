@@ -1,0 +1,93 @@
+"""Python's own functions as functions of the host."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ConfigDict, ValidationError, validate_call
+from pydantic.errors import PydanticUserError
+
+from coderoom.errors import RequestError
+from coderoom.sandbox._functions._function import Arguments, HostFunction, check_name
+
+__all__ = ["from_callable", "misfit"]
+
+Check = Callable[[Sequence[Any], Mapping[str, Any]], Arguments]
+
+
+def from_callable(function: Callable[..., Any]) -> HostFunction:
+    """A function, a method, or whatever else can be called and has a name.
+
+    Raises:
+        RequestError: It has no name that code could call.
+    """
+    plain = function
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    name = getattr(plain, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise RequestError(f"{function!r} cannot be offered as a function, since it has no name; use a def.")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # Some that are written in C.
+        signature = inspect.Signature(
+            [
+                inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+                inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+            ]
+        )
+    is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
+    return HostFunction(
+        name=check_name(name),
+        signature=signature,
+        doc=inspect.getdoc(plain) or "",
+        is_async=is_async,
+        in_thread=not is_async,
+        check=_make_check(name, function, signature),
+        run=lambda arguments: function(*arguments.args, **arguments.kwargs),
+    )
+
+
+def misfit(name: str, error: ValidationError, signature: inspect.Signature) -> TypeError:
+    """What is wrong with a call's arguments."""
+    found = []
+    names = list(signature.parameters)
+    for item in error.errors(include_url=False, include_context=False):
+        first, *rest = item["loc"] or ("",)
+        if isinstance(first, int):  # An argument by position.
+            first = names[first] if first < len(names) else f"argument {first + 1}"
+        where = ".".join(str(part) for part in (first, *rest))
+        found.append(f"{where}: {item['msg']}" if where else item["msg"])
+    return TypeError(f"{name}(): {'; '.join(found)}")
+
+
+def _make_check(name: str, function: Callable[..., Any], signature: inspect.Signature) -> Check:
+    def take(*args: Any, **kwargs: Any) -> Arguments:
+        return Arguments(args, kwargs)
+
+    try:
+        functools.update_wrapper(take, function)
+        take.__signature__ = signature  # type: ignore[attr-defined]
+        validated = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(take)
+    except (PydanticUserError, NameError, TypeError, KeyError, AttributeError):
+        # Annotations that say nothing to pydantic: only names and numbers of arguments are checked.
+        return lambda args, kwargs: _bind(name, signature, args, kwargs)
+
+    def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        try:
+            return validated(*args, **kwargs)
+        except ValidationError as error:
+            raise misfit(name, error, signature) from None
+
+    return check
+
+
+def _bind(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{name}(): {error}") from None
+    return Arguments(args, kwargs)

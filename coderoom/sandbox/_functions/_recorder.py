@@ -1,0 +1,118 @@
+"""What host functions answered, so that cells can be run again without calling them again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from coderoom.sandbox._functions._data import as_data, as_exception, tell
+from coderoom.sandbox._functions._function import Arguments, HostFunction
+
+__all__ = ["CallRecorder", "RecordedCall"]
+
+_LONGEST = 100_000
+
+
+class RecordedCall(BaseModel):
+    """A call and its answer, as JSON-like data.
+
+    Attributes:
+        name: The function's name.
+        digest: A digest of the arguments.
+        value: What it returned, if `kept` and without an `error`.
+        error: What it raised.
+        kept: Whether the answer is here; a very long one is not.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    digest: str
+    value: Any = None
+    error: dict[str, Any] | None = None
+    kept: bool = True
+
+
+class CallRecorder:
+    """Stands between cells and host functions: writes down what they answer, or answers from what was written down."""
+
+    def __init__(self) -> None:
+        self._calls: list[RecordedCall] = []
+        self._answers: dict[tuple[str, str], deque[RecordedCall]] | None = None
+
+    def wrap(self, function: HostFunction) -> HostFunction:
+        """The function, under this recorder's eyes."""
+
+        def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+            return Arguments((_digest(args, kwargs), function.check(args, kwargs)), {})
+
+        async def run_async(arguments: Arguments) -> Any:
+            digest, inner = arguments.args
+            if self._answers is not None:
+                return self._answer(function.name, digest)
+            try:
+                return self._keep(function.name, digest, await function.run(inner))
+            except (Exception, asyncio.CancelledError) as error:
+                self._keep_error(function.name, digest, error)
+                raise
+
+        def run(arguments: Arguments) -> Any:
+            digest, inner = arguments.args
+            if self._answers is not None:
+                return self._answer(function.name, digest)
+            try:
+                return self._keep(function.name, digest, function.run(inner))
+            except Exception as error:
+                self._keep_error(function.name, digest, error)
+                raise
+
+        return replace(function, check=check, run=run if function.in_thread else run_async)
+
+    def take(self) -> list[RecordedCall]:
+        """The calls since the last time that this was asked for."""
+        calls, self._calls = self._calls, []
+        return calls
+
+    def answer_from(self, calls: Sequence[RecordedCall] | None) -> None:
+        """Answer from recorded calls from now on; `None`: call the functions again."""
+        if calls is None:
+            self._answers = None
+            return
+        self._answers = defaultdict(deque)
+        for call in calls:
+            self._answers[call.name, call.digest].append(call)
+
+    def _answer(self, name: str, digest: str) -> Any:
+        assert self._answers is not None
+        waiting = self._answers.get((name, digest))
+        if not waiting:
+            raise RuntimeError(f"{name}() is not called again to restore a session, and this call was not recorded")
+        call = waiting.popleft()
+        if not call.kept:
+            raise RuntimeError(
+                f"{name}() is not called again to restore a session, and its answer was too long to keep"
+            )
+        if call.error is not None:
+            raise as_exception(call.error)
+        return call.value
+
+    def _keep(self, name: str, digest: str, value: Any) -> Any:
+        data = as_data(name, value)
+        kept = len(json.dumps(data)) <= _LONGEST
+        self._calls.append(RecordedCall(name=name, digest=digest, value=data if kept else None, kept=kept))
+        return data
+
+    def _keep_error(self, name: str, digest: str, error: BaseException) -> None:
+        self._calls.append(RecordedCall(name=name, digest=digest, error=tell(error)))
+
+
+def _digest(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    text = json.dumps([list(args), dict(kwargs)], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

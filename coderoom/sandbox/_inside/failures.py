@@ -1,0 +1,166 @@
+"""What is told of an exception that a cell has raised."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+import types
+from collections import deque
+from typing import Any
+
+__all__ = ["explain", "is_of_memory", "remark_on"]
+
+_OURS = os.path.dirname(__file__) + os.sep
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_PACKAGES = ("/site-packages/", "/dist-packages/")
+
+_LONGEST = 100_000
+_MOST_FRAMES = 500  # At either end.
+_MOST_FRAMES_LINKED = 20
+_MOST_LINKED = 30
+_HEAD = "Traceback (most recent call last):\n"
+_GAP = " frames left out]"
+_NO_NETWORK = "There is no network here: Sandbox(network=True) turns it on."
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that there was no memory."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+
+
+def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
+    """What a limit of this place has to do with an exception; empty if nothing is known of that.
+
+    Args:
+        error: The exception.
+        memory_bytes: The memory that there may be.
+        network: Whether there may be a network.
+    """
+    if is_of_memory(error):
+        size = memory_bytes // (1024 * 1024)
+        return f"The code wanted more memory than the {size:,} MiB that it may have."
+    if not network and any(_misses_network(each) for each in _linked(error)):
+        return _NO_NETWORK
+    return ""
+
+
+def explain(error: BaseException) -> tuple[str, int | None]:
+    """The traceback of the author's lines, and the line of the cell.
+
+    Frames of libraries, and those in the middle of very many, are left out.
+    """
+    linked = _linked(error)
+    as_it_was = [_facts_of(each) for each in linked]
+    left_out: dict[int, int] = {}
+    try:
+        for each in linked:
+            most = _MOST_FRAMES if each is error else _MOST_FRAMES_LINKED
+            each.__traceback__, left_out[id(each)] = _shorten(each.__traceback__, most)
+            _unlink(each, linked)
+        whole = traceback.TracebackException(type(error), error, error.__traceback__)
+    finally:
+        for each, facts in zip(linked, as_it_was):  # noqa: B905 (Python 3.8)
+            _restore(each, facts)
+    line = next((frame.lineno for frame in whole.stack if frame.filename.startswith("<cell ")), None)
+    if line is None and isinstance(error, SyntaxError):
+        line = error.lineno
+    _mark_gaps(whole, error, left_out)
+    text = "".join(_readable(list(whole.format())))
+    return (text if len(text) <= _LONGEST else text[: _LONGEST // 2] + "\n...\n" + text[-_LONGEST // 2 :]), line
+
+
+def _linked(error: BaseException) -> list[BaseException]:
+    """An exception and what it came of, the nearest first."""
+    found = [error]
+    for each in found:
+        others = [each.__cause__, None if each.__suppress_context__ else each.__context__]
+        group = getattr(each, "exceptions", None)
+        others += group if isinstance(group, tuple) else ()
+        for other in others:
+            if isinstance(other, BaseException) and not any(other is seen for seen in found):
+                if len(found) == _MOST_LINKED:
+                    return found
+                found.append(other)
+    return found
+
+
+def _facts_of(error: BaseException) -> tuple[Any, ...]:
+    return error.__traceback__, error.__cause__, error.__context__, error.__suppress_context__
+
+
+def _restore(error: BaseException, facts: tuple[Any, ...]) -> None:
+    error.__traceback__, error.__cause__, error.__context__, error.__suppress_context__ = facts
+
+
+def _unlink(error: BaseException, linked: list[BaseException]) -> None:
+    """Part an exception from what is not told of."""
+    if error.__cause__ is not None and not any(error.__cause__ is each for each in linked):
+        error.__cause__ = None
+    if error.__context__ is not None and not any(error.__context__ is each for each in linked):
+        error.__context__ = None
+
+
+def _shorten(trace: types.TracebackType | None, most: int) -> tuple[types.TracebackType | None, int]:
+    """The author's frames, of these the first and the last; and how many are left out between those."""
+    first: list[types.TracebackType] = []
+    last: deque[types.TracebackType] = deque(maxlen=most)
+    count = 0
+    while trace is not None:
+        if not _is_library(trace.tb_frame.f_code.co_filename):
+            count += 1
+            (first if count <= most else last).append(trace)
+        trace = trace.tb_next
+    shown = None
+    for each in reversed([*first, *last]):
+        shown = types.TracebackType(shown, each.tb_frame, each.tb_lasti, each.tb_lineno or 0)
+    return shown, count - len(first) - len(last)
+
+
+def _is_library(filename: str) -> bool:
+    return filename.startswith((_OURS, _LIBRARY, "<frozen ")) or any(name in filename for name in _PACKAGES)
+
+
+def _mark_gaps(whole: Any, error: BaseException, left_out: dict[int, int]) -> None:
+    """Put a frame that says so where frames were left out."""
+    pairs: list[tuple[Any, Any]] = [(whole, error)]
+    seen = set()
+    for summary, each in pairs:
+        if summary is None or each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        count = left_out.get(id(each), 0)
+        if count:
+            gap = traceback.FrameSummary(f"[{count:,}{_GAP}", 0, "", lookup_line=False, line="")
+            summary.stack.insert(len(summary.stack) // 2, gap)
+        pairs += [(summary.__cause__, each.__cause__), (summary.__context__, each.__context__)]
+        group = getattr(summary, "exceptions", None)
+        pairs += list(zip(group, getattr(each, "exceptions", ()))) if group else []  # noqa: B905 (Python 3.8)
+
+
+def _readable(parts: list[str]) -> list[str]:
+    """The parts of a traceback without heads that have no frames, and with gaps that do not look like files."""
+    told = []
+    for part, following in zip(parts, [*parts[1:], ""]):  # noqa: B905 (Python 3.8)
+        if part == _HEAD and not following.startswith("  File "):
+            continue
+        head, mark, _ = part.partition(_GAP + '", line 0')
+        told.append(head.replace('File "', "") + _GAP + "\n" if mark else part)
+    return told
+
+
+def _misses_network(error: BaseException) -> bool:
+    module: Any = sys.modules.get("socket")
+    if module is None or not isinstance(error, OSError):
+        return False
+    if isinstance(error, module.gaierror) or error.errno == errno.ENETUNREACH:
+        return True
+    if not isinstance(error, PermissionError) or error.__traceback__ is None:
+        return False
+    # That no socket can be made says nothing but that it is not permitted.
+    trace = error.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    return bool(frame.f_code.co_filename == module.__file__ and frame.f_locals.get("family") != module.AF_UNIX)

@@ -1,0 +1,290 @@
+"""Checkpoints: what they keep, how many there can be, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coderoom.errors import RequestError
+from coderoom.sandbox import Checkpoint, Limits, Sandbox, Session
+
+from .places import CPYTHON, Place
+
+on_cpython = pytest.mark.parametrize("place", CPYTHON, ids=str, indirect=True)
+
+COUNT = """
+import os
+me = os.getpid()
+def command(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read()
+    except OSError:
+        return " Z "
+sum(" Z " not in command(pid) for pid in os.listdir("/proc") if pid.isdigit())
+"""
+
+
+async def value_of(session: Session, code: str) -> object:
+    result = await session.run(code)
+    assert result.success, result.output
+    return result.value
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came to it")
+
+
+class TestWhatItKeeps:
+    @pytest.mark.parametrize("before", ["import random", "import random, os\nif not os.fork(): os._exit(0)\nos.wait()"])
+    @on_cpython
+    async def test_random_numbers_come_again(self, session: Session, before: str) -> None:
+        await value_of(session, f"{before}\nrandom.seed(1)")
+        mark = await session.checkpoint()
+        expected = await value_of(session, "random.seed(1)\nrandom.random()")
+        for _ in range(3):
+            await session.rollback(mark)
+            assert await value_of(session, "random.random()") == expected
+
+    async def test_random_numbers_that_nobody_seeded_come_again(self) -> None:
+        async with Sandbox(preload=["random"]) as sandbox, sandbox.session() as session:
+            mark = await session.checkpoint()
+            first = await value_of(session, "import random\nrandom.random()")
+            await session.rollback(mark)
+            assert await value_of(session, "import random\nrandom.random()") == first
+
+    @pytest.mark.parametrize("preload", [[], ["random"]])
+    async def test_each_start_has_random_numbers_of_its_own(self, preload: list[str]) -> None:
+        code = "import random\nrandom.random()"
+        async with Sandbox(preload=preload) as sandbox, sandbox.session() as one, sandbox.session() as other:
+            found = [await value_of(one, code), await value_of(other, code)]
+            found += [(await sandbox.run(code)).value for _ in range(3)]
+        assert len(set(found)) == 5
+
+    async def test_the_codes_own_forks_have_random_numbers_of_their_own(self) -> None:
+        code = (
+            "import os, random\nr, w = os.pipe()\n"
+            "if not os.fork():\n    os.write(w, str(random.random()).encode())\n    os._exit(0)\n"
+            "os.wait()\nfloat(os.read(r, 100)) == random.random()"
+        )
+        async with Sandbox(preload=["random"]) as sandbox:
+            assert (await sandbox.run(code)).value is False
+
+    @on_cpython
+    async def test_threads_are_not_in_it_and_nobody_waits_for_them(self, session: Session) -> None:
+        code = "import logging, threading, time\nt = threading.Thread(target=time.sleep, args=(60,), daemon=True)"
+        await value_of(session, f"{code}\nt.start()")
+        mark = await session.checkpoint()
+        await session.rollback(mark)
+        assert await value_of(session, "t.join()\n[t.is_alive(), threading.active_count()]") == [False, 1]
+        assert (
+            await value_of(session, "u = threading.Thread(target=int)\nu.start()\nu.join()\nlogging.info('')") is None
+        )
+
+
+class TestHowMany:
+    async def test_more_than_there_can_be_name_the_way_out(self) -> None:
+        async with Sandbox(limits=Limits(processes=8)) as sandbox, sandbox.session() as session:
+            marks = []
+            with pytest.raises(RequestError, match=r"64 checkpoints.*session\.release") as raised:
+                for number in range(70):
+                    await value_of(session, f"x = {number}")
+                    marks.append(await session.checkpoint())
+            assert "Resource" not in str(raised.value)
+            # They are none of the code's own processes.
+            programs = "import subprocess\nps = [subprocess.Popen(['sleep', '9']) for _ in range(5)]\n"
+            await value_of(session, f"{programs}for p in ps: p.kill(); p.wait()")
+            await session.run("import os\nos._exit(1)")
+            assert await value_of(session, f"{programs}len(ps)") == 5
+            await session.release(marks.pop())
+            await session.checkpoint()
+            await session.rollback(marks[40])
+            assert await value_of(session, "x") == 40
+
+    @on_cpython
+    async def test_a_released_one_ends(self, session: Session) -> None:
+        await value_of(session, "x = 1")
+        before = await value_of(session, COUNT)
+        mark = await session.checkpoint()
+        await session.release(mark)
+        await session.release(mark)
+        with pytest.raises(RequestError, match="checkpoint is gone: it was released"):
+            await session.rollback(mark)
+        assert await value_of(session, "x") == 1
+        for _ in range(100):
+            if await value_of(session, COUNT) == before:
+                break
+        else:
+            raise AssertionError("it has not ended")
+
+    async def test_one_that_nobody_has_any_more_ends(self) -> None:
+        async with Sandbox() as sandbox, sandbox.session() as session:
+            before = await value_of(session, COUNT)
+            for _ in range(100):
+                await session.checkpoint()
+            marks = [await session.checkpoint()]
+
+            def forget() -> None:
+                marks.clear()
+                gc.collect()
+
+            thread = threading.Thread(target=forget)
+            thread.start()
+            await until(lambda: not thread.is_alive())
+            for _ in range(100):
+                if await value_of(session, COUNT) == before:
+                    break
+            else:
+                raise AssertionError("they have not ended")
+
+    def test_one_that_outlives_its_event_loop_is_quiet(self) -> None:
+        async def make() -> Checkpoint:
+            async with Sandbox() as sandbox, sandbox.session() as session:
+                return await session.checkpoint()
+
+        mark = asyncio.run(make())
+        del mark
+        gc.collect()
+
+    async def test_the_state_outlives_the_one_that_it_came_from(self, session: Session) -> None:
+        await value_of(session, "x = 1")
+        mark = await session.checkpoint()
+        await session.rollback(mark)
+        await session.release(mark)
+        assert await value_of(session, "x") == 1
+        with pytest.raises(RequestError, match="gone"):
+            await session.rollback(mark)
+        await value_of(session, "x = 2")
+        other = await session.checkpoint()
+        await value_of(session, "x = 3")
+        await session.rollback(other)
+        assert await value_of(session, "x") == 2
+        await session.release(other)
+        await session.restart()
+        assert not (await session.run("x")).success
+
+    async def test_a_loop_of_attempts_never_comes_to_an_end_of_them(self) -> None:
+        async with Sandbox(limits=Limits(processes=8)) as sandbox, sandbox.session() as session:
+            await value_of(session, "x = 0")
+            for number in range(1, 81):
+                mark = await session.checkpoint()
+                await value_of(session, "x = None")
+                await session.rollback(mark)
+                assert await value_of(session, "x += 1\nx") == number
+
+    async def test_files_that_cannot_be_kept_leave_nothing_behind(self, workspace: Path) -> None:
+        limits = Limits(disk_bytes=1000)
+        async with Sandbox(workspace=workspace, limits=limits) as sandbox, sandbox.session() as session:
+            before = await value_of(session, COUNT)
+            (workspace / "large").write_bytes(bytes(2000))
+            for _ in range(70):
+                with pytest.raises(RequestError, match="too large"):
+                    await session.checkpoint(files=True)
+            for _ in range(100):
+                if await value_of(session, COUNT) == before:
+                    break
+            else:
+                raise AssertionError("they have not ended")
+
+
+class TestWhatIsNoCheckpoint:
+    async def test_a_wrong_type(self, session: Session) -> None:
+        for wrong in ("x", None, 3):
+            with pytest.raises(RequestError, match=r"session\.checkpoint"):
+                await session.rollback(wrong)  # type: ignore[arg-type]
+            with pytest.raises(RequestError, match=r"session\.checkpoint"):
+                await session.release(wrong)  # type: ignore[arg-type]
+
+    async def test_one_of_another_session(self, sandbox: Sandbox) -> None:
+        async with sandbox.session() as one, sandbox.session() as other:
+            await value_of(one, "x = 1")
+            mark = await one.checkpoint()
+            with pytest.raises(RequestError, match="another session's"):
+                await other.rollback(mark)
+            with pytest.raises(RequestError, match="another session's"):
+                await other.release(mark)
+            await one.rollback(mark)
+            assert await value_of(one, "x") == 1
+
+    async def test_one_of_a_closed_session(self, sandbox: Sandbox) -> None:
+        session = sandbox.session()
+        mark = await session.checkpoint()
+        await session.close()
+        await session.release(mark)
+        with pytest.raises(RequestError, match="session is closed"):
+            await session.rollback(mark)
+
+
+# A process of the room, which the code has from before the checkpoint, does it between two cells.
+MEANWHILE = """
+import os, signal, time
+me = os.getpid()
+def others():
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, me, os.getpid())]
+"""
+BREAK = {
+    "killed": "for pid in others(): os.kill(pid, signal.SIGKILL)",
+    "stopped": "for pid in others(): os.kill(pid, signal.SIGSTOP)",
+}
+# Inside, the first checkpoint is made by something that only looks like one.
+DEAF = """
+import gc, os, time
+runner = next(item for item in gc.get_objects() if type(item).__name__ == "Runner" and "_inside" in type(item).__module__)
+def hold(self, message, fds):
+    time.sleep(60)
+type(runner)._resume = hold
+"""
+FULL = DEAF.replace("time.sleep(60)", "0").replace(
+    "type(runner)._resume = hold",
+    "import _inside.holder as holder\nholder.Holder.serve = lambda self: time.sleep(60)",
+)
+
+
+class TestBrokenOnes:
+    @pytest.mark.parametrize("how", BREAK)
+    async def test_one_that_code_has_stopped_or_ended(self, how: str) -> None:
+        async with Sandbox() as sandbox, sandbox.session() as session:
+            await value_of(session, f"x = 1\n{MEANWHILE}")
+            mark = await session.checkpoint()
+            await value_of(session, BREAK[how])
+            await goes_back_or_says_so(session, mark)
+
+    @pytest.mark.parametrize("code", [DEAF, FULL], ids=["deaf", "full"])
+    @pytest.mark.timeout(15)
+    async def test_one_that_does_not_answer_is_not_waited_for(self, code: str) -> None:
+        async with Sandbox() as sandbox, sandbox.session() as session:
+            await value_of(session, code)
+            mark = await session.checkpoint()
+            with pytest.raises(RequestError, match=r"code has broken it\. The session was restarted"):
+                await session.rollback(mark)
+            assert await value_of(session, "1 + 1") == 2
+
+    @pytest.mark.timeout(15)
+    async def test_one_of_a_process_that_stands_still_cannot_be_made(self) -> None:
+        code = "import os, signal, time\nme = os.getpid()\nif not os.fork():\n    time.sleep(0.5)\n    "
+        async with Sandbox() as sandbox, sandbox.session() as session:
+            await value_of(session, f"{code}os.kill(me, signal.SIGSTOP)\n    os._exit(0)")
+            await asyncio.sleep(1)
+            with pytest.raises(RequestError, match="does not answer"):
+                await session.checkpoint()
+            assert (await session.run("1", timeout=0.2)).state_lost
+            assert await value_of(session, "1 + 1") == 2
+
+
+async def goes_back_or_says_so(session: Session, mark: Checkpoint) -> None:
+    try:
+        await session.rollback(mark)
+    except RequestError as error:
+        assert "checkpoint is gone" in str(error)
+        assert await value_of(session, "1 + 1") == 2
+    else:
+        assert await value_of(session, "x") == 1

@@ -1,0 +1,169 @@
+"""What is told of code that failed: the author's lines, and what a limit has to do with it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from coderoom.outcome import Outcome
+from coderoom.sandbox import CodeError, ExecutionResult, Limits, Sandbox, Session
+
+from .places import CPYTHON, Place
+
+pytestmark = pytest.mark.parametrize("place", CPYTHON, ids=str, indirect=True)
+
+MIB = 1 << 20
+TURN_ON = "There is no network here: Sandbox(network=True) turns it on."
+
+
+def error_of(result: ExecutionResult) -> CodeError:
+    assert result.error is not None, result
+    return result.error
+
+
+async def test_frames_of_libraries_are_left_out(sandbox: Sandbox) -> None:
+    result = await sandbox.run("import json\ndef read(text):\n    return json.loads(text)\nread('{')")
+    error = error_of(result)
+    assert [line for line in error.traceback.splitlines() if "^" not in line] == [
+        "Traceback (most recent call last):",
+        '  File "<cell 1>", line 4, in <module>',
+        "    read('{')",
+        '  File "<cell 1>", line 3, in read',
+        "    return json.loads(text)",
+        f"json.decoder.JSONDecodeError: {error.message}",
+    ]
+    assert result.stderr == error.traceback
+    assert error.line == 4
+
+
+async def test_of_what_an_error_came_of_too(sandbox: Sandbox) -> None:
+    result = await sandbox.run(
+        "import json\ntry:\n    json.loads('{')\nexcept ValueError as error:\n    raise KeyError('a') from error"
+    )
+    text = error_of(result).traceback
+    assert text.count('File "') == 2
+    assert "json.loads('{')" in text
+    assert "direct cause" in text
+    assert "decoder.py" not in text
+
+
+async def test_frames_of_the_event_loop_are_left_out(sandbox: Sandbox) -> None:
+    result = await sandbox.run("import asyncio\nawait asyncio.wait_for(asyncio.sleep(5), 0.05)")
+    text = error_of(result).traceback
+    assert "asyncio/" not in text
+    assert 'File "<cell 1>", line 2' in text
+    assert "Traceback (most recent call last):\nasyncio" not in text
+
+
+async def test_modules_in_the_workspace_are_the_authors(sandbox: Sandbox) -> None:
+    result = await sandbox.run("open('mine.py', 'w').write('def f():\\n    return 1 / 0\\n')\nimport mine\nmine.f()")
+    assert "return 1 / 0" in error_of(result).traceback
+
+
+async def test_marks_are_below_what_they_mark(sandbox: Sandbox) -> None:
+    lines = error_of(await sandbox.run("x = 1; nope(x)")).traceback.splitlines()
+    marked = [(above, line) for above, line in itertools.pairwise(lines) if set(line.strip()) == {"^"}]
+    for above, line in marked:  # Python 3.11 and later have them.
+        assert above[line.index("^") : line.rindex("^") + 1] == "nope"
+
+
+async def test_a_million_frames_are_not_all_told(sandbox: Sandbox) -> None:
+    result = await sandbox.run(
+        "import sys\nsys.setrecursionlimit(60_000)\ndef r(n): n and r(n - 1) or 1 / 0\nr(20_000)"
+    )
+    text = error_of(result).traceback
+    assert "[19,002 frames left out]\n" in text
+    assert "ZeroDivisionError" in text
+    assert len(text) < 5000
+
+
+async def test_an_exception_is_as_it_was_after_it_was_told(session: Session) -> None:
+    code = """
+import json
+try:
+    json.loads('{')
+except ValueError as error:
+    kept = error
+    try:
+        raise KeyError from error
+    except KeyError as other:
+        chain = other
+raise chain
+"""
+    assert error_of(await session.run(code)).type == "KeyError"
+    code = """
+import traceback
+[len(traceback.extract_tb(kept.__traceback__)) > 1, chain.__cause__ is kept, chain.__suppress_context__,
+ kept.__suppress_context__]
+"""
+    assert (await session.run(code)).value == [True, True, True, False]
+
+
+async def test_a_long_chain_and_a_loop_of_exceptions(sandbox: Sandbox) -> None:
+    chain = (
+        "def f(n):\n    try:\n        1 / 0\n    except ZeroDivisionError:\n        f(n - 1) if n else [][0]\nf(200)"
+    )
+    text = error_of(await sandbox.run(chain)).traceback
+    assert text.endswith("IndexError: list index out of range\n")
+    assert text.count("ZeroDivisionError") < 40
+    loop = "a, b = KeyError('a'), KeyError('b')\na.__cause__ = b\nb.__cause__ = a\nraise a"
+    assert "KeyError: 'a'" in error_of(await sandbox.run(loop)).traceback
+
+
+async def test_an_error_whose_text_fails(sandbox: Sandbox) -> None:
+    result = await sandbox.run("class E(Exception):\n    def __str__(self): raise SystemExit(3)\nraise E")
+    assert (result.outcome, result.exit_code) == (Outcome.ERROR, 1)
+    assert error_of(result).type == "E"
+
+
+async def test_a_memory_error_says_what_there_is(place: Place) -> None:
+    async with place.sandbox(limits=Limits(memory_bytes=256 * MIB)) as sandbox:
+        result = await sandbox.run("x = bytearray(10 ** 10)")
+    text = "The code wanted more memory than the 256 MiB that it may have."
+    assert (result.outcome, error_of(result).type, error_of(result).message) == (Outcome.MEMORY, "MemoryError", text)
+    assert result.stderr.endswith(f"MemoryError\n[{text}]\n")
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "said"),
+    [
+        (Limits(open_files=64), "files = [open('/dev/null') for _ in range(100)]", "The limit open_files=64 was met."),
+        (Limits(file_bytes=65536), "open('x', 'wb').write(b'x' * 100_000)", "The limit file_bytes=65,536 was met."),
+    ],
+)
+async def test_an_error_at_a_limit_names_it(place: Place, limits: Limits, code: str, said: str) -> None:
+    async with place.sandbox(limits=limits) as sandbox:
+        result = await sandbox.run(code)
+    assert error_of(result).message.endswith(f". {said}")
+    assert said not in result.output
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import socket; socket.socket()",
+        "import urllib.request; urllib.request.urlopen('http://example.org')",
+        "import asyncio; await asyncio.open_connection('127.0.0.1', 80)",
+        "import socket\ntry:\n    socket.getaddrinfo('a.org', 80)\nexcept OSError as e:\n    raise ValueError from e",
+    ],
+)
+async def test_without_a_network_it_is_said(place: Place, sandbox: Sandbox, code: str) -> None:
+    result = await sandbox.run(code)
+    if place.wall == "none":  # There it may well be.
+        assert TURN_ON not in result.output
+        return
+    assert result.outcome is Outcome.ERROR
+    assert error_of(result).message.endswith(TURN_ON)
+    assert result.stderr.endswith(f"\n[{TURN_ON}]\n")
+
+
+@pytest.mark.parametrize("code", ["open('/proc/1/mem')", "raise PermissionError(1, 'no')", "{}['socket']"])
+async def test_of_other_errors_it_is_not(sandbox: Sandbox, code: str) -> None:
+    assert "network" not in (await sandbox.run(code)).output
+
+
+async def test_with_a_network_it_is_not(place: Place) -> None:
+    async with place.sandbox(network=True) as sandbox:
+        result = await sandbox.run("import socket; socket.getaddrinfo('no.such.name.invalid', 80)")
+    assert "turns it on" not in error_of(result).message
