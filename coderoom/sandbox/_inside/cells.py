@@ -6,9 +6,10 @@ import __future__
 import ast
 import builtins
 import linecache
+import resource
 import sys
 import types
-from typing import Any
+from typing import Any, Callable
 
 from . import failures
 from .files import Workspace
@@ -35,6 +36,7 @@ class Interpreter:
         self._limits = config["limits"]
         self._network = config["network"] or not config["lockdown"].get("use_seccomp", True)
         self.contents: list[bytes] = []
+        self.at_end: Callable[[], None] = _nothing
         self._count = 0
         self._flags = 0
         self._loop: Any = None
@@ -52,6 +54,11 @@ class Interpreter:
             from . import restricted
 
             self._names["__builtins__"] = restricted.make_namespace_builtins(config["restricted"])
+
+    @property
+    def folder(self) -> str:
+        """The workspace."""
+        return self._files.folder
 
     @property
     def names(self) -> dict[str, Any]:
@@ -85,8 +92,10 @@ class Interpreter:
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
         except BaseException as error:
             answer = self.failure(error)
+        self.at_end()
         answer["artifacts"], self.contents = self._files.changes()
         answer["artifacts_left_out"] = self._files.left_out
+        answer["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return answer
 
     def failure(self, error: BaseException) -> dict[str, Any]:
@@ -145,6 +154,10 @@ class Interpreter:
             asyncio.set_event_loop(self._loop)
             return self._loop.run_until_complete(value)
         return value
+
+
+def _nothing() -> None:
+    pass
 
 
 def _compile_line(code: str, filename: str, flags: int) -> types.CodeType | None:

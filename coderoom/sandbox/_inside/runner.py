@@ -17,6 +17,7 @@ from typing import Any
 
 from . import forks, linux
 from .cells import Interpreter
+from .figures import Figures
 from .frames import CONTENT, LAST, Channel
 from .functions import Functions
 from .holder import Holder
@@ -53,6 +54,7 @@ class Runner:
         self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
+        self._interpreter.at_end = Figures(lambda: self._interpreter.folder).keep
         self._functions = Functions(self._channel, self._interpreter.names, config["limits"]["value_bytes"])
         self._exits = atexit._ncallbacks()
         self._running = False
