@@ -214,6 +214,16 @@ def _hush_autogen() -> None:
     warnings.filterwarnings("ignore", message="Resolved model mismatch")
 
 
+FileArgument = Annotated[
+    str,
+    typer.Argument(
+        help="Markdown, a notebook (.ipynb), or a script (.py, .sh, .bash, .js, .mjs). '-' reads standard input: "
+        "Markdown, if --language does not name a script's."
+    ),
+]
+ScriptArguments = Annotated[
+    list[str] | None, typer.Argument(metavar="ARG", help="After '--': what the code finds in sys.argv, or in $@.")
+]
 ScriptLanguageOption = Annotated[
     str | None,
     typer.Option(
@@ -229,16 +239,8 @@ ExecTimeoutOption = Annotated[
 
 @app.command("exec")
 def execute(
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="Markdown, a notebook (.ipynb), or a script (.py, .sh, .bash, .js, .mjs). '-' reads standard input: "
-            "Markdown, if --language does not name a script's."
-        ),
-    ],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="ARG", help="After '--': what the code finds in sys.argv, or in $@.")
-    ] = None,
+    file: FileArgument,
+    arguments: ScriptArguments = None,
     workspace: Annotated[
         Path,
         typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; here, if not given."),

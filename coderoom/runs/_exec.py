@@ -139,12 +139,12 @@ class _FileRun:
         if result is None or result.success:
             code = code_to_run(block, self._arguments)
             result = await self._run_cell(session, code, block.run_language)
-        more = remarks(result, self._sandbox.limits)
+        more = remarks(result)
         self._view.show_output(more)
         return BlockRun.of(self._source, number, result, result.output + more)
 
     async def _run_cell(self, session: Session, code: str, language: str) -> ExecutionResult:
-        async with contextlib.aclosing(session.stream(code, language=language)) as items:  # type: ignore[type-var]
+        async with contextlib.aclosing(session.stream(code, language=language)) as items:
             async for item in items:
                 if not isinstance(item, OutputChunk):
                     return item

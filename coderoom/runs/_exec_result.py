@@ -9,19 +9,16 @@ from typing import Any, Final
 from coderoom.blocks import Block
 from coderoom.outcome import Outcome
 from coderoom.runs._exec_source import Source
-from coderoom.sandbox import CodeError, ExecutionResult, Limits
+from coderoom.sandbox import CodeError, ExecutionResult
 
 __all__ = ["BlockRun", "FileResult", "remarks"]
 
 CANCELLED_CODE: Final = 125
 
-_LIMITS: Final = {
-    "open_files": "The code may have {open_files} files open at a time.",
-    "processes": "The code may have {processes} processes and threads at a time.",
-    "file_size": "The code may write files of up to {file_bytes:,} bytes.",
-    "disk": "The code may write {disk_bytes:,} bytes.",
-    "memory": "The code may have {memory_bytes:,} bytes of memory.",
-}
+_STATE: Final = (
+    "The session was restarted: earlier variables are gone.",
+    "Variables that were set before are still there.",
+)
 
 
 @dataclass(frozen=True)
@@ -141,21 +138,18 @@ class FileResult:
         }
 
 
-def remarks(result: ExecutionResult, limits: Limits) -> str:
-    """What there is to say after what a cell printed, each on a line: a value, and why it was ended or met a limit.
+def remarks(result: ExecutionResult) -> str:
+    """What there is to say after what a cell printed: its value, or why it was ended.
 
     That variables are left, or gone, is not said: after a failure nothing runs that could use them.
 
     Args:
         result: What came of the cell.
-        limits: What it could use.
     """
     said = [] if result.value_repr is None else [result.value_repr]
     error = result.error
     if error is not None and not error.traceback and error.type != "Exit":
-        said.append(f"[{_first_sentence(error.message)}]")
-    elif result.outcome is not Outcome.OK and result.limit in _LIMITS:
-        said.append(f"[{_LIMITS[result.limit].format(**limits.model_dump())}]")
+        said.append(f"[{_without_state(error.message)}]")
     if not said:
         return ""
     gap = "" if not result.output or result.output.endswith("\n") else "\n"
@@ -163,10 +157,10 @@ def remarks(result: ExecutionResult, limits: Limits) -> str:
 
 
 def _error_to_json(error: CodeError, place: str | None) -> dict[str, Any]:
-    message = error.message if error.traceback else _first_sentence(error.message)
-    return {"type": error.type, "message": message, "place": place}
+    return {"type": error.type, "message": _without_state(error.message), "place": place}
 
 
-def _first_sentence(message: str) -> str:
-    first, dot, _ = message.partition(". ")
-    return f"{first}." if dot else message
+def _without_state(message: str) -> str:
+    for words in _STATE:
+        message = message.removesuffix(words).rstrip()
+    return message

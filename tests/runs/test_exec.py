@@ -275,8 +275,16 @@ def test_a_block_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
 
 def test_a_limit_that_was_met_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("files = [open('a.py') for _ in range(1000)]")
+    done = coderoom("exec", "a.py", cwd=tmp_path)
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("a.py:1: OSError")]
+    assert "open_files=256" in line
+
+
+def test_code_that_is_ended_is_told_why(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import os\nprint('one', end='', flush=True)\nos.kill(os.getpid(), 9)")
     [run] = runs("a.py", cwd=tmp_path)
-    assert run["output"].endswith("[The code may have 256 files open at a time.]\n")
+    assert run["output"] == "one\n[The code's process was ended by SIGKILL.]\n"
+    assert run["error"] == {"type": "Signal", "message": "The code's process was ended by SIGKILL.", "place": None}
 
 
 def test_output_that_is_too_long_is_marked(tmp_path: Path) -> None:
