@@ -41,7 +41,9 @@ def test_the_demo_is_real_but_for_the_models_words(tmp_path: Path) -> None:
     flow = [int(line.split(",")[1]) for line in NILE.read_text().splitlines()[1:]]
     drop = sum(flow[:28]) / 28 - sum(flow[28:]) / 72
     assert f"dropped by {drop:.1f}" in run["answer"]
-    assert run["answer"].strip() == executions[1]["result"]["output"].strip()
+    answer, files = run["answer"].rsplit("\n\n", 1)
+    assert answer == executions[1]["result"]["output"].strip()
+    assert files.startswith("Files made or changed: nile.png (image/png, ")
     assert (run["outcome"], run["approved"], run["turns"], run["attempts"]) == ("ok", True, 6, 2)
     assert run["usage"]["total_tokens"] > 0
     assert run["files"] == [str(tmp_path / "coderoom-workspace" / "nile.png")]

@@ -176,7 +176,7 @@ class Attempt:
             parts.append(_calls_made(self.calls))
         if self.artifacts:
             parts.append(f"Files made or changed: {', '.join(_file(artifact) for artifact in self.artifacts)}")
-        return "\n\n".join(parts)
+        return parts[0] if len(parts) == 1 else "\n\n".join([parts[0].rstrip(), *parts[1:]])
 
     def _result_in_words(self) -> str:
         if self.rejected:
