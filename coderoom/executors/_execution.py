@@ -33,6 +33,7 @@ class Execution:
         total_chars: How many characters the whole output has.
         artifacts: The files that it made or changed, as far as the executor tells.
         calls: What it called on the host, where it could call something.
+        state_lost: Whether earlier variables are gone since the run before.
     """
 
     outcome: Outcome
@@ -43,6 +44,7 @@ class Execution:
     total_chars: int = 0
     artifacts: tuple[Artifact, ...] = ()
     calls: tuple[FunctionCall, ...] = ()
+    state_lost: bool = False
 
     @classmethod
     def refused(cls, message: str) -> Execution:
@@ -99,6 +101,7 @@ class Transcript:
             # A file that a later block has changed again is that block's.
             artifacts=tuple({artifact.name: artifact for run in runs for artifact in run.artifacts}.values()),
             calls=tuple(call for run in runs for call in run.calls),
+            state_lost=any(run.state_lost for run in runs),
         )
 
     def _append(self, run: Execution) -> None:

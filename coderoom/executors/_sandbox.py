@@ -139,12 +139,25 @@ class SandboxCodeExecutor(
         if functions and self._config.state != "session":
             raise RequestError("Functions of the host can only be offered with state='session'.")
         self._functions = tuple(functions)
-        await self.stop()
+        if self._place is not None:
+            place = await self._get_place()
+            await place.offer(self._functions)
 
     @property
     def state(self) -> State:
         """Whether variables last (`session`) or not (`fresh`)."""
         return self._config.state
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that run here."""
+        small = self._config.engine == "monty" or self._config.policy == "restricted"
+        return ("python",) if small else ("python", "sh", "bash", "javascript")
+
+    @property
+    def interrupted(self) -> Execution | None:
+        """What is known of the last run, if that was cancelled in its midst; the output goes up to there."""
+        return None if self._place is None else self._place.interrupted
 
     @property
     def wall(self) -> str:

@@ -39,6 +39,9 @@ class SandboxPlace:
         config: The executor's configuration.
         functions: Functions of the host that the code may call.
 
+    Attributes:
+        interrupted: What is known of the last run, if that was cancelled in its midst.
+
     Raises:
         SandboxUnavailable: The work directory cannot be made.
         RequestError: The configuration asks for something that cannot be.
@@ -77,6 +80,8 @@ class SandboxPlace:
         self._lock = asyncio.Lock()
         self._session: Session | None = None
         self._lost = False
+        self.interrupted: Execution | None = None
+        self._cut: ExecutionResult | None = None
         self._keeps_files = True
         self._releasing: asyncio.Future[None] | None = None
 
@@ -116,25 +121,38 @@ class SandboxPlace:
         return None
 
     async def _run_all(self, blocks: Sequence[CodeBlock], on_output: OnOutput | None) -> Execution:
+        self.interrupted = self._cut = None
         transcript = Transcript(self.work_dir)
-        for block in blocks:
-            try:
-                self._check_language(block.language)
-                await self._keep_named_file(block)
-            except CellRefused as refused:
-                await transcript.add(Execution.refused(str(refused)))
-                break
-            result = await self._run_cell(block, on_output)
-            if not await transcript.add(self._told(result)):
-                break
+        try:
+            for block in blocks:
+                try:
+                    self._check_language(block.language)
+                    await self._keep_named_file(block)
+                except CellRefused as refused:
+                    await transcript.add(Execution.refused(str(refused)))
+                    break
+                result = await self._run_cell(block, on_output)
+                if not await transcript.add(self._told(result)):
+                    break
+        except asyncio.CancelledError:
+            await self._note_interruption(transcript)
+            raise
         return transcript.execution()
 
+    async def _note_interruption(self, transcript: Transcript) -> None:
+        if self._cut is not None:
+            await transcript.add(self._in_words(self._cut))
+            self.interrupted = transcript.execution()
+
     def _told(self, result: ExecutionResult) -> Execution:
-        execution = as_execution(result, self._limits, in_session=self._config.state == "session")
+        execution = self._in_words(result)
         lost, self._lost = self._lost, False
         if not lost or result.state_lost:
             return execution
-        return replace(execution, output=f"[{STATE_LOST}]\n{execution.output}")
+        return replace(execution, output=f"[{STATE_LOST}]\n{execution.output}", state_lost=True)
+
+    def _in_words(self, result: ExecutionResult) -> Execution:
+        return as_execution(result, self._limits, in_session=self._config.state == "session")
 
     def _check_language(self, language: str) -> None:
         try:
@@ -182,7 +200,8 @@ class SandboxPlace:
             task.cancel()
             await asyncio.wait((task,), timeout=_END_PATIENCE)
         if task.done() and not task.cancelled() and task.exception() is None:
-            self._lost = self._lost or task.result().state_lost
+            self._cut = task.result()
+            self._lost = self._lost or self._cut.state_lost
 
     async def _get_session(self) -> Session:
         if self._session is None:
@@ -196,6 +215,13 @@ class SandboxPlace:
             self._lost = True
             with contextlib.suppress(SandboxUnavailable):
                 await session.close()
+
+    async def offer(self, functions: Sequence[HostFunction]) -> None:
+        """Let the code call these functions from now on; a session that stands is ended."""
+        await self.calls.end_all()
+        async with self._lock:
+            self._functions = functions
+            await self._drop_session()
 
     async def restart(self) -> None:
         """End what runs and go back to the beginning; a temporary folder is emptied.

@@ -11,7 +11,7 @@ __all__ = ["STATE_LOST", "as_execution"]
 
 STATE_LOST = "The session was restarted: earlier variables are gone."
 _STATE_KEPT = "Variables that were set before are still there."
-_TELLING = ("Limit", "Cancelled", "Signal", "UnknownLanguage")  # Errors that the output does not have.
+_TELLING = ("Limit", "Cancelled", "Signal")  # Errors that the output does not have.
 _MIB = 1 << 20
 
 
@@ -43,6 +43,7 @@ def as_execution(result: ExecutionResult, limits: Limits, *, in_session: bool) -
         total_chars=total,
         artifacts=result.artifacts,
         calls=result.calls,
+        state_lost=in_session and result.state_lost,
     )
 
 
@@ -52,7 +53,7 @@ def _on_a_line_of_its_own(output: str, text: str) -> str:
 
 
 def _remark(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
-    error, message = result.error, ""
+    error, message, told = result.error, "", False
     # What has a traceback is the code's own, by whatever name.
     if error is not None and not error.traceback and error.type in _TELLING:
         if in_session:
@@ -60,13 +61,14 @@ def _remark(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
         return error.message.partition(". ")[0].rstrip(".") + "."  # The rest is about the session.
     if result.outcome is Outcome.MEMORY:
         message = f"The code wanted more memory than the {limits.memory_bytes // _MIB:,} MiB that it may have."
-        if error is not None and message in error.message:  # The output has it.
+        told = error is not None and message in error.message
+        if told:  # The output has it.
             message = ""
     elif result.outcome is Outcome.ERROR:
         message = _limit(result, limits)
     if in_session and result.state_lost:
         return f"{message} {STATE_LOST}".strip()
-    return f"{message} {_STATE_KEPT}" if in_session and message else message
+    return f"{message} {_STATE_KEPT}".strip() if in_session and (message or told) else message
 
 
 def _limit(result: ExecutionResult, limits: Limits) -> str:

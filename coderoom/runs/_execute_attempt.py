@@ -79,9 +79,8 @@ async def _value(session: Session, ran: ExecutionResult, timeout: float) -> tupl
         # The variable counts, also where the code goes on to an expression; without one, this is a `NameError`.
         named = await session.run("result", timeout=timeout)
         answer = named if named.success else ran
-    if answer.value is None or answer.value != answer.value_repr:
+    if answer.value is None or answer.value_is_data:
         return answer.value, False
-    # A text's `repr` has quotes around it: this is the `repr` of something that JSON cannot carry.
     try:
         return ast.literal_eval(answer.value), False
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

@@ -78,7 +78,6 @@ def conclude(
         facts = _died(cell.ended, limits, state_lost)
     output = cell.output
     facts["limit"] = facts.get("limit") or _limit_of_telling(cell, answer)
-    peak = (cell.ended or {}).get("peak")
     return ExecutionResult(
         **facts,
         stdout=output.text("stdout"),
@@ -91,7 +90,7 @@ def conclude(
         artifacts_left_out=_count(answer.get("artifacts_left_out")),
         code=code,
         state_lost=bool(state_lost),
-        peak_memory=peak if isinstance(peak, int) else None,
+        peak_memory=_count((cell.ended or answer).get("peak"), 1 << 63) or None,
     )
 
 
@@ -193,8 +192,8 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def _count(told: Any) -> int:
-    return told if type(told) is int and 0 <= told < 1 << 31 else 0
+def _count(told: Any, end: int = 1 << 31) -> int:
+    return told if type(told) is int and 0 <= told < end else 0
 
 
 def _artifacts(told: Any, contents: bytes) -> tuple[Artifact, ...]:

@@ -119,8 +119,8 @@ class ExecutionResult:
         code: The code.
         limit: The limit that it met, if it met one; see `Limits`.
         state_lost: Whether the session had to start again, so that earlier variables are gone.
-        peak_memory: The most memory that its process had at a time, in bytes, with what it shared with the warm worker;
-            `None` where the process lives on, as a session's does, and where it is not known.
+        peak_memory: The most memory that its process has had at a time, in bytes, with what it shares with the warm
+            worker; in a session that is since its beginning. `None` where it is not known.
         calls: What it called on the host, in the order in which the calls came.
     """
 

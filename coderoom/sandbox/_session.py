@@ -228,7 +228,7 @@ class Session:
     async def _run(
         self, code: str, language: str, timeout: float | None, on_chunk: Callable[[OutputChunk], None] | None
     ) -> ExecutionResult:
-        rejected = self._sandbox.reject(code, language)
+        rejected = self._sandbox.reject(code, language, timeout)
         if rejected is not None:
             return rejected
         async with self._turn():

@@ -53,7 +53,7 @@ async def test_a_fresh_state_has_nothing_but_the_files(tmp_path: Path) -> None:
 async def test_other_languages_are_an_error_result(state: Any) -> None:
     execution = await run_once(monty(state=state), python("print('before')"), shell("echo never"))
     assert (execution.outcome, execution.exit_code) == (Outcome.ERROR, 1)
-    assert execution.output.startswith("before\n[The engine 'monty' runs only Python, and this is 'sh'.")
+    assert execution.output.startswith("before\nThe engine 'monty' runs only Python, and this is 'sh'.")
     assert "never" not in execution.output
 
 

@@ -68,12 +68,10 @@ async def test_marks_are_below_what_they_mark(sandbox: Sandbox) -> None:
         assert above[line.index("^") : line.rindex("^") + 1] == "nope"
 
 
-async def test_a_million_frames_are_not_all_told(sandbox: Sandbox) -> None:
-    result = await sandbox.run(
-        "import sys\nsys.setrecursionlimit(60_000)\ndef r(n): n and r(n - 1) or 1 / 0\nr(20_000)"
-    )
+async def test_very_many_frames_are_not_all_told(sandbox: Sandbox) -> None:
+    result = await sandbox.run("import sys\nsys.setrecursionlimit(10_000)\ndef r(n): n and r(n - 1) or 1 / 0\nr(5000)")
     text = error_of(result).traceback
-    assert "[19,002 frames left out]\n" in text
+    assert "[4,002 frames left out]\n" in text
     assert "ZeroDivisionError" in text
     assert len(text) < 5000
 

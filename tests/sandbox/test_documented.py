@@ -1,0 +1,55 @@
+"""What the page on the sandbox says of names and numbers is so."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import get_args
+
+import pytest
+from pydantic import ValidationError
+
+from coderoom.sandbox import ExecutionResult, Limits
+from coderoom.sandbox._monty_cells import MODULES
+from coderoom.sandbox._result import Limit
+from tests.support.commands import ROOT
+
+PAGE = (ROOT / "docs" / "sandbox.md").read_text()
+UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "": 1}
+ROWS = dict(re.findall(r"^\| `(\w+)` \| ([^|]+ \| [^|]+ \| [^|]+ \| [^|]*)\|$", PAGE, re.MULTILINE))
+
+
+def number(text: str) -> float | None:
+    if text in ("none", "above 0"):
+        return None
+    if text == "a day":
+        return 86_400
+    value, _, unit = text.replace(",", "").partition(" ")
+    return float(value) * UNITS[unit]
+
+
+def test_every_limit_is_in_the_table_with_its_default() -> None:
+    assert {name: number(row.split(" | ")[0]) for name, row in ROWS.items()} == Limits().model_dump()
+
+
+@pytest.mark.parametrize("name", Limits.model_fields)
+def test_from_and_to_are_as_they_are_said(name: str) -> None:
+    low, _, high = ROWS[name].split(" | ")[1].partition(", ")
+    for bound, beyond in ((number(low), -1), (number(high) if high else None, 1)):
+        if bound is not None:
+            Limits.model_validate({name: bound})
+            with pytest.raises(ValidationError):
+                Limits.model_validate({name: bound + beyond})
+
+
+def test_every_limit_that_can_be_met_is_in_the_table() -> None:
+    assert {row.split(" | ")[3].strip(" `") for row in ROWS.values()} - {""} == set(get_args(Limit))
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ExecutionResult)])
+def test_every_part_of_a_result_is_named(name: str) -> None:
+    assert f"`{name}`" in PAGE.partition("## What comes back")[2].partition("## What the code sees")[0]
+
+
+def test_the_modules_of_monty_are_counted() -> None:
+    assert f"{len(MODULES)} modules of the standard library" in PAGE
