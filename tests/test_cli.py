@@ -71,6 +71,7 @@ def test_every_shipped_team_runs(tmp_path: Path) -> None:
         "coder-executor": [code],
         "coder-reviewer": [code, "It is 42.", APPROVED],
         "analyst": [code, APPROVED],
+        "code-act": [code, "It is 42."],
     }
     for team, words in replies.items():
         model = recording(tmp_path / f"{team}.json", words)
@@ -81,6 +82,13 @@ def test_every_shipped_team_runs(tmp_path: Path) -> None:
 
 
 # --- Outcomes and exit codes ---
+
+
+def test_an_agent_that_meets_its_limit_has_not_answered(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", [python(f"print({number})") for number in range(10)])
+    done = coderoom("run", "code-act", "Go on.", "--model", model, "--json", cwd=tmp_path)
+    run = json.loads(done.stdout)
+    assert (done.returncode, run["outcome"], run["succeeded"], run["attempts"]) == (1, "unfinished", False, 10)
 
 
 def test_code_that_fails_is_a_failed_task(tmp_path: Path) -> None:

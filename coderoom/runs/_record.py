@@ -14,6 +14,7 @@ from autogen_agentchat.messages import (
     ModelClientStreamingChunkEvent,
 )
 
+from coderoom.agents import StopReason
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
 
@@ -23,8 +24,12 @@ NO_CODE = "no_code"
 """The outcome of a run in which nothing was run, so that nothing shows whether it worked."""
 NOT_APPROVED = "not_approved"
 """The outcome of a run whose code ran well, but whose reviewer did not approve it."""
+UNFINISHED = "unfinished"
+"""The outcome of a run whose code ran well, but whose agent met a limit before it could answer."""
 FAILED = "failed"
 """The outcome of a run that an agent's or a model's failure ended."""
+
+_AT_A_LIMIT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS})
 
 
 @dataclass
@@ -75,6 +80,8 @@ class RunRecord:
         if last is None:
             return NO_CODE if self.runs_code else Outcome.OK.value
         outcome = keys.read_outcome(last.metadata) or Outcome.ERROR
+        if outcome is Outcome.OK and last.metadata.get(keys.STOP_REASON) in _AT_A_LIMIT:
+            return UNFINISHED
         if outcome is Outcome.OK and self.approved is False:
             return NOT_APPROVED
         return outcome.value
@@ -96,7 +103,7 @@ class RunRecord:
 
         Empty where the run failed: the words of a failed run answer nothing.
         """
-        if self.outcome not in {Outcome.OK, NO_CODE, NOT_APPROVED}:
+        if self.outcome not in {Outcome.OK, NO_CODE, NOT_APPROVED, UNFINISHED}:
             return ""
         last = self._last_with(keys.OUTCOME)
         if last is None:
