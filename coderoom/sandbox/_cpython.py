@@ -26,6 +26,7 @@ __all__ = ["CPythonSession"]
 # What code gets to end by itself after its time, so that its variables stay; `subprocess` alone takes 0.25 seconds.
 _GRACE = 0.3
 _LAST_GRACE = 0.2  # Once all that it could be waiting for has ended.
+_LEAVING = 0.4  # For a fork of the state, where it has threads.
 _GONE = "This checkpoint is gone: it was released, or the session was rolled back behind it, restarted or closed."
 _RESTARTED = b"The session was restarted: earlier variables are gone.\n"
 _cells = itertools.count(1)
@@ -126,8 +127,6 @@ class CPythonSession:
     async def rollback(self, held: Held) -> None:
         """Go back to a state; see `Session.rollback`."""
         await self._settle()
-        if held not in self._held or not held.wanted or held.holder.lost:
-            raise RequestError(_GONE)
         await self._whole(self._roll_back(held))
 
     def release(self, held: Held) -> None:
@@ -196,19 +195,21 @@ class CPythonSession:
             if live is not None:  # It has ended between two cells.
                 self._lost = self._lost or self._used
                 self._room.leave(live.runner)
-            runner = await self._room.take_spare()
-            self._live = live = _Live(runner)
+            self._live = live = _Live(await self._room.take_spare())
             self._root = None
             self._sweep()
             if self._functions:
                 offers = [function.to_offer() for function in self._functions.values()]
                 with contextlib.suppress(ConnectionError):  # Then it has ended, and that is noted in a moment.
-                    await runner.send({"op": "functions", "offers": offers})
-        if not live.runner.ready.is_set():
-            await self._room.patiently(live.runner.ready.wait())
-        if live.runner.pid == 0:
-            raise SandboxUnavailable(f"The session's process could not start: {why_not(live.runner)}.")
+                    await live.runner.send({"op": "functions", "offers": offers})
+        await self._get_ready(live.runner)
         return live
+
+    async def _get_ready(self, runner: Runner) -> None:
+        if not runner.ready.is_set():
+            await self._room.patiently(runner.ready.wait())
+        if runner.pid == 0:
+            raise SandboxUnavailable(f"The session's process could not start: {why_not(runner)}.")
 
     async def _keep(self) -> Held:
         live = await self._get_live()
@@ -223,21 +224,24 @@ class CPythonSession:
             finally:
                 theirs.close()
             facts = await self._room.patiently(holder.expect("holding"))
-            held = Held(holder, integer(facts, "pid"))
-            await self._room.keep([*self._held, held])
         except BaseException:
             holder.close()
             raise
+        held = Held(holder, integer(facts, "pid"))
         self._held.append(held)
+        self._room.keep(self._held)
         return held
 
     async def _roll_back(self, held: Held) -> None:
+        if held not in self._held or not held.wanted or held.holder.lost:
+            raise RequestError(_GONE)
         try:
             await self._go_back(held)
         except SandboxUnavailable as error:
             # Code was in that process and may have broken it. The room is as sound as before.
             await self._restart()
             raise RequestError("This checkpoint is gone: code has broken it. The session was restarted.") from error
+        self._lost = False
 
     async def _go_back(self, held: Held) -> None:
         """Let the state that lives be a fork of one that waits."""
@@ -251,8 +255,7 @@ class CPythonSession:
             runner.close()
             raise
         self._live = _Live(runner)
-        await self._get_live()
-        self._lost = False
+        await self._get_ready(runner)
 
     async def _restart(self) -> None:
         await self._end_live([])
@@ -288,6 +291,8 @@ class CPythonSession:
             await self._whole(self._clear_up(cell, live, ending, final))
         else:
             await _stop_sending(cell, live)
+            if live.runner.torn and not final:
+                await self._whole(self._lose())
         cell.output.finish()
 
     async def _clear_up(self, cell: Cell, live: _Live, ending: Ending, final: bool) -> None:
@@ -302,7 +307,7 @@ class CPythonSession:
         try:
             if ending is not Ending.BY_ITSELF:
                 await self._interrupt(cell, live)
-            if cell.answer is None or cell.torn:
+            if cell.answer is None or live.runner.torn:
                 await self._lose()
             elif cell.answer.get("threads", 1) != 1:
                 await self._leave_threads()
@@ -328,12 +333,11 @@ class CPythonSession:
     async def _leave_threads(self) -> None:
         """Let the state that lives be a fork of itself, which has none of its threads: nobody can end those."""
         try:
-            if self._functions:  # A thread may have been reading an answer.
-                raise SandboxUnavailable("The channel may be in a thread's hands.")
-            held = await self._keep()
-            held.wanted = False
-            await self._go_back(held)
-        except SandboxUnavailable:
+            async with asyncio.timeout(_LEAVING):
+                held = await self._keep()
+                held.wanted = False
+                await self._go_back(held)
+        except (SandboxUnavailable, TimeoutError):
             await self._lose()
 
     async def _lose(self) -> None:
@@ -358,11 +362,10 @@ class CPythonSession:
             for held in unwanted:
                 held.holder.close()
             self._held = [held for held in self._held if held not in unwanted]
-            self._room.keep_now(self._held)
+            self._room.keep(self._held)
 
     def _kept_pids(self) -> list[int]:
-        live = [] if self._live is None else [self._live.runner.pid]
-        return live + pids_of(self._held)
+        return [*([] if self._live is None else [self._live.runner.pid]), *pids_of(self._held)]
 
     async def _whole(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something to its end, even if whoever waits for it goes meanwhile."""

@@ -288,16 +288,8 @@ class Room(Holder):
         """
         await self.tell({"op": "interrupt", "keep": list(keep)})
 
-    async def keep(self, held: Sequence[Held]) -> None:
-        """Say who outlives the end of what is ended at a limit.
-
-        Raises:
-            SandboxUnavailable: The room is lost.
-        """
-        await self.tell({"op": "keep", "pids": pids_of(held)})
-
-    def keep_now(self, held: Sequence[Held]) -> None:
-        """The same, if that needs no waiting."""
+    def keep(self, held: Sequence[Held]) -> None:
+        """Say who outlives the end of what is ended at a limit."""
         with contextlib.suppress(OSError):
             self._control.send_now({"op": "keep", "pids": pids_of(held)})
 

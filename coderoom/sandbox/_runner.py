@@ -47,11 +47,6 @@ class Cell:
         """End the calls that are still at work, and return all of them."""
         return () if self.calls is None else await self.calls.close()
 
-    @property
-    def torn(self) -> bool:
-        """Whether its process will understand no other message."""
-        return self.calls is not None and self.calls.torn
-
 
 class Runner:
     """Both ends of what a process behind the wall has been given: a channel, if it speaks, and two pipes.
@@ -93,16 +88,21 @@ class Runner:
         To be called when nothing that could write to them is left but that one.
         """
         assert self._channel is not None
-        self.key = self._channel.key = secrets.token_bytes(KEY_SIZE)
+        self.key = secrets.token_bytes(KEY_SIZE)
+        self._channel.renew(self.key)
         self.ready.clear()
         self.pid, self.failure, self.ended, self._cell = 0, "", None, None
-        self._channel.listening = True
         self.resume()
 
     @property
     def closed(self) -> bool:
         """Whether it is of no use any more."""
         return self._channel is None or self._channel.closed or len(self._pipes) < 2
+
+    @property
+    def torn(self) -> bool:
+        """Whether its process will understand no other message, since one was broken off in its midst."""
+        return self._channel is not None and self._channel.torn
 
     def handed_over(self) -> None:
         """Close the ends that the process has been sent."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,20 +12,19 @@ import pytest
 from coderoom.errors import RequestError
 from coderoom.sandbox import Checkpoint, Limits, Sandbox, Session
 
-from .places import CPYTHON, Place
+from .places import CPYTHON
 
 on_cpython = pytest.mark.parametrize("place", CPYTHON, ids=str, indirect=True)
 
 COUNT = """
 import os
-me = os.getpid()
-def command(pid):
+def state(pid):
     try:
         with open(f"/proc/{pid}/stat") as file:
-            return file.read()
+            return file.read().rpartition(")")[2].split()[0]
     except OSError:
-        return " Z "
-sum(" Z " not in command(pid) for pid in os.listdir("/proc") if pid.isdigit())
+        return "Z"
+sum(state(pid) != "Z" for pid in os.listdir("/proc") if pid.isdigit())
 """
 
 
@@ -36,12 +34,12 @@ async def value_of(session: Session, code: str) -> object:
     return result.value
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if condition():
+async def until_there_are(session: Session, count: object) -> None:
+    for _ in range(200):
+        if await value_of(session, COUNT) == count:
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("it never came to it")
+    raise AssertionError("something has not ended")
 
 
 class TestWhatItKeeps:
@@ -86,20 +84,18 @@ class TestWhatItKeeps:
         mark = await session.checkpoint()
         await session.rollback(mark)
         assert await value_of(session, "t.join()\n[t.is_alive(), threading.active_count()]") == [False, 1]
-        assert (
-            await value_of(session, "u = threading.Thread(target=int)\nu.start()\nu.join()\nlogging.info('')") is None
-        )
+        await value_of(session, "u = threading.Thread(target=int)\nu.start()\nu.join()\nlogging.info('')")
 
 
 class TestHowMany:
     async def test_more_than_there_can_be_name_the_way_out(self) -> None:
         async with Sandbox(limits=Limits(processes=8)) as sandbox, sandbox.session() as session:
             marks = []
-            with pytest.raises(RequestError, match=r"64 checkpoints.*session\.release") as raised:
-                for number in range(70):
-                    await value_of(session, f"x = {number}")
-                    marks.append(await session.checkpoint())
-            assert "Resource" not in str(raised.value)
+            for number in range(64):
+                await value_of(session, f"x = {number}")
+                marks.append(await session.checkpoint())
+            with pytest.raises(RequestError, match=r"64 checkpoints.*session\.release"):
+                await session.checkpoint()
             # They are none of the code's own processes.
             programs = "import subprocess\nps = [subprocess.Popen(['sleep', '9']) for _ in range(5)]\n"
             await value_of(session, f"{programs}for p in ps: p.kill(); p.wait()")
@@ -110,21 +106,22 @@ class TestHowMany:
             await session.rollback(marks[40])
             assert await value_of(session, "x") == 40
 
-    @on_cpython
-    async def test_a_released_one_ends(self, session: Session) -> None:
+    async def test_a_released_one_is_gone(self, session: Session) -> None:
         await value_of(session, "x = 1")
-        before = await value_of(session, COUNT)
         mark = await session.checkpoint()
         await session.release(mark)
         await session.release(mark)
-        with pytest.raises(RequestError, match="checkpoint is gone: it was released"):
+        with pytest.raises(RequestError, match="checkpoint is gone"):
             await session.rollback(mark)
         assert await value_of(session, "x") == 1
-        for _ in range(100):
-            if await value_of(session, COUNT) == before:
-                break
-        else:
-            raise AssertionError("it has not ended")
+
+    async def test_a_released_one_ends(self) -> None:
+        async with Sandbox() as sandbox, sandbox.session() as session:
+            before = await value_of(session, COUNT)
+            mark = await session.checkpoint()
+            assert await value_of(session, COUNT) != before
+            await session.release(mark)
+            await until_there_are(session, before)
 
     async def test_one_that_nobody_has_any_more_ends(self) -> None:
         async with Sandbox() as sandbox, sandbox.session() as session:
@@ -139,12 +136,8 @@ class TestHowMany:
 
             thread = threading.Thread(target=forget)
             thread.start()
-            await until(lambda: not thread.is_alive())
-            for _ in range(100):
-                if await value_of(session, COUNT) == before:
-                    break
-            else:
-                raise AssertionError("they have not ended")
+            await asyncio.to_thread(thread.join)
+            await until_there_are(session, before)
 
     def test_one_that_outlives_its_event_loop_is_quiet(self) -> None:
         async def make() -> Checkpoint:
@@ -182,18 +175,14 @@ class TestHowMany:
                 assert await value_of(session, "x += 1\nx") == number
 
     async def test_files_that_cannot_be_kept_leave_nothing_behind(self, workspace: Path) -> None:
-        limits = Limits(disk_bytes=1000)
+        limits = Limits(disk_bytes=65_536)
         async with Sandbox(workspace=workspace, limits=limits) as sandbox, sandbox.session() as session:
             before = await value_of(session, COUNT)
-            (workspace / "large").write_bytes(bytes(2000))
+            (workspace / "large").write_bytes(bytes(100_000))
             for _ in range(70):
                 with pytest.raises(RequestError, match="too large"):
                     await session.checkpoint(files=True)
-            for _ in range(100):
-                if await value_of(session, COUNT) == before:
-                    break
-            else:
-                raise AssertionError("they have not ended")
+            await until_there_are(session, before)
 
 
 class TestWhatIsNoCheckpoint:
@@ -224,41 +213,44 @@ class TestWhatIsNoCheckpoint:
             await session.rollback(mark)
 
 
-# A process of the room, which the code has from before the checkpoint, does it between two cells.
-MEANWHILE = """
-import os, signal, time
-me = os.getpid()
-def others():
-    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, me, os.getpid())]
+OTHERS = """
+import os, signal
+others = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, os.getpid())]
+for pid in others: os.kill(pid, signal.NAME)
 """
-BREAK = {
-    "killed": "for pid in others(): os.kill(pid, signal.SIGKILL)",
-    "stopped": "for pid in others(): os.kill(pid, signal.SIGSTOP)",
-}
-# Inside, the first checkpoint is made by something that only looks like one.
-DEAF = """
-import gc, os, time
-runner = next(item for item in gc.get_objects() if type(item).__name__ == "Runner" and "_inside" in type(item).__module__)
-def hold(self, message, fds):
-    time.sleep(60)
-type(runner)._resume = hold
+RUNNER = """
+import gc, sys, time
+gc.unfreeze()
+runner = next(item for item in gc.get_objects() if type(item).__name__ == "Runner" and hasattr(item, "settle"))
 """
-FULL = DEAF.replace("time.sleep(60)", "0").replace(
-    "type(runner)._resume = hold",
-    "import _inside.holder as holder\nholder.Holder.serve = lambda self: time.sleep(60)",
-)
+# The one never reads what it is told; the other does, and its fork says nothing.
+DEAF = f"""{RUNNER}
+holder = sys.modules[type(runner).__module__.rpartition(".")[0] + ".holder"]
+holder.Holder.serve = lambda self: time.sleep(60)
+"""
+MUTE = f"""{RUNNER}
+type(runner)._resume = lambda *_: time.sleep(60)
+"""
 
 
 class TestBrokenOnes:
-    @pytest.mark.parametrize("how", BREAK)
-    async def test_one_that_code_has_stopped_or_ended(self, how: str) -> None:
+    async def test_one_that_code_has_stopped_goes_on(self) -> None:
         async with Sandbox() as sandbox, sandbox.session() as session:
-            await value_of(session, f"x = 1\n{MEANWHILE}")
+            await value_of(session, "x = 1")
             mark = await session.checkpoint()
-            await value_of(session, BREAK[how])
-            await goes_back_or_says_so(session, mark)
+            await value_of(session, OTHERS.replace("NAME", "SIGSTOP"))
+            await session.rollback(mark)
+            assert await value_of(session, "x") == 1
 
-    @pytest.mark.parametrize("code", [DEAF, FULL], ids=["deaf", "full"])
+    async def test_one_that_code_has_ended_is_gone(self) -> None:
+        async with Sandbox() as sandbox, sandbox.session() as session:
+            mark = await session.checkpoint()
+            await value_of(session, OTHERS.replace("NAME", "SIGKILL"))
+            with pytest.raises(RequestError, match="checkpoint is gone"):
+                await session.rollback(mark)
+            assert await value_of(session, "1 + 1") == 2
+
+    @pytest.mark.parametrize("code", [DEAF, MUTE], ids=["deaf", "mute"])
     @pytest.mark.timeout(15)
     async def test_one_that_does_not_answer_is_not_waited_for(self, code: str) -> None:
         async with Sandbox() as sandbox, sandbox.session() as session:
@@ -276,15 +268,5 @@ class TestBrokenOnes:
             await asyncio.sleep(1)
             with pytest.raises(RequestError, match="does not answer"):
                 await session.checkpoint()
-            assert (await session.run("1", timeout=0.2)).state_lost
+            await session.run("1", timeout=0.2)
             assert await value_of(session, "1 + 1") == 2
-
-
-async def goes_back_or_says_so(session: Session, mark: Checkpoint) -> None:
-    try:
-        await session.rollback(mark)
-    except RequestError as error:
-        assert "checkpoint is gone" in str(error)
-        assert await value_of(session, "1 + 1") == 2
-    else:
-        assert await value_of(session, "x") == 1

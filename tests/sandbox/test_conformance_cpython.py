@@ -197,3 +197,12 @@ async def test_a_shell_finds_the_interpreter_that_cells_have(place: Place, sandb
     executable = (await sandbox.run("import sys; sys.prefix")).value
     result = await sandbox.run("python3 -c 'import sys; print(sys.prefix)'", language="bash")
     assert result.stdout.strip() == executable
+
+
+async def test_the_most_memory_is_told(sandbox: Sandbox, session: Session) -> None:
+    small, large = await sandbox.run("1"), await sandbox.run("x = b'x' * (100 << 20); del x")
+    assert small.peak_memory is not None
+    assert large.peak_memory is not None
+    assert large.peak_memory - small.peak_memory > 90 << 20
+    for code, language in (("1", "python"), ("true", "sh")):
+        assert (await session.run(code, language=language)).peak_memory

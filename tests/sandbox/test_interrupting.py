@@ -131,8 +131,9 @@ async def cancel_the_task_twice(session: Session, code: str) -> None:
 async def leave_the_stream(session: Session, code: str) -> None:
     items = session.stream(f"print('x')\n{code}")
     async for _ in items:
+        await asyncio.sleep(0.5)
         break
-    await items.aclose()  # type: ignore[attr-defined]
+    await items.aclose()
 
 
 async def cancel_the_session(session: Session, code: str) -> None:

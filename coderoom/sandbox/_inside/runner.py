@@ -55,7 +55,7 @@ class Runner:
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
         self._interpreter.at_end = Figures(lambda: self._interpreter.folder).keep
-        self._functions = Functions(self._channel, self._interpreter.names, config["limits"]["value_bytes"])
+        self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
         self._exits = atexit._ncallbacks()
         self._running = False
         self._pid = 0
@@ -119,7 +119,7 @@ class Runner:
         self._functions.be_here()
         self._channel.send_text(LAST, b'{"event":"ready","pid":%d}' % self._pid)
         while True:
-            request = self._channel.receive()
+            request = self._functions.receive()
             if request is None:
                 os._exit(0)
             message, fds = request
@@ -135,6 +135,7 @@ class Runner:
             raise KeyboardInterrupt
 
     def _cell(self, message: dict[str, Any]) -> None:
+        self._functions.begin()
         self._running = True
         try:
             answer = self._interpreter.run(message)
@@ -150,7 +151,7 @@ class Runner:
         answer["threads"] = 1 + forks.threads()
         for content in self._interpreter.contents:
             self._channel.send_text(CONTENT, content)
-        self._channel.send({"event": "done", "id": message["id"], **answer})
+        self._functions.end({"event": "done", "id": message["id"], **answer})
         if message.get("final"):
             os._exit(answer["exit_code"] & 0xFF)
 
