@@ -267,7 +267,7 @@ class SandboxCodeExecutor(
             mark: What `checkpoint` returned.
         """
         if mark.place is self._place:
-            mark.place.release(mark.checkpoint)
+            await mark.place.release(mark.checkpoint)
 
     async def _get_place(self) -> SandboxPlace:
         if self._place is not None and self._place.loop is not asyncio.get_running_loop():

@@ -83,7 +83,6 @@ class SandboxPlace:
         self.interrupted: Execution | None = None
         self._cut: ExecutionResult | None = None
         self._keeps_files = True
-        self._releasing: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
         """Start the sandbox; a second time does nothing.
@@ -251,7 +250,9 @@ class SandboxPlace:
                 except RequestError:
                     if self._config.state == "fresh":
                         raise
+                    mark = await session.checkpoint()  # Unless it is not the files that are too many.
                     self._keeps_files = False  # To find that out takes a copy, which is not made again and again.
+                    return mark
             return await session.checkpoint()
 
     async def rollback(self, mark: Checkpoint) -> str:
@@ -267,9 +268,9 @@ class SandboxPlace:
         kept = (["variables"] if self._config.state == "session" else []) + (["files"] if mark.files else [])
         return " and ".join(kept)
 
-    def release(self, mark: Checkpoint) -> None:
+    async def release(self, mark: Checkpoint) -> None:
         """Let go of a checkpoint."""
-        self._releasing = asyncio.ensure_future(mark.session.release(mark))
+        await mark.session.release(mark)
 
     async def close(self) -> None:
         """End everything and remove what is temporary."""
