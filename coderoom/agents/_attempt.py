@@ -16,7 +16,7 @@ from coderoom.blocks import Block, extract_code_blocks, normalize_language
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, FunctionCall
 
-__all__ = ["Attempt", "CodeFormat", "Selection", "select_blocks", "texts_of"]
+__all__ = ["Attempt", "CodeFormat", "Selection", "calls_made", "select_blocks", "texts_of"]
 
 CodeFormat = Literal["fence", "execute"]
 
@@ -62,9 +62,14 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
     is_code = cut = False
     for block in (block for text in texts for block in extract_code_blocks(text)):
         wanted = block.language != "" and not block.is_data
-        if block.no_run or (code_format is not None and (block.tag == "execute") != (code_format == "execute")):
+        if block.no_run:
             continue
-        if not block.closed and (wanted or block.language == ""):
+        if code_format is not None and (block.tag == "execute") != (code_format == "execute"):
+            if code_format == "fence":  # Tags are never for show; blocks are, beside tags.
+                is_code = True
+                left_out.append(block.code)
+                notes.append(_TAGGED)
+        elif not block.closed and (wanted or block.language == ""):
             is_code = is_code or wanted
             cut = cut or wanted
             left_out.append(block.code)
@@ -110,6 +115,7 @@ class Attempt:
         left_out: The code that was not run.
         artifacts: The files that it made or changed, as far as the executor tells.
         calls: What it called on the host, where it could call something.
+        state_lost: Whether variables from before it are gone.
     """
 
     number: int
@@ -125,18 +131,20 @@ class Attempt:
     left_out: tuple[str, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     calls: tuple[FunctionCall, ...] = ()
+    state_lost: bool = False
 
     @property
     def failure(self) -> str | None:
         """A fingerprint of the code and of how it failed, or `None` if it did not fail.
 
-        Addresses, times and other numbers with a point are left out: they differ in the same failure.
+        Addresses, times and other numbers with a point, and the numbers of a session's cells are left out: they
+        differ in the same failure.
         """
         if self.outcome is Outcome.OK:
             return None
         # The name of the file with the whole output is another one each time.
         output = self.output.replace(self.output_file.name, "") if self.output_file else self.output
-        error = re.sub(r"0x[0-9a-fA-F]+|\d+\.\d+", "#", output.strip())
+        error = re.sub(r"0x[0-9a-fA-F]+|\d+\.\d+|<cell \d+>", "#", output.strip())
         code = [f"{block.language}\n{block.code.strip()}" for block in self.blocks]
         parts = [self.outcome, str(self.exit_code), error, *code, *self.left_out]
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
@@ -173,7 +181,7 @@ class Attempt:
         """
         parts = [self._result_in_words(), *self.notes]
         if self.calls and self.outcome is not Outcome.OK:
-            parts.append(_calls_made(self.calls))
+            parts.append(calls_made(self.calls))
         if self.artifacts:
             parts.append(f"Files made or changed: {', '.join(_file(artifact) for artifact in self.artifacts)}")
         return parts[0] if len(parts) == 1 else "\n\n".join([parts[0].rstrip(), *parts[1:]])
@@ -199,7 +207,8 @@ class Attempt:
         )
 
 
-def _calls_made(calls: Sequence[FunctionCall]) -> str:
+def calls_made(calls: Sequence[FunctionCall]) -> str:
+    """The calls of functions that cannot be undone, in words for a model."""
     shown = [f"- {call}" for call in calls[:_MOST_CALLS]]
     if len(calls) > len(shown):
         shown.append(f"- and {len(calls) - len(shown):,} more")
@@ -211,6 +220,7 @@ def _file(artifact: Artifact) -> str:
 
 
 _MOST_CALLS = 20
+_TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "
     "consider revising the script to ensure content is printed to stdout."

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
@@ -22,12 +21,17 @@ from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import BufferedChatCompletionContext, ChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, UserMessage
-from autogen_core.tools import BaseTool, FunctionTool, Workbench
+from autogen_core.tools import BaseTool, Workbench
 
 from coderoom._components import DumpsAsItself, linked, load_if_given
 from coderoom.agents import _prompts as prompts
 from coderoom.agents._attempt import Attempt, CodeFormat, Selection, select_blocks
-from coderoom.agents._code_act_config import CodeActAgentConfig, CodeActAgentState, OnError
+from coderoom.agents._code_act_config import (
+    CodeActAgentConfig,
+    CodeActAgentState,
+    OnError,
+    check_arguments,
+)
 from coderoom.agents._code_runner import CodeRunner
 from coderoom.agents._code_session import CodeSession
 from coderoom.agents._decisions import StopReason
@@ -35,13 +39,13 @@ from coderoom.agents._messages import (
     code_event,
     context_message,
     execution_event,
-    final_message,
     output_chunk,
     plain_answer,
     stopped_early,
 )
 from coderoom.agents._model_calls import Conversation, call_model
 from coderoom.agents._output import with_output
+from coderoom.agents._tool_configs import dump_tool, load_tool
 from coderoom.agents._turn import Turn, TurnLimits
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import SandboxCodeExecutor
@@ -119,21 +123,17 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
     ) -> None:
         super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
         executor = SandboxCodeExecutor() if code_executor is None else code_executor
-        if not isinstance(executor, SandboxCodeExecutor) or executor.state != "session":
-            raise ValueError(
-                f"CodeActAgent needs a SandboxCodeExecutor with state='session', not {type(code_executor).__name__}."
-            )
-        if max_output_chars < 200:
-            raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
-        for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
-            if value not in get_args(known):
-                raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
+        if not isinstance(executor, SandboxCodeExecutor):
+            raise ValueError(f"CodeActAgent needs a SandboxCodeExecutor, not {type(code_executor).__name__!r}.")
+        if executor.state != "session":
+            raise ValueError(f"CodeActAgent needs an executor with state='session', not {executor.state!r}.")
+        check_arguments(code_format, on_error, max_output_chars)
         self._limits = TurnLimits(max_steps, max_tokens, max_seconds)
         self._model_client = model_client
         self._executor = executor
         self._tools = list(tools)
         self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
-        self._model_context = model_context or BufferedChatCompletionContext(_REMEMBERED)
+        self._model_context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
         self._model_client_stream = model_client_stream
         self._system_message = system_message or None
         self._code_format: CodeFormat = code_format
@@ -142,7 +142,8 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
         self._max_output_chars = max_output_chars
         self._conversation = Conversation(self._model_context, self._system_message)
         self._runner = CodeRunner(executor, approval_func, max_output_chars)
-        self._session = CodeSession(executor, self._runner, [*self._tools, *self._workbenches], on_error)
+        self._languages = [name for name in self.LANGUAGES if name in executor.languages]
+        self._session = CodeSession(executor, self._runner, self._tools, self._workbenches, on_error)
         self._sees = bool(model_client.model_info.get("vision"))
         self._going = asyncio.Event()
         self._going.set()
@@ -189,6 +190,7 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
                 if isinstance(item, Response):
                     item.inner_messages = inner
                     self._conversation.end_turn()
+                    self._session.end_turn()
                 elif not isinstance(item, ModelClientStreamingChunkEvent):
                     inner.append(item)
                 yield item
@@ -198,8 +200,6 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
         await self._conversation.reset()
         self._going.set()
         await self._session.reset()
-        for workbench in self._workbenches:
-            await workbench.reset()
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Wait before the next model call or run, until `on_resume`."""
@@ -211,11 +211,8 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, and the code that ran well with what functions answered it, as JSON-like data."""
-        return CodeActAgentState(
-            **await self._conversation.save(),
-            cells=self._session.cells,
-            workbench=[await workbench.save_state() for workbench in self._workbenches],
-        ).model_dump(mode="json")
+        parts = {**await self._conversation.save(), **await self._session.save()}
+        return CodeActAgentState(**parts).model_dump(mode="json")
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` gave. Variables come back before the next turn: the code is run again.
@@ -225,49 +222,47 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
         """
         loaded = CodeActAgentState.model_validate(state)
         await self._conversation.load(loaded.llm_context, loaded.taken)
-        self._session.load(loaded.cells)
-        for workbench, saved in zip(self._workbenches, loaded.workbench, strict=False):
-            await workbench.load_state(saved)
+        await self._session.load(loaded.cells, loaded.failed, loaded.workbench)
 
     async def start(self) -> None:
-        """Start the sandbox now and not on first use."""
+        """Start the sandbox and the workbenches now and not on first use."""
+        await self._session.functions()
         await self._runner.executor.start()
 
     async def close(self) -> None:
         """Stop the sandbox and the workbenches. They start again if the agent is used again."""
         await self._session.close()
-        for workbench in self._workbenches:
-            await workbench.stop()
 
     # --- A turn: write, run, read, and again ---
 
     async def _act(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
-        await self._prepare(messages, cancellation_token)
         turn = Turn(self._limits, cancellation_token)
+        self._session.forget_cut()
         try:
+            await self._prepare(messages, turn.token)
             while turn.stop_reason is None:
                 async with aclosing(self._step(turn)) as items:
                     async for item in items:
                         yield item
         except asyncio.CancelledError:
-            await self._add_to_context(prompts.CANCELLED)
             if not turn.ran_out_of_time:
                 raise
+            if self._session.cut is not None:
+                yield execution_event(self.name, turn.attempts[-1])
         finally:
             turn.close()
         yield Response(chat_message=turn.answer or self._stopped(turn))
 
     async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
-        functions = await self._session.functions()
-        self._conversation.system_message = prompts.with_functions(
-            self._system_message, self._code_format, [function.describe() for function in functions]
-        )
-        lost = await self._session.restore(cancellation_token)
-        if lost:
-            await self._add_to_context(lost)
         await self._conversation.take(messages)
+        functions = await linked(self._session.functions(), cancellation_token)
+        self._conversation.system_message = prompts.with_functions(
+            self._system_message, self._code_format, self._languages, [function.describe() for function in functions]
+        )
+        if lost := await self._session.restore(cancellation_token):
+            await self._add_to_context(lost)
 
     async def _step(self, turn: Turn) -> AsyncGenerator[Item, None]:
         """One model call, and the run of the code that it gave."""
@@ -281,16 +276,23 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
                     yield part
         assert reply is not None
         turn.use(reply.usage)
-        selection = select_blocks([str(reply.content)], self.LANGUAGES, self._code_format)
+        selection = select_blocks([str(reply.content)], self._languages, self._code_format)
         if not selection.is_code:
             for note in selection.notes:
                 await self._add_to_context(note)
             turn.answer = plain_answer(self.name, message_id, reply, turn.attempts, StopReason.ANSWERED)
             return
-        yield code_event(self.name, message_id, reply, turn.number, selection.blocks)
-        async with aclosing(self._run(turn, selection)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        self._session.forget_cut()
+        ran = len(turn.attempts)
+        try:
+            yield code_event(self.name, message_id, reply, turn.number, selection.blocks)
+            async with aclosing(self._run(turn, selection)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except (asyncio.CancelledError, GeneratorExit):
+            if len(turn.attempts) == ran:
+                await self._take_cut(turn)
+            raise
         yield execution_event(self.name, turn.attempts[-1])
 
     async def _ask_model(
@@ -320,31 +322,39 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
         await self._may_go_on(turn.token)
         context = await self._model_context.get_messages()
         message_id = str(uuid.uuid4())
-        run = with_output(lambda tell: self._session.run(turn.number, selection, context, turn.token, tell))
+        run = with_output(
+            lambda tell: self._session.run(
+                turn.number, selection, context, turn.token, tell if self._model_client_stream else None
+            )
+        )
         async with aclosing(run) as items:
             async for item in items:
                 if isinstance(item, Attempt):
-                    turn.attempts.append(item)
-                elif self._model_client_stream:
+                    await self._take(turn, item)
+                else:
                     yield output_chunk(self.name, message_id, item)
-        attempt = turn.attempts[-1]
+
+    async def _take(self, turn: Turn, attempt: Attempt) -> None:
+        turn.attempts.append(attempt)
         await self._model_context.add_message(context_message(self.name, attempt, self._sees))
+
+    async def _take_cut(self, turn: Turn) -> None:
+        """The turn is ended before the code has ended; what is known of it is no less true."""
+        if self._session.cut is None:
+            await self._add_to_context(prompts.NOT_BEGUN)
+        else:
+            await self._take(turn, self._session.cut)
 
     def _stopped(self, turn: Turn) -> BaseChatMessage:
         """The message of a turn that ended without an answer."""
         assert turn.stop_reason is not None
-        message_id = str(uuid.uuid4())
-        if not turn.attempts:
-            return stopped_early(self.name, message_id, turn.stop_reason)
-        return final_message(self.name, message_id, None, turn.attempts[-1], turn.stop_reason)
-
-    # --- Small parts ---
+        return stopped_early(self.name, turn.stop_reason, turn.last)
 
     async def _add_to_context(self, text: str) -> None:
         await self._model_context.add_message(UserMessage(content=text, source=self.name))
 
-    async def _may_go_on(self, cancellation_token: CancellationToken) -> None:
-        await linked(self._going.wait(), cancellation_token)
+    async def _may_go_on(self, token: CancellationToken) -> None:
+        await linked(self._going.wait(), token)
 
     def _to_config(self) -> CodeActAgentConfig:
         if self._approval_func is not None and not isinstance(self._approval_func, Approval):
@@ -356,7 +366,7 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
             name=self.name,
             model_client=self._model_client.dump_component(),
             code_executor=self._executor.dump_component(),
-            tools=[_as_tool(tool).dump_component() for tool in self._tools],
+            tools=[dump_tool(tool) for tool in self._tools],
             workbench=[workbench.dump_component() for workbench in self._workbenches],
             model_context=self._model_context.dump_component(),
             model_client_stream=self._model_client_stream,
@@ -379,7 +389,7 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
             config.name,
             ChatCompletionClient.load_component(config.model_client),
             load_if_given(config.code_executor, CodeExecutor.load_component),
-            tools=[BaseTool.load_component(tool) for tool in config.tools],
+            tools=[load_tool(tool) for tool in config.tools],
             workbench=[Workbench.load_component(workbench) for workbench in config.workbench],
             model_context=load_if_given(config.model_context, ChatCompletionContext.load_component),
             model_client_stream=config.model_client_stream,
@@ -393,20 +403,3 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
             approval_func=load_if_given(config.approval, Approval.load_component),
             max_output_chars=config.max_output_chars,
         )
-
-
-def _as_tool(tool: BaseTool[Any, Any] | Callable[..., Any]) -> BaseTool[Any, Any]:
-    """A tool that can stand in a config; of a function that is its source.
-
-    Raises:
-        ValueError: The function has none, or says not what it takes.
-    """
-    if isinstance(tool, BaseTool):
-        return tool
-    try:
-        return FunctionTool(tool, description=inspect.getdoc(tool) or "", name=tool.__name__)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"Cannot serialize CodeActAgent with the tool {tool!r}: {error}. Annotate its parameters and its result, "
-            "or offer a FunctionTool."
-        ) from error

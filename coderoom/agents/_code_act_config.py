@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from autogen_agentchat.state import BaseState
 from autogen_core import ComponentModel
@@ -14,7 +14,13 @@ from coderoom._components import StrictConfig
 from coderoom.agents._attempt import CodeFormat
 from coderoom.sandbox import RecordedCall
 
-__all__ = ["CodeActAgentConfig", "CodeActAgentState", "OnError", "PastCell"]
+__all__ = [
+    "CodeActAgentConfig",
+    "CodeActAgentState",
+    "OnError",
+    "PastCell",
+    "check_arguments",
+]
 
 OnError = Literal["keep", "rollback"]
 
@@ -63,4 +69,18 @@ class CodeActAgentState(BaseState):
     llm_context: Mapping[str, Any] = Field(default_factory=dict)
     taken: list[str] = Field(default_factory=list)
     cells: list[PastCell] = Field(default_factory=list)
+    failed: int = 0
     workbench: list[Mapping[str, Any]] = Field(default_factory=list)
+
+
+def check_arguments(code_format: CodeFormat, on_error: OnError, max_output_chars: int) -> None:
+    """Check what a constructor gets, as the config is checked.
+
+    Raises:
+        ValueError: One is out of its range.
+    """
+    for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
+        if value not in get_args(known):
+            raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
+    if max_output_chars < 200:
+        raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")

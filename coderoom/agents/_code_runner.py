@@ -41,6 +41,7 @@ class CodeRunner:
         # For the outputs of an executor that works in no folder of this machine.
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._mark: Any = None
+        self._began = False
 
     async def attempt(
         self,
@@ -64,6 +65,7 @@ class CodeRunner:
             asyncio.CancelledError: If the token was cancelled; nothing is left running.
         """
         blocks, notes = selection.blocks, selection.notes
+        self._began = False
         if not blocks:
             return Attempt(
                 number, (), Outcome.ERROR, 1, "", notes, incomplete=selection.cut, left_out=selection.left_out
@@ -71,7 +73,18 @@ class CodeRunner:
         refusal = await self._refusal(selection, context, cancellation_token)
         if refusal is not None:
             return Attempt(number, blocks, Outcome.REJECTED, 1, "", notes, reason=refusal)
-        execution = await self.executor.run(blocks, cancellation_token, on_output)
+        self._began = True
+        return self._as_attempt(number, selection, await self.executor.run(blocks, cancellation_token, on_output))
+
+    def interrupted(self, number: int, selection: Selection) -> Attempt | None:
+        """What is known of an attempt that was cancelled; `None` if nothing had been run yet."""
+        if not self._began:
+            return None
+        execution = getattr(self.executor.executor, "interrupted", None)
+        return self._as_attempt(number, selection, execution or Execution.cancelled())
+
+    def _as_attempt(self, number: int, selection: Selection, execution: Execution) -> Attempt:
+        blocks, notes = selection.blocks, selection.notes
         if execution.outcome is Outcome.REJECTED:
             reason, code = execution.output.strip(), execution.exit_code
             return Attempt(number, blocks, Outcome.REJECTED, code, "", notes, reason=reason, by_policy=True)
@@ -92,6 +105,7 @@ class CodeRunner:
             left_out=selection.left_out,
             artifacts=execution.artifacts,
             calls=execution.calls,
+            state_lost=execution.state_lost,
         )
 
     async def keep_state(self, cancellation_token: CancellationToken) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from autogen_core import CancellationToken
 from autogen_core.models import LLMMessage
+from autogen_core.tools import Workbench
 
-from coderoom.agents._attempt import Attempt, Selection
+from coderoom._components import linked
+from coderoom.agents._attempt import Attempt, Selection, calls_made
 from coderoom.agents._code_act_config import OnError, PastCell
 from coderoom.agents._code_runner import CodeRunner
+from coderoom.agents._workbenches import Workbenches
+from coderoom.errors import CodeRoomError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
-from coderoom.sandbox import CallRecorder, HostFunction, OutputChunk, host_functions
+from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, host_functions
 
 __all__ = ["CodeSession"]
 
@@ -25,31 +31,54 @@ class CodeSession:
     Args:
         executor: Where the cells run.
         runner: Runs them.
-        offered: What they may call: functions, tools and workbenches.
+        tools: Functions and tools that they may call.
+        workbenches: Workbenches whose tools they may call.
         on_error: Whether what a failed cell did is kept or undone.
+
+    Attributes:
+        cut: What is known of the last cell, if that was cancelled in its midst.
     """
 
     def __init__(
-        self, executor: SandboxCodeExecutor, runner: CodeRunner, offered: Sequence[Any], on_error: OnError
+        self,
+        executor: SandboxCodeExecutor,
+        runner: CodeRunner,
+        tools: Sequence[Any],
+        workbenches: Sequence[Workbench],
+        on_error: OnError,
     ) -> None:
         self._executor = executor
         self._runner = runner
-        self._offered = list(offered)
+        self._tools = list(tools)
+        self._workbenches = Workbenches(workbenches)
         self._on_error = on_error
         self._recorder = CallRecorder()
         self._functions: tuple[HostFunction, ...] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._cells: list[PastCell] = []
+        self._failed = 0
         self._to_restore = False
+        self._called: list[FunctionCall] = []
+        self._forgotten: list[FunctionCall] = []
+        self.cut: Attempt | None = None
 
-    @property
-    def cells(self) -> list[PastCell]:
-        """The cells that ran well since the beginning."""
-        return list(self._cells)
+    def forget_cut(self) -> None:
+        """Another cell begins, or another turn."""
+        self.cut = None
 
     async def functions(self) -> tuple[HostFunction, ...]:
-        """What the cells may call; workbenches are asked for their tools the first time."""
+        """What the cells may call; workbenches are asked for their tools the first time.
+
+        Raises:
+            RequestError: Something cannot be offered, or a workbench cannot be used.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop is not loop:  # The session and the workbenches were left in the other.
+            self._to_restore, self._functions = True, None
+            await self._workbenches.stop()
+        self._loop = loop
         if self._functions is None:
-            functions = await host_functions(self._offered)
+            functions = await host_functions([*self._tools, *await self._workbenches.functions()])
             await self._executor.offer([self._recorder.wrap(function) for function in functions])
             self._functions = functions
         return self._functions
@@ -60,67 +89,118 @@ class CodeSession:
         selection: Selection,
         context: Sequence[LLMMessage],
         cancellation_token: CancellationToken,
-        on_output: Callable[[OutputChunk], None],
+        on_output: Callable[[OutputChunk], None] | None,
     ) -> Attempt:
         """Run the blocks of a reply; what a failure left behind is undone, if that is wanted."""
+        self.forget_cut()
+        await linked(self._workbenches.mend(), cancellation_token)
         if self._on_error == "rollback":
             await self._runner.keep_state(cancellation_token)
         self._recorder.take()
         try:
             attempt = await self._runner.attempt(number, selection, context, cancellation_token, on_output)
-            if attempt.outcome is Outcome.OK:
-                self._cells.append(PastCell(blocks=list(attempt.blocks), calls=self._recorder.take()))
-            elif attempt.ran and self._on_error == "rollback":
-                undone = await self._runner.undo(cancellation_token)
-                attempt = replace(attempt, notes=(*attempt.notes, _UNDONE.format(undone=undone)))
+            attempt = await self._conclude(attempt, undo=attempt.outcome is not Outcome.CANCELLED)
+        except asyncio.CancelledError:
+            cut = self._runner.interrupted(number, selection)
+            self.cut = None if cut is None else await self._conclude(cut, undo=True)
+            raise
         finally:
             await self._runner.let_go()
         return attempt
 
-    def load(self, cells: Sequence[PastCell]) -> None:
+    async def _conclude(self, attempt: Attempt, *, undo: bool) -> Attempt:
+        """Remember a cell that ran well; undo another one, unless its executor was stopped, which is not undone."""
+        self._workbenches.note(attempt.calls)
+        self._called += attempt.calls
+        undone = ""
+        if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
+            with suppress(CodeRoomError):  # Then nothing of the kind is promised.
+                undone = await self._runner.undo(CancellationToken())
+        if undone:
+            return replace(attempt, notes=(*attempt.notes, _UNDONE.format(undone=undone)))
+        if attempt.state_lost:
+            self._cells, self._failed = [], 0
+        if attempt.outcome is Outcome.OK:
+            self._cells.append(PastCell(blocks=list(attempt.blocks), calls=self._recorder.take()))
+        elif attempt.ran:
+            self._failed += 1
+        return attempt
+
+    def end_turn(self) -> None:
+        """The turn went well: all that it called is in the conversation."""
+        self._called = []
+
+    async def save(self) -> dict[str, Any]:
+        """What `load` takes."""
+        return {"cells": self._cells, "failed": self._failed, "workbench": await self._workbenches.save_state()}
+
+    async def load(self, cells: Sequence[PastCell], failed: int, workbench: Sequence[Mapping[str, Any]]) -> None:
         """Let the next use begin with these cells."""
-        self._cells = list(cells)
-        self._to_restore = bool(cells)
+        self._cells, self._failed = list(cells), failed
+        self._to_restore = True
+        # A team that puts a failed turn back makes the conversation forget what was called in it.
+        self._forgotten += self._called
+        self._called = []
+        await self._workbenches.load_state(workbench)
 
     async def restore(self, cancellation_token: CancellationToken) -> str:
         """Run the loaded cells again, if that has not been done; functions of the host are not called again.
 
         Returns:
-            What did not come back, in words for a model; empty if all did.
+            What did not come back, and what was called in a turn that is forgotten, in words for a model; empty if
+            there is nothing to tell.
         """
         if not self._to_restore:
             return ""
-        self._to_restore = False
-        cells, self._cells = self._cells, []
         await self._runner.executor.restart()
+        back: list[PastCell] = []
         lost: list[str] = []
         try:
-            for number, cell in enumerate(cells, 1):
+            for cell in self._cells:
                 self._recorder.answer_from(cell.calls)
                 execution = await self._runner.executor.run(cell.blocks, cancellation_token)
                 if execution.outcome is Outcome.OK:
-                    self._cells.append(cell)
+                    back.append(cell)
                 else:
-                    lines = execution.output.strip().splitlines() or ["no output"]
-                    lost.append(f"cell {number} ended with {execution.outcome.value!r} ({lines[-1][:200]})")
+                    lost.append(_lost_cell(cell, execution.outcome, execution.output))
         finally:
             self._recorder.answer_from(None)
-        return "" if not lost else _NOT_RESTORED.format(count=len(cells), lost="; ".join(lost))
+        if self._failed:
+            lost.append(_FAILED_BEFORE.format(count=self._failed))
+        self._cells, self._failed, self._to_restore = back, 0, False
+        told = [_NOT_RESTORED.format(lost="\n".join(f"- {item}" for item in lost))] if lost else []
+        if self._forgotten:
+            told.append(f"{_PUT_BACK}\n{calls_made(self._forgotten)}")
+            self._forgotten = []
+        return "\n\n".join(told)
 
     async def close(self) -> None:
-        """Stop the executor; if it is used again, the cells are run again first."""
-        self._to_restore = bool(self._cells)
-        await self._runner.close()
+        """Stop the executor and the workbenches; if they are used again, the cells are run again first."""
+        self._to_restore = bool(self._cells or self._failed)
+        self._functions = None
+        try:
+            await self._runner.close()
+        finally:
+            await self._workbenches.stop()
 
     async def reset(self) -> None:
         """Go back to the beginning."""
-        self._cells = []
-        self._to_restore = False
+        self._cells, self._failed, self._to_restore = [], 0, False
+        self._called, self._forgotten = [], []
         await self._runner.executor.restart()
+        await self._workbenches.reset()
+
+
+def _lost_cell(cell: PastCell, outcome: Outcome, output: str) -> str:
+    begin = next((line for block in cell.blocks for line in block.code.splitlines() if line.strip()), "")
+    end = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
+    return f"the code that begins with {begin.strip()[:100]!r} ended with {outcome.value!r} this time ({end[:200]})"
 
 
 _UNDONE = "The failed code was undone: {undone} are as they were before it, and nothing that it made of them is left."
+_PUT_BACK = "An earlier turn was cut short, and the conversation and the variables were put back to before it."
+_FAILED_BEFORE = "code that had not ended well ({count} times) was not run again"
 _NOT_RESTORED = (
-    "The session was started anew, and the {count} pieces of code that had run well before were run again, but not all "
-    "with success: {lost}. What these had set is gone. Set it again before you use it."
+    "The session was started anew, and the code that had run well in it was run again, without calling functions "
+    "again. Not everything came back:\n{lost}\nWhat that code had set is gone. Set it again before you use it."
 )

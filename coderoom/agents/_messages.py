@@ -173,10 +173,12 @@ def _image(artifact: Artifact) -> Image | None:
         return None
 
 
-def stopped_early(source: str, message_id: str, stop_reason: StopReason) -> TextMessage:
-    """The turn is over before anything was run."""
-    text = f"The turn was ended ({stop_reason.value}) before any code was run."
-    return TextMessage(id=message_id, content=text, source=source, metadata={keys.STOP_REASON: stop_reason.value})
+def stopped_early(source: str, stop_reason: StopReason, attempt: Attempt | None) -> TextMessage:
+    """The turn is over before there was an answer; `attempt` is the last one, if anything was run."""
+    text, metadata = prompts.why_without_answer(stop_reason), {keys.STOP_REASON: stop_reason.value}
+    if attempt is not None:
+        text, metadata = report(text, attempt), facts(attempt, stop_reason) | {keys.SUMMARY: ""}
+    return TextMessage(content=text, source=source, metadata=metadata)
 
 
 def final_message(

@@ -9,14 +9,17 @@ from coderoom.agents._decisions import RetryDecision, StopReason
 
 __all__ = [
     "CANCELLED",
+    "NOT_BEGUN",
     "ask_for_retry",
     "before_reflection",
     "retry_notice",
     "retry_plan",
+    "why_without_answer",
     "with_functions",
 ]
 
 CANCELLED = "The run was cancelled before it ended; what it printed is not known."
+NOT_BEGUN = "The turn was ended before the code above was run."
 
 _WHY_STOPPED = {
     StopReason.FAILED: "none was allowed",
@@ -42,15 +45,20 @@ def retry_notice(attempt: Attempt, decision: RetryDecision) -> str:
 
 
 _FORMATS = {
-    "fence": "Put code to run in a ```python block (or ```sh for the shell).",
+    "fence": "Put code to run in a ```python block",
     "execute": "Put Python code to run between <execute> and </execute>; code anywhere else is not run.",
 }
 
 
-def with_functions(system_message: str | None, code_format: CodeFormat, functions: Sequence[str]) -> str:
+def with_functions(
+    system_message: str | None, code_format: CodeFormat, languages: Sequence[str], functions: Sequence[str]
+) -> str:
     """The system message of a `CodeActAgent`, with where code goes and what it can call."""
     parts = [] if system_message is None else [system_message]
-    parts.append(_FORMATS[code_format])
+    where = _FORMATS[code_format]
+    if code_format == "fence":
+        where += " (or ```sh for the shell)." if "sh" in languages else "."
+    parts.append(where)
     if functions:
         parts.append("Your code can call these functions, which are there already; do not define or import them:")
         parts += functions
@@ -77,3 +85,18 @@ def before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:
         f"{attempt.outcome.value!r} and exit code {attempt.exit_code}. Sum up plainly what failed and what is missing. "
         "Write no code."
     )
+
+
+_WHY_WITHOUT_ANSWER = {
+    StopReason.MAX_STEPS: "as many pieces of code were run as a turn may have",
+    StopReason.MAX_TOKENS: "the model has used the tokens that a turn may have",
+    StopReason.MAX_SECONDS: "the time that a turn may take was up",
+    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
+    StopReason.CANCELLED: "the code was stopped from outside",
+}
+
+
+def why_without_answer(stop_reason: StopReason) -> str:
+    """What other agents are told of a turn that ended at a limit; empty if it did not."""
+    why = _WHY_WITHOUT_ANSWER.get(stop_reason)
+    return "" if why is None else f"The turn was ended before there was an answer: {why}."

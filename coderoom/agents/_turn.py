@@ -83,6 +83,11 @@ class Turn:
         return len(self.attempts) + 1
 
     @property
+    def last(self) -> Attempt | None:
+        """The last piece of code that was run; `None` if none was."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
     def ran_out_of_time(self) -> bool:
         """Whether a call of it was cancelled because of the time, and by nobody else."""
         task = asyncio.current_task()
@@ -91,7 +96,7 @@ class Turn:
     @property
     def stop_reason(self) -> StopReason | None:
         """Why there is no further step; `None` if there is one."""
-        last = self.attempts[-1] if self.attempts else None
+        last = self.last
         if self.answer is not None:
             return StopReason.NO_CODE if last is None else StopReason.ANSWERED
         if self._late:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from autogen_core.models import ChatCompletionClient
 
-from coderoom.agents import CodeExecutorAgent
-from coderoom.executors import LocalCodeExecutor
+from coderoom.agents import CodeActAgent, CodeExecutorAgent
+from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
+from tests.agents.acting import MakeActor
 from tests.agents.helpers import MakeCoder, MakeTerminal
 
 
@@ -41,3 +42,17 @@ def terminal(agents: list[CodeExecutorAgent], tmp_path: Path) -> MakeTerminal:
         return agents[-1]
 
     return make
+
+
+@pytest.fixture
+async def actor(tmp_path: Path) -> AsyncIterator[MakeActor]:
+    made: list[CodeActAgent] = []
+
+    def make(client: ChatCompletionClient, **arguments: Any) -> CodeActAgent:
+        executor = arguments.pop("code_executor", None) or SandboxCodeExecutor(tmp_path / "work")
+        made.append(CodeActAgent("actor", client, executor, **arguments))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        await agent.close()

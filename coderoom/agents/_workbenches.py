@@ -1,0 +1,124 @@
+"""The workbenches of a `CodeActAgent`: started on first use, mended when they break, and stopped at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from autogen_core.tools import Workbench
+
+from coderoom.errors import CodeRoomError, RequestError
+from coderoom.outcome import Outcome
+from coderoom.sandbox import FunctionCall, HostFunction, host_functions
+
+__all__ = ["Workbenches"]
+
+
+class Workbenches:
+    """Workbenches whose tools code can call.
+
+    One that was started before is used as it is, and left to whoever started it.
+
+    Args:
+        workbenches: The workbenches.
+    """
+
+    def __init__(self, workbenches: Sequence[Workbench]) -> None:
+        self._all = list(workbenches)
+        self._started: list[Workbench] = []
+        self._owners: dict[str, Workbench] = {}
+        self._doubtful: list[Workbench] = []
+
+    async def functions(self) -> list[HostFunction]:
+        """All their tools; they are started for that.
+
+        Raises:
+            RequestError: One cannot be started or does not answer, or has a tool that cannot be offered.
+        """
+        found: list[HostFunction] = []
+        for workbench in self._all:
+            functions = await self._functions_of(workbench)
+            self._owners |= {function.name: workbench for function in functions}
+            found += functions
+        return found
+
+    def note(self, calls: Iterable[FunctionCall]) -> None:
+        """Take note of calls that failed: perhaps it was the workbench that did."""
+        for call in calls:
+            owner = self._owners.get(call.name)
+            if owner is not None and call.outcome is not Outcome.OK and owner not in self._doubtful:
+                self._doubtful.append(owner)
+
+    async def mend(self) -> None:
+        """Start those anew that do not answer any more. If that fails, calls of their tools go on to say so."""
+        doubtful, self._doubtful = self._doubtful, []
+        for workbench in doubtful:
+            if workbench not in self._started:
+                continue
+            try:
+                await workbench.list_tools()
+            except Exception:
+                with suppress(Exception):
+                    await workbench.stop()
+                with suppress(Exception):
+                    await workbench.start()
+
+    async def stop(self) -> None:
+        """Stop all that were started here.
+
+        Raises:
+            Exception: What the first that could not be stopped raised, once all others are.
+        """
+        started, self._started = self._started, []
+        self._doubtful.clear()
+        failed: list[Exception] = []
+        for workbench in started:
+            try:
+                await workbench.stop()
+            except RuntimeError:  # AutoGen's way to say that it is stopped.
+                continue
+            except Exception as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
+    async def reset(self) -> None:
+        """Bring those that are in use back to their beginning."""
+        for workbench in self._started:
+            await workbench.reset()
+
+    async def save_state(self) -> list[Mapping[str, Any]]:
+        """What `load_state` takes."""
+        return [await workbench.save_state() for workbench in self._all]
+
+    async def load_state(self, states: Sequence[Mapping[str, Any]]) -> None:
+        """Restore what `save_state` gave."""
+        for workbench, state in zip(self._all, states, strict=False):
+            await workbench.load_state(state)
+
+    async def _functions_of(self, workbench: Workbench) -> tuple[HostFunction, ...]:
+        try:
+            # AutoGen's keeps to itself whether it is started, under this name, and warns of a second start.
+            if workbench not in self._started and getattr(workbench, "_actor", None) is None:
+                self._started.append(workbench)
+                await workbench.start()
+            return await host_functions([workbench])
+        except CodeRoomError:
+            raise
+        except Exception as error:
+            if workbench in self._started:
+                self._started.remove(workbench)
+                with suppress(Exception):
+                    await workbench.stop()
+            raise RequestError(
+                f"The workbench {type(workbench).__name__!r} cannot be used, since it does not tell its tools "
+                f"({_cause(error)}). Check its settings, and that its server can be started and reached."
+            ) from error
+
+
+def _cause(error: BaseException) -> str:
+    """What was raised, without the groups around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
