@@ -3,6 +3,7 @@
     CodeRoomError
     ├── ConfigError             a team file is wrong; lists every mistake with its place
     ├── RequestError            what was asked for cannot be done as asked
+    ├── GenerationError         specs, tests or code that are to become a program do not fit together
     ├── MissingDependencyError  something that is needed is not installed or not set
     ├── SandboxUnavailable      our place for running code broke; never the code's own failure
     ├── ModelError              a model could not be asked; `__cause__` is what its client raised
@@ -21,6 +22,7 @@ __all__ = [
     "AgentError",
     "CodeRoomError",
     "ConfigError",
+    "GenerationError",
     "MissingDependencyError",
     "ModelError",
     "Problem",
@@ -69,6 +71,13 @@ class ConfigError(CodeRoomError, ValueError):
 
 class RequestError(CodeRoomError, ValueError):
     """What was asked for cannot be done as asked: a file that is not there, a model that cannot be named so."""
+
+
+class GenerationError(CodeRoomError, ValueError):
+    """Function specs, tests or code that are to become a program are wrong, or do not fit together.
+
+    The message names each mistake and the way out, so that whoever wrote them can mend them.
+    """
 
 
 class MissingDependencyError(CodeRoomError):

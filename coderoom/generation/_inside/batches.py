@@ -1,0 +1,212 @@
+"""Many jobs, each in a fork of its own, one after the other."""
+
+from __future__ import annotations
+
+import _thread
+import io
+import os
+import select
+import signal
+import sys
+import time
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+from .calls import answer, answer_now, make_call, warm
+from .values import Encoder
+
+__all__ = ["alone", "begin", "run"]
+
+_PR_SET_CHILD_SUBREAPER = 36
+_MOST_FILES = 2_000
+_MOST_PRINTED = 10_000
+_CHUNK = 65_536
+
+_folders: List[str] = []
+_before: Dict[str, Tuple[int, ...]] = {}
+_fork: List[Callable[[], int]] = [os.fork]
+
+
+class Out(io.TextIOBase):
+    """Keeps the beginning of what is printed."""
+
+    def __init__(self) -> None:
+        self.kept: List[str] = []
+        self._room = _MOST_PRINTED
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if self._room > 0:
+            self.kept.append(text[: self._room])
+            self._room -= len(text)
+        return len(text)
+
+
+def begin(scratch: str) -> None:
+    """Take note of how things are before the first job.
+
+    Args:
+        scratch: The folder for temporary files.
+    """
+    _folders[:] = sorted({os.getcwd(), scratch})
+    _before.clear()
+    _before.update(_files())
+    try:
+        import ctypes
+
+        here = ctypes.PyDLL(None)
+        here.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        # Python's own does much in each child for threads, of which there are none, and costs as much as all the rest.
+        _fork[0] = here.fork
+    except Exception:  # What a job leaves running is then ended when the session goes back.
+        pass
+    warm()
+
+
+def alone(job: Dict[str, Any]) -> str:
+    """Do a job in this process, if everything is as it was."""
+    return answer_now(job) if _tidy() else "untidy"
+
+
+def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
+    """Do jobs, as far as time and room go, and end at the first that takes too long or leaves something behind.
+
+    Calls are made in a fork each. Properties are looked at here: they are expressions over data, and none of the code
+    under test is in the same process.
+
+    Args:
+        jobs: The jobs.
+        each: The seconds that each may take.
+        whole: The seconds after which none is begun.
+        largest: The most bytes that an answer may have.
+        room: The most bytes that all answers may have.
+
+    Returns:
+        For each job, in their order, its answer, the seconds that it took and its memory; `None` if it gave none. For
+        jobs at the end there may be nothing.
+    """
+    answers: List[Any] = []
+    end = time.monotonic() + whole
+    if _thread._count() > 1 or not _tidy():
+        return answers
+    # Forks print into this; what they change is theirs, and each page of memory that they need not is time.
+    sys.stdout = out = Out()
+    for job in jobs:
+        found = _looked(job) if "property" in job else _forked(job, each, largest, out)
+        answers.append(found)
+        room -= 0 if found is None else 2 * len(found[0]) + 100
+        if found is None or room < 2 * largest or time.monotonic() > end or not _clear():
+            break
+    return answers
+
+
+def _looked(job: Dict[str, Any]) -> List[Any]:
+    return [answer_now(job), "", 0.0, 0]
+
+
+def _forked(job: Dict[str, Any], seconds: float, largest: int, out: Out) -> Optional[List[Any]]:
+    try:
+        call = make_call(job)
+    except Exception:
+        return None
+    encoder = Encoder()
+    reader, writer = os.pipe()
+    start = time.monotonic()
+    pid = _fork[0]()
+    if not pid:
+        try:
+            told = answer(call, encoder) + "\n" + "".join(out.kept) + "\0"
+            data = told.encode("utf-8", "replace")
+            while data:
+                data = data[os.write(writer, data) :]
+        finally:
+            os._exit(0)
+    os.close(writer)
+    try:
+        text = _read(reader, start + seconds, largest)
+    finally:
+        took = time.monotonic() - start
+        os.close(reader)
+        peak = _end(pid)
+    if text is None:
+        return None
+    told, _, printed = text[:-1].partition("\n")
+    return [told, printed, took, peak]
+
+
+def _end(pid: int) -> int:
+    """End a fork, and return the most memory that it has had."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+        return os.wait4(pid, 0)[2].ru_maxrss * 1024
+    except OSError:
+        return 0
+
+
+def _read(reader: int, end: float, largest: int) -> Optional[str]:
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    parts: List[bytes] = []
+    size = 0
+    while size <= largest:
+        left = end - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000 + 1):
+            return None
+        part = os.read(reader, _CHUNK)
+        if not part:
+            return None
+        parts.append(part)
+        size += len(part)
+        if part.endswith(b"\0"):
+            return b"".join(parts).decode("utf-8", "replace")
+    return None
+
+
+def _clear() -> bool:
+    """Leave nothing of the last job; say whether that has worked."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        return False  # Somebody is left, who was started by the job.
+    except ChildProcessError:
+        return _tidy()
+
+
+def _files() -> Dict[str, Tuple[int, ...]]:
+    found: Dict[str, Tuple[int, ...]] = {}
+    seen: Set[str] = set()
+    folders = list(_folders)
+    while folders:
+        folder = folders.pop()
+        if folder in seen:
+            continue
+        seen.add(folder)
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            continue
+        for entry in entries:
+            facts = entry.stat(follow_symlinks=False)
+            is_folder = entry.is_dir(follow_symlinks=False)
+            found[entry.path] = () if is_folder else (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+            if len(found) > _MOST_FILES:
+                return found
+            if is_folder:
+                folders.append(entry.path)
+    return found
+
+
+def _tidy() -> bool:
+    """Remove files that were not there before; say whether all is as it was."""
+    try:
+        now = _files()
+        if now == _before:
+            return True
+        for path in sorted(set(now) - set(_before), reverse=True):
+            if now[path]:
+                os.unlink(path)
+            else:
+                os.rmdir(path)
+        return _files() == _before
+    except OSError:
+        return False

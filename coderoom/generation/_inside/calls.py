@@ -1,0 +1,149 @@
+"""Calls of functions under test, looks at properties, and what came of them, as text."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import math
+import sys
+import time
+from typing import Any, Callable, Dict, List, Tuple
+
+from .reading import decode
+from .values import Encoder
+
+__all__ = ["answer", "answer_now", "budget", "make_call"]
+
+_MOST_TOLD = 4_000
+_MOST_FRAMES = 8
+budget = {"text": 400_000}
+
+Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any]]
+
+
+def _make_dumps() -> Callable[[Any], str]:
+    """What `json.dumps` does, made once: every fork would have to make it anew."""
+    encoder = json.JSONEncoder(separators=(",", ":"))
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    text = json.encoder.encode_basestring_ascii
+    parts = make(None, encoder.default, text, None, ":", ",", False, False, False)
+    return lambda data: "".join(parts(data, 0))
+
+
+_dumps = _make_dumps()
+
+
+def make_call(job: Dict[str, Any]) -> Call:
+    """What is to be called for a job, with which arguments.
+
+    Args:
+        job: A `function`, its `inputs` and `setup`; or a `property`, the `result` and the `inputs`.
+    """
+    inputs = {name: decode(data, name) for name, data in job["inputs"].items()}
+    if "property" in job:
+        look = compile(job["property"], "<property>", "eval")
+        return _look, (look, {**inputs, "result": decode(job["result"], "result")}), {}
+    names = sys.modules["__main__"].__dict__
+    if job.get("setup"):
+        return _with_setup, (compile(job["setup"], "<setup>", "exec"), job["function"], inputs), {}
+    if job["function"] not in names:
+        raise NameError("name %r is not defined" % job["function"])
+    return (names[job["function"]], *_arranged(names[job["function"]], inputs))
+
+
+def answer(call: Call, encoder: Encoder) -> str:
+    """Make a call, and tell what came of it."""
+    function, positional, named = call
+    try:
+        value = function(*positional, **named)
+        if type(value).__name__ == "coroutine":
+            import asyncio
+
+            value = asyncio.run(value)
+        told = {"value": encoder.encode(value)}
+    except BaseException as error:
+        told = {"error": _explain(error)}
+    text = _dumps(told)
+    if len(text) > budget["text"]:
+        why = "as data it has more than %d characters" % budget["text"]
+        text = _dumps({"value": {"$opaque": {"type": "value", "why": why}}})
+    return text
+
+
+def answer_now(job: Dict[str, Any]) -> str:
+    """Do a job from its beginning to its end."""
+    try:
+        call = make_call(job)
+    except BaseException as error:
+        return _dumps({"error": _explain(error)})
+    return answer(call, Encoder())
+
+
+def warm() -> None:
+    """Do what every call does a few times, so that forks find it done."""
+    for value in (1, 1.5, "text", True, None, [1, 2], {"key": 1}, (1, 2), {1}, b"bytes"):
+        for _ in range(10):
+            answer((_same, (), {"value": value}), Encoder())
+    for _ in range(10):
+        answer((_fail, (), {}), Encoder())
+    time.monotonic()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _fail() -> None:
+    raise ValueError("nothing")
+
+
+def _arranged(function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    """The arguments by position and by name: some functions take some only by position."""
+    code = getattr(function, "__code__", None)
+    only = code.co_varnames[: getattr(code, "co_posonlyargcount", 0)] if code is not None else ()
+    named = dict(inputs)
+    return tuple([named.pop(name) for name in only if name in named]), named
+
+
+def _with_setup(setup: Any, name: str, inputs: Dict[str, Any]) -> Any:
+    names = sys.modules["__main__"].__dict__
+    names["inputs"] = inputs
+    exec(setup, names)
+    if name not in names:
+        raise NameError("name %r is not defined" % name)
+    positional, named = _arranged(names[name], names["inputs"])
+    return names[name](*positional, **named)
+
+
+def _look(look: Any, names: Dict[str, Any]) -> bool:
+    names = {"__builtins__": builtins, "math": math, **names}
+    found = eval(look, names)
+    kind = type(found).__name__
+    if kind not in ("bool", "bool_"):
+        raise TypeError("a property has to be True or False, and this one is of the type %s" % kind)
+    return bool(found)
+
+
+def _explain(error: BaseException) -> Dict[str, Any]:
+    """What is told of an exception: its class, those above it, its text, and the frames of the code under test."""
+    kind = type(error)
+    own = [each.__name__ for each in kind.__mro__ if getattr(builtins, each.__name__, None) is not each]
+    base = next(each.__name__ for each in kind.__mro__ if getattr(builtins, each.__name__, None) is each)
+    try:
+        message = str(error)[:_MOST_TOLD]
+    except BaseException:
+        message = "its text could not be made"
+    return {"types": own[:20], "base": base, "message": message, "trace": _trace(error)}
+
+
+def _trace(error: BaseException) -> List[List[Any]]:
+    frames: List[List[Any]] = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename.startswith(("<cell ", "<setup>", "<property>")):
+            frames.append([code.co_filename, trace.tb_lineno, code.co_name])
+        trace = trace.tb_next
+    return frames[:_MOST_FRAMES] + frames[_MOST_FRAMES:][-_MOST_FRAMES:]

@@ -1,0 +1,90 @@
+"""What a language has to know, so that functions in it can be tested."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from coderoom.generation._compare import Comparison, compare
+from coderoom.generation._tests import FunctionTest
+
+__all__ = ["UNTIDY", "Job", "Language"]
+
+Job = Mapping[str, Any]
+"""A call (`function`, `inputs`, `setup`), or a look at a property (`property`, `result`, `inputs`)."""
+
+
+UNTIDY = "untidy"
+"""The value of a cell that found things left by an earlier one, and so did nothing."""
+
+
+class Language(ABC):
+    """A language that functions are written in.
+
+    Cells are code for a `coderoom.sandbox.Session`; what they give back is text that the code under test may have
+    forged.
+
+    Attributes:
+        name: What blocks and cells in it are called.
+        suffix: The end of its files' names.
+    """
+
+    name: ClassVar[str]
+    suffix: ClassVar[str]
+
+    @abstractmethod
+    def name_problem(self, name: str) -> str | None:
+        """Why a text cannot be the name of a function; `None` if it can."""
+
+    @abstractmethod
+    def load(self) -> str:
+        """The cell that gets a session ready for `run` and `run_alone`."""
+
+    @abstractmethod
+    def begin(self) -> str:
+        """The cell that takes note of the state in which every test is to begin."""
+
+    @abstractmethod
+    def run_alone(self, job: Job, longest: int) -> str:
+        """The cell that does one job in the session itself; its value is an answer, or `UNTIDY`.
+
+        Args:
+            job: The job.
+            longest: The most characters that the answer may have.
+        """
+
+    @abstractmethod
+    def run(self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int) -> str:
+        """The cell that does as many jobs as it can, each in a clean state; its value is a list of answers.
+
+        Args:
+            jobs: The jobs.
+            each: The seconds that each may take.
+            whole: The seconds after which none is begun.
+            longest: The most characters that an answer may have.
+            room: The most that they may have all together.
+        """
+
+    def compare(self, test: FunctionTest, actual: Any) -> Comparison:
+        """Compare what came with what a test expects."""
+        return compare(test.expected_output, actual, rel=test.rel, abs=test.abs, exact_types=test.exact_types)
+
+    @abstractmethod
+    def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
+        """Whether an exception is one of those that a name stands for.
+
+        Args:
+            expected: The name.
+            types: The exception's own class and those above it that are not the language's own.
+            base: The nearest class above it that is the language's own.
+        """
+
+    @abstractmethod
+    def write_tests(self, tests: Mapping[str, Sequence[FunctionTest]], module: str) -> str:
+        """The tests as a file that people of this language run by its usual means.
+
+        Args:
+            tests: The tests by the names of the functions.
+            module: The module that has the functions.
+        """

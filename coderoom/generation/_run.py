@@ -1,0 +1,271 @@
+"""Runs tests of functions. What is expected never goes where the functions are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from coderoom.errors import GenerationError, RequestError
+from coderoom.generation._answers import Answer
+from coderoom.generation._bench import Bench, Failure, Jobs
+from coderoom.generation._frozen import FrozenTests
+from coderoom.generation._language import Job, Language
+from coderoom.generation._python import PythonLanguage
+from coderoom.generation._results import TestResult, told_error, verdict_on, why_no_answer
+from coderoom.generation._tests import FunctionTest
+from coderoom.outcome import Outcome
+from coderoom.sandbox import ExecutionResult, Sandbox
+
+__all__ = ["TestRunner"]
+
+_PER_SESSION = 24  # To load a program takes as long as a few tests.
+_MOST_PRINTED = 10_000
+_JUDGE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class _Case:
+    number: int
+    function: str
+    test: FunctionTest
+
+    def call(self) -> Job:
+        """What the process with the code is told: not what the test is called, or of what kind it is."""
+        job: dict[str, Any] = {"function": self.function, "inputs": self.test.inputs}
+        return {**job, "setup": self.test.setup} if self.test.setup else job
+
+    def look(self, value: Any) -> Job:
+        return {"property": self.test.property, "result": value, "inputs": self.test.inputs}
+
+
+class TestRunner:
+    """Runs tests in sessions of a sandbox.
+
+    The functions are loaded once into each session. First, every call is made in a fork of it, many after each other in
+    one cell. What came as expected has passed. What did not is done again in the same state, with no other test having
+    run there, and that counts; so a test that breaks its surroundings harms no other. Values and exceptions come out as
+    data and are compared here; properties are looked at in a session where the functions have never been.
+
+    Args:
+        sandbox: The sandbox; it needs the engine `cpython`, the policy `open`, and no workspace, since tests would find
+            each other's files there.
+        timeout: The seconds that each test has.
+        sessions: How many sessions work side by side. Each takes one of the places that the sandbox's `concurrency`
+            allows, and one more for properties.
+        language: The language of the functions; `None`: Python.
+
+    Raises:
+        RequestError: An argument is wrong.
+    """
+
+    __test__ = False
+
+    def __init__(
+        self, sandbox: Sandbox, *, timeout: float = 5.0, sessions: int = 2, language: Language | None = None
+    ) -> None:
+        if sandbox.workspace is not None:
+            raise RequestError("Tests would find each other's files: take a Sandbox without workspace=.")
+        if not timeout > 0 or sessions < 1:
+            raise RequestError(f"timeout={timeout!r} and sessions={sessions!r} have to be above 0.")
+        self._sandbox = sandbox
+        self._timeout = timeout
+        self._sessions = sessions
+        self._language = language if language is not None else PythonLanguage()
+
+    async def run(
+        self, implementations: Mapping[str, str], tests: FrozenTests, *, functions: Sequence[str] | None = None
+    ) -> list[TestResult]:
+        """Run tests.
+
+        Args:
+            implementations: The code of each function, each after what it needs.
+            tests: The tests.
+            functions: The functions whose tests are run; `None`: all of those that have tests.
+
+        Returns:
+            A result for each test, in their order.
+
+        Raises:
+            GenerationError: The tests are not those that were frozen, or a function has no implementation.
+            SandboxUnavailable: The sandbox broke; that says nothing about the code.
+            RequestError: The sandbox is closed, or of a kind that cannot be used for this.
+        """
+        tests.verify()
+        wanted = list(tests.tests) if functions is None else list(functions)
+        lacking = [name for name in wanted if name not in implementations]
+        if lacking:
+            raise GenerationError(f"There is no implementation of {', '.join(map(repr, lacking))}.")
+        chosen = [(name, test) for name in wanted for test in tests.tests.get(name, ())]
+        cases = [_Case(number, *each) for number, each in enumerate(chosen)]
+        if not cases:
+            return []
+        async with contextlib.AsyncExitStack() as stack:
+            count = _number_of_benches(len(cases), self._sessions)
+            benches = [Bench(self._sandbox, self._language, implementations) for _ in range(count)]
+            for bench in benches:
+                stack.push_async_exit(bench)
+            await _all([bench.__aenter__() for bench in benches])
+            judge = await stack.enter_async_context(_Judge(self._sandbox, self._language, count))
+            return await _Run(self, cases, implementations, benches, judge).do()
+
+    @property
+    def language(self) -> Language:
+        """The language of the functions."""
+        return self._language
+
+    @property
+    def timeout(self) -> float:
+        """The seconds that each test has."""
+        return self._timeout
+
+
+class _Judge:
+    """Looks at properties, where no code under test has ever been; it begins when it is needed."""
+
+    def __init__(self, sandbox: Sandbox, language: Language, count: int) -> None:
+        self._benches = [Bench(sandbox, language, {}) for _ in range(count)]
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for bench in self._benches:
+            await bench.close()
+
+    async def look_at(self, jobs: Sequence[Job]) -> list[Answer | None]:
+        """Look at many."""
+        looks = Jobs(jobs, [str(job["property"]) for job in jobs])
+        if jobs:
+            async with self._lock:
+                await _all([bench.work(looks) for bench in self._benches[: _number_of_benches(len(jobs), 99)]])
+        return looks.answers
+
+    async def look(self, job: Job) -> str:
+        """Look at one; say why it does not hold."""
+        async with self._lock:
+            answer, result = await self._benches[0].alone(job, _JUDGE_SECONDS)
+        if answer is None:
+            return f"the property {job['property']!r} could not be looked at: {why_no_answer(result)}"
+        if answer.raised is not None:
+            return f"the property {job['property']!r} could not be looked at: {answer.raised!s:.300}"
+        return "" if answer.value is True else f"the property {job['property']!r} does not hold"
+
+
+class _Run:
+    """One run of tests."""
+
+    def __init__(
+        self,
+        runner: TestRunner,
+        cases: Sequence[_Case],
+        sources: Mapping[str, str],
+        benches: Sequence[Bench],
+        judge: _Judge,
+    ) -> None:
+        self._timeout = runner.timeout
+        self._language = runner.language
+        self._cases = cases
+        self._sources = sources
+        self._benches = benches
+        self._judge = judge
+        self._results: dict[int, TestResult] = {}
+
+    async def do(self) -> list[TestResult]:
+        """Run them all."""
+        failures: dict[str, Failure] = {}
+        for bench in self._benches:
+            failures.update(bench.failures)
+        for case in self._cases:
+            if case.function in failures:
+                self._results[case.number] = _not_loaded(case, failures[case.function])
+        await self._do_many([case for case in self._cases if case.number not in self._results])
+        left = deque(case for case in self._cases if case.number not in self._results)
+        await _all([self._do_alone(bench, left) for bench in self._benches])
+        return [self._results[case.number] for case in self._cases]
+
+    async def _do_many(self, cases: Sequence[_Case]) -> None:
+        jobs = Jobs([case.call() for case in cases], [case.function for case in cases])
+        await _all([bench.work(jobs) for bench in self._benches])
+        looks: list[tuple[_Case, Answer]] = []
+        for case, answer in zip(cases, jobs.answers, strict=True):
+            if answer is None or verdict_on(case.test, answer, self._language):
+                continue
+            if case.test.expects == "property":
+                looks.append((case, answer))
+            else:
+                self._pass(case, answer)
+        verdicts = await self._judge.look_at([case.look(answer.value) for case, answer in looks])
+        for (case, answer), verdict in zip(looks, verdicts, strict=True):
+            if verdict is not None and verdict.value is True:
+                self._pass(case, answer)
+
+    def _pass(self, case: _Case, answer: Answer) -> None:
+        self._results[case.number] = TestResult(
+            function=case.function,
+            test=case.test.name,
+            passed=True,
+            actual_output=answer.value,
+            outcome=Outcome.OK if answer.raised is None else Outcome.ERROR,
+            error="" if answer.raised is None else str(answer.raised),
+            duration=answer.seconds,
+            peak_memory=answer.peak,
+            stdout=answer.stdout[:_MOST_PRINTED],
+        )
+
+    async def _do_alone(self, bench: Bench, left: deque[_Case]) -> None:
+        while left:
+            case = left.popleft()
+            answer, result = await bench.alone(case.call(), self._timeout)
+            self._results[case.number] = await self._judged(case, answer, result, bench)
+
+    async def _judged(self, case: _Case, answer: Answer | None, result: ExecutionResult, bench: Bench) -> TestResult:
+        raised = None if answer is None else answer.raised
+        if answer is None:
+            why = why_no_answer(result)
+        else:
+            why = verdict_on(case.test, answer, self._language)
+            if not why and case.test.expects == "property":
+                why = await self._judge.look(case.look(answer.value))
+        sources = {**self._sources, "setup": case.test.setup or ""}
+        return TestResult(
+            function=case.function,
+            test=case.test.name,
+            passed=answer is not None and not why,
+            actual_output=None if answer is None else answer.value,
+            why=why,
+            outcome=Outcome.ERROR if raised is not None else result.outcome,
+            error=told_error(raised, bench.cells, sources),
+            duration=result.duration,
+            peak_memory=result.peak_memory,
+            stdout=result.stdout[:_MOST_PRINTED],
+        )
+
+
+def _number_of_benches(jobs: int, most: int) -> int:
+    return min(most, -(-jobs // _PER_SESSION))
+
+
+def _not_loaded(case: _Case, failure: Failure) -> TestResult:
+    return TestResult(
+        function=case.function,
+        test=case.test.name,
+        passed=False,
+        why=failure.why,
+        outcome=failure.outcome,
+        error=failure.error,
+    )
+
+
+async def _all(work: Sequence[Any]) -> None:
+    """Wait for all of it; the first that fails ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except BaseExceptionGroup as error:
+        raise error.exceptions[0] from None

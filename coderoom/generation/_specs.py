@@ -1,0 +1,182 @@
+"""What functions a program is to have, and in which order they can be written."""
+
+from __future__ import annotations
+
+import graphlib
+import keyword
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from coderoom.errors import GenerationError
+
+__all__ = ["FunctionInput", "FunctionOutput", "FunctionSpec", "name_problem", "order", "problems_of", "read_specs"]
+
+_MOST = 200
+_LONGEST = 20_000
+
+
+def name_problem(name: str) -> str | None:
+    """Why a text cannot be the name of a function or of an argument; `None` if it can."""
+    if not name.isidentifier() or not name.isascii():
+        return f"{name!r:.80} is no name; names are letters, digits and _, and begin with no digit"
+    if keyword.iskeyword(name):
+        return f"{name!r} is a keyword of Python; take another name"
+    if name.startswith("__"):
+        return f"{name!r:.80} begins with two underscores; such names are Python's own"
+    return None
+
+
+def _check_name(name: str) -> str:
+    problem = name_problem(name)
+    if problem is not None:
+        raise ValueError(problem)
+    return name
+
+
+Name = Annotated[str, Field(max_length=100), AfterValidator(_check_name)]
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FunctionInput(_Spec):
+    """An argument of a function.
+
+    Attributes:
+        name: Its name.
+        type: Its type, as a reader would write it.
+    """
+
+    name: Name
+    type: str = Field(max_length=_LONGEST)
+
+
+class FunctionOutput(_Spec):
+    """What a function returns.
+
+    Attributes:
+        type: Its type, as a reader would write it.
+        description: What it is.
+    """
+
+    type: str = Field(max_length=_LONGEST)
+    description: str = Field(default="", max_length=_LONGEST)
+
+
+class FunctionSpec(_Spec):
+    """What a function is to do.
+
+    Attributes:
+        name: Its name.
+        purpose: What it is for.
+        inputs: Its arguments, in their order.
+        outputs: What it returns.
+        dependencies: The functions of the same program that it calls.
+        complexity: How hard it is to write.
+    """
+
+    name: Name
+    purpose: str = Field(min_length=1, max_length=_LONGEST)
+    inputs: tuple[FunctionInput, ...] = Field(default=(), max_length=50)
+    outputs: FunctionOutput
+    dependencies: tuple[Name, ...] = Field(default=(), max_length=_MOST)
+    complexity: Literal["simple", "medium", "complex"] = "medium"
+
+    @model_validator(mode="after")
+    def _check(self) -> FunctionSpec:
+        twice = _twice([each.name for each in self.inputs])
+        if twice:
+            raise ValueError(f"the argument {twice!r} of {self.name!r} stands there twice")
+        if self.name in self.dependencies:
+            raise ValueError(f"{self.name!r} is one of its own dependencies; a recursion is none")
+        twice = _twice(self.dependencies)
+        if twice:
+            raise ValueError(f"the dependency {twice!r} of {self.name!r} stands there twice")
+        return self
+
+
+_SPECS: TypeAdapter[list[FunctionSpec]] = TypeAdapter(list[FunctionSpec])
+
+
+def read_specs(data: Any) -> list[FunctionSpec]:
+    """Specs from JSON-like data, checked one by one and together.
+
+    Args:
+        data: A list of mappings.
+
+    Raises:
+        GenerationError: Something is wrong; the message lists every mistake.
+    """
+    try:
+        specs = _SPECS.validate_python(data)
+    except ValidationError as error:
+        raise GenerationError("\n".join(problems_of(error, "specs"))) from error
+    order(specs)
+    return specs
+
+
+def order(specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:
+    """Put functions into layers: those of one can be written at the same time, and need only those of earlier ones.
+
+    Args:
+        specs: The specs. Their order is kept within a layer.
+
+    Raises:
+        GenerationError: A function stands there twice, a dependency is not among them, or they depend on each other in
+            a circle; the message names it.
+    """
+    by_name = {spec.name: spec for spec in specs}
+    wrong = []
+    if not specs:
+        wrong.append("There is no function; at least one is needed.")
+    if len(specs) > _MOST:
+        wrong.append(f"There are {len(specs)} functions, and can be no more than {_MOST}.")
+    twice = _twice([spec.name for spec in specs])
+    if twice:
+        wrong.append(f"The function {twice!r} stands there twice.")
+    for spec in specs:
+        unknown = [name for name in spec.dependencies if name not in by_name]
+        if unknown:
+            listed = ", ".join(repr(name) for name in unknown)
+            wrong.append(
+                f"{spec.name!r} depends on {listed}: no such function is among {', '.join(map(repr, by_name))}."
+            )
+    if wrong:
+        raise GenerationError("\n".join(wrong))
+    return _layers(by_name)
+
+
+def _layers(by_name: dict[str, FunctionSpec]) -> list[list[FunctionSpec]]:
+    sorter = graphlib.TopologicalSorter({spec.name: spec.dependencies for spec in by_name.values()})
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        circle = " -> ".join(reversed(error.args[1]))
+        raise GenerationError(
+            f"Functions depend on each other in a circle: {circle}. "
+            "Let one of them do without the next, or make one function of them."
+        ) from error
+    places = {name: index for index, name in enumerate(by_name)}
+    layers = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready(), key=places.__getitem__)
+        sorter.done(*ready)
+        layers.append([by_name[name] for name in ready])
+    return layers
+
+
+def problems_of(error: ValidationError, root: str) -> list[str]:
+    """What a validation found, a line for each mistake, with its place."""
+    lines = []
+    for found in error.errors(include_url=False):
+        place = root + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
+        lines.append(f"{place}: {found['msg'].removeprefix('Value error, ')}.")
+    return lines
+
+
+def _twice(names: Sequence[str]) -> str | None:
+    return next((name for name, count in Counter(names).items() if count > 1), None)

@@ -1,0 +1,224 @@
+# ruff: noqa: E501 (pieces of code, one to a line)
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import pytest
+
+from coderoom.errors import RequestError
+from coderoom.generation import GenerationError, TestResult, TestRunner, freeze
+from coderoom.outcome import Outcome
+from coderoom.sandbox import Limits, Sandbox
+
+from .examples import frozen, test_of
+
+
+async def run_one(runner: TestRunner, source: str, **fields: Any) -> TestResult:
+    (result,) = await runner.run({"f": textwrap.dedent(source)}, frozen("f", test_of(**fields)))
+    return result
+
+
+class TestVerdicts:
+    async def test_a_dump_has_the_keys_of_the_form(self, runner: TestRunner) -> None:
+        result = await run_one(runner, "def f(x):\n    return [x]", inputs={"x": 1}, expected_output=[1])
+        told = result.model_dump(mode="json")
+        assert {key: told[key] for key in ("function", "test", "passed", "actual_output")} == {
+            "function": "f",
+            "test": "one",
+            "passed": True,
+            "actual_output": [1],
+        }
+        assert result.outcome is Outcome.OK
+        assert result.duration > 0
+        assert result.peak_memory
+
+    @pytest.mark.parametrize(
+        ("source", "fields"),
+        [
+            ("def f(x): return x * 2", {"inputs": {"x": 2}, "expected_output": 4}),
+            ("def f(): pass", {"expected_output": None}),
+            ("def f(x): return sorted(x)", {"inputs": {"x": {"$set": [2, 1]}}, "expected_output": [1, 2]}),
+            ("def f(x): return tuple(x)", {"inputs": {"x": [1]}, "expected_output": [1]}),
+            ("def f(x): return x[(1, 2)]", {"inputs": {"x": {"$dict": [[{"$tuple": [1, 2]}, "a"]]}}, "expected_output": "a"}),
+            ("def f(x, /, *, y): return x - y", {"inputs": {"y": 1, "x": 3}, "expected_output": 2}),
+            ("async def f(x): return x", {"inputs": {"x": 1}, "expected_output": 1}),
+            ("def f(x): return float(x)", {"inputs": {"x": "nan"}, "expected_output": {"$float": "nan"}}),
+            ("def f(x): raise KeyError(x)", {"inputs": {"x": 1}, "expected_error": "LookupError"}),
+            ("import json\ndef f(): json.loads('')", {"expected_error": "JSONDecodeError", "error_message": "expecting"}),
+            ("import json\ndef f(): json.loads('')", {"expected_error": "ValueError"}),
+            ("class E(Exception): ...\nclass D(E): ...\ndef f(): raise D", {"expected_error": "E"}),
+            ("import sys\ndef f(): sys.exit(3)", {"expected_error": "SystemExit"}),
+            ("def f(x): return x[::-1]", {"inputs": {"x": [1, 2]}, "property": "result[0] == x[-1] and len(x) == 2"}),
+            (
+                "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: int\n    y: 'list[int]'\ndef f(): return P(1, [2])",
+                {"expected_output": {"$object": {"type": "P", "fields": {"x": 1, "y": [2]}}}},
+            ),
+            (
+                "class P:\n    def __init__(self): self.x = 1\ndef f(): return [P()]",
+                {"property": "result[0].x == 1 and math.isclose(1.0, result[0].x)"},
+            ),
+            (
+                "def f(path): return open(path).read()",
+                {"inputs": {"path": "a"}, "setup": "with open('a', 'w') as file: file.write('A')", "expected_output": "A"},
+            ),
+            (
+                "class P: ...\ndef f(p): return type(p).__name__",
+                {"inputs": {"p": None}, "setup": "inputs['p'] = P()", "expected_output": "P"},
+            ),
+            ("if __name__ == '__main__':\n    raise SystemExit(3)\ndef f(): return 1", {"expected_output": 1}),
+            ("import pickle\nclass P: ...\ndef f(): return pickle.loads(pickle.dumps(P())).__class__ is P", {"expected_output": True}),
+        ],
+    )  # fmt: skip
+    async def test_what_is_right_passes(self, runner: TestRunner, source: str, fields: dict[str, Any]) -> None:
+        result = await run_one(runner, source, **fields)
+        assert result.passed, result
+
+    @pytest.mark.parametrize(
+        ("source", "fields", "why"),
+        [
+            ("def f(x): return [x, x + 1]", {"inputs": {"x": 1}, "expected_output": [1, 3]}, "result[1]: 3 was expected, 2 came"),
+            ("def f(): return True", {"expected_output": 1}, "which is a bool and no int"),
+            ("def f(): return (1,)", {"expected_output": [1], "exact_types": True}, "a list was expected, a tuple came"),
+            ("def f(): yield 1", {"expected_output": [1]}, "cannot be compared: it gives its items only once"),
+            ("def f(): return f", {"expected_output": [1]}, "functions have no value"),
+            ("def f(): return 1 / 0", {"expected_output": 1}, "1 was expected, and it raised ZeroDivisionError: division"),
+            ("def f(): return 1", {"expected_error": "ValueError"}, "ValueError was expected, and it returned 1"),
+            ("def f(): raise KeyError", {"expected_error": "ValueError"}, "ValueError was expected, and it raised KeyError"),
+            ("def f(): raise ValueError('a')", {"expected_error": "ValueError", "error_message": "b"}, "with 'b' in its message"),
+            ("def f(): return 1", {"property": "result == 2"}, "the property 'result == 2' does not hold"),
+            ("def f(): return 1", {"property": "result"}, "has to be True or False"),
+            ("def f(): return [1]", {"property": "(each == 2 for each in result)"}, "has to be True or False"),
+            ("def f(): return 1", {"property": "result.x"}, "could not be looked at: AttributeError"),
+            ("def f(): return f", {"property": "result is not None"}, "cannot be decoded"),
+            ("def f(): raise ValueError", {"property": "result is None"}, "and it raised ValueError"),
+            ("def f(a): return 1", {"inputs": {"x": 1}, "expected_output": 1}, "unexpected keyword argument 'x'"),
+            ("def g(): return 1", {"expected_output": 1}, "name 'f' is not defined"),
+            ("def f(): return 1", {"setup": "1 / 0", "expected_output": 1}, "division by zero"),
+            ("def f(:", {"expected_output": 1}, "could not be loaded: SyntaxError"),
+            ("raise ValueError('at once')", {"expected_output": 1}, "could not be loaded: ValueError: at once"),
+            ("import os\nos._exit(0)", {"expected_output": None}, "ended its own process while it was loaded"),
+            ("def f(): return 'x' * 10**6", {"expected_output": 1}, "more than 400000 characters"),
+            ("def f():\n    while True: pass", {"expected_output": None}, "The code was stopped after 2 seconds."),
+        ],
+    )  # fmt: skip
+    async def test_what_is_wrong_fails_and_says_why(
+        self, runner: TestRunner, source: str, fields: dict[str, Any], why: str
+    ) -> None:
+        result = await run_one(runner, source, **fields)
+        assert not result.passed
+        assert why in result.why
+
+    async def test_an_error_has_the_lines_of_the_program(self, runner: TestRunner) -> None:
+        sources = {"g": "def g(x):\n    return 1 / x\n", "f": "def f(x):\n    y = g(x)\n    return y\n"}
+        (result,) = await runner.run(sources, frozen("f", test_of(inputs={"x": 0}, expected_output=1)))
+        assert result.error.splitlines() == [
+            "  in f, line 2 of f: y = g(x)",
+            "  in g, line 2 of g: return 1 / x",
+            "ZeroDivisionError: division by zero",
+        ]
+        assert result.outcome is Outcome.ERROR
+
+    async def test_what_is_printed_is_kept_and_bounded(self, runner: TestRunner) -> None:
+        for expected in (None, 1):
+            result = await run_one(runner, "def f(): print('x' * 50_000)", expected_output=expected)
+            assert result.passed == (expected is None)
+            assert result.stdout == "x" * 10_000
+
+
+class TestStates:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "seen = []\ndef f(x):\n    seen.append(x)\n    return len(seen)",
+            "def f(x, seen=[]):\n    seen.append(x)\n    return len(seen)",
+            "import os\ndef f(x):\n    open(f'{x}', 'w').close()\n    return len(os.listdir())",
+            "import os, tempfile\ndef f(x):\n    here = tempfile.gettempdir() + '/mine'\n    os.makedirs(here, exist_ok=True)\n"
+            "    open(f'{here}/{x}', 'w').close()\n    return len(os.listdir(here))",
+            "import math\ndef f(x):\n    math.pi = getattr(math, 'n', 0) + 1\n    math.n = 1\n    return math.pi",
+            "import os\ndef f(x):\n    os.environ['N'] = os.environ.get('N', '') + 'x'\n    return len(os.environ['N'])",
+        ],
+    )
+    async def test_no_test_sees_what_another_did(self, runner: TestRunner, source: str) -> None:
+        tests = [test_of(f"{number}", inputs={"x": number}, expected_output=1) for number in range(30)]
+        results = await runner.run({"f": source}, frozen("f", *tests))
+        assert [each.passed for each in results] == [True] * 30
+
+    async def test_a_file_that_was_there_is_there_as_it_was(self, runner: TestRunner) -> None:
+        source = "open('a', 'w').close()\ndef f(x):\n    with open('a', 'a') as file: file.write('x')\n    return open('a').read()"
+        tests = [test_of(f"{number}", inputs={"x": number}, expected_output="x") for number in range(3)]
+        results = await runner.run({"f": source}, frozen("f", *tests))
+        assert all(each.passed for each in results)
+
+    async def test_results_stand_in_the_order_of_the_tests(self, runner: TestRunner) -> None:
+        tests = {
+            name: [test_of(f"{name}{number}", inputs={"x": number}, expected_output=number % 3) for number in range(40)]
+            for name in "fg"
+        }
+        sources = {"f": "def f(x): return x % 3", "g": "def g(x): return f(x) if x < 20 else None"}
+        results = await runner.run(sources, freeze(tests))
+        assert [each.test for each in results] == [each.name for cases in tests.values() for each in cases]
+        assert [each.passed for each in results] == [True] * 60 + [False] * 20
+
+    async def test_some_functions_only(self, runner: TestRunner) -> None:
+        tests = freeze({name: [test_of(expected_output=1)] for name in "fg"})
+        (result,) = await runner.run({"f": "def f(): return 1"}, tests, functions=["f"])
+        assert (result.function, result.passed) == ("f", True)
+
+    async def test_a_function_that_cannot_be_loaded_harms_no_other(self, runner: TestRunner) -> None:
+        tests = freeze({name: [test_of(expected_output=1)] for name in "fghi"})
+        sources = {
+            "f": "import os\nos._exit(1)",
+            "g": "def g(): return 1",
+            "h": "def h(: pass",
+            "i": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+        }
+        results = await runner.run(sources, tests)
+        assert [each.passed for each in results] == [False, True, False, False]
+
+    async def test_code_that_breaks_all_at_once(self, runner: TestRunner) -> None:
+        source = "import sys\nsys.modules['_coderoom_tests_.batches'].begin = None\ndef f(): return 1"
+        result = await run_one(runner, source, expected_output=1)
+        assert not result.passed
+        assert "could not be run any more" in result.why
+
+    async def test_large_results_have_a_state_to_themselves(self, runner: TestRunner) -> None:
+        tests = [test_of(f"{n}", inputs={"x": n}, expected_output=[n] * 20_000) for n in range(5)]
+        assert all(
+            each.passed for each in await runner.run({"f": "def f(x): return [x] * 20_000"}, frozen("f", *tests))
+        )
+
+
+class TestRequests:
+    async def test_changed_tests_do_not_run(self, runner: TestRunner) -> None:
+        tests = frozen("f", test_of(inputs={"x": []}, expected_output=1))
+        tests.tests["f"][0].inputs["x"].append(1)
+        with pytest.raises(GenerationError, match="frozen"):
+            await runner.run({"f": "def f(x): return 1"}, tests)
+
+    async def test_a_function_without_code(self, runner: TestRunner) -> None:
+        with pytest.raises(GenerationError, match="no implementation of 'f'"):
+            await runner.run({}, frozen("f", test_of(expected_output=1)))
+
+    @pytest.mark.parametrize(
+        "arguments", [{"policy": "restricted"}, {"engine": "monty"}, {"limits": Limits(value_bytes=1_000)}], ids=str
+    )
+    async def test_a_sandbox_of_another_kind(self, arguments: dict[str, Any]) -> None:
+        async with Sandbox(**arguments) as sandbox:
+            with pytest.raises(RequestError):
+                await TestRunner(sandbox).run({"f": "def f(): return 1"}, frozen("f", test_of(expected_output=1)))
+
+    def test_a_workspace_is_refused(self, tmp_path: object) -> None:
+        with pytest.raises(RequestError, match="without workspace"):
+            TestRunner(Sandbox(workspace=str(tmp_path)))
+
+    @pytest.mark.parametrize("arguments", [{"timeout": 0}, {"sessions": 0}])
+    def test_nothing_is_no_time(self, arguments: dict[str, Any]) -> None:
+        with pytest.raises(RequestError):
+            TestRunner(Sandbox(), **arguments)
+
+    async def test_it_needs_no_wall(self) -> None:
+        tests = [test_of(f"{n}", inputs={"x": n}, expected_output=n + n % 2) for n in range(30)]
+        async with Sandbox("none") as sandbox:
+            results = await TestRunner(sandbox).run({"f": "def f(x): return x"}, frozen("f", *tests))
+        assert [each.passed for each in results] == [True, False] * 15

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from coderoom.generation import FunctionTest, GenerationError, read_tests
+
+from .examples import spec, test_of
+
+
+class TestForm:
+    def test_a_dump_has_the_keys_of_the_form(self) -> None:
+        data: dict[str, Any] = {"name": "a", "inputs": {"param": "v"}, "expected_output": [1], "setup": "import os"}
+        assert test_of(**data).model_dump() == {**data, "kind": "normal"}
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            {"expected_output": None},
+            {"expected_output": {"$tuple": [1]}, "rel": 0.1},
+            {"expected_error": "ValueError", "error_message": "no", "kind": "error"},
+            {"property": "result == x", "inputs": {"x": {"$set": []}}, "exact_types": True},
+        ],
+        ids=str,
+    )
+    def test_it_comes_back_from_json(self, data: dict[str, Any]) -> None:
+        test = test_of(**data)
+        again = FunctionTest.model_validate_json(test.model_dump_json())
+        assert again == test
+        assert again.expects == test.expects
+        assert again.model_dump_json() == test.model_dump_json()
+
+    def test_nulls_are_what_is_left_open(self) -> None:
+        test = test_of(expected_output=None, expected_error="ValueError", property=None, setup=None, rel=None)
+        assert test.expects == "error"
+        assert test_of(expected_output=None, expected_error=None, property=None).expects == "output"
+
+    @pytest.mark.parametrize(
+        ("data", "said"),
+        [
+            ({}, "exactly one of .* there is none"),
+            ({"expected_error": None}, "there is none"),
+            ({"expected_output": 1, "property": "result"}, "expected_output and property"),
+            ({"expected_output": {"$nope": 1}}, r"expected_output: '\$nope' is no tag"),
+            ({"expected_output": float("nan")}, "is not JSON"),
+            ({"expected_output": 1, "inputs": {"x": [{"$set": 1}]}}, r"inputs\['x'\]\[0\]"),
+            ({"expected_output": 1, "inputs": {"class": 1}}, "keyword"),
+            ({"expected_error": "Value Error"}, "no exception's name"),
+            ({"expected_output": 1, "error_message": "x"}, "only beside expected_error"),
+            ({"property": "result ="}, "property: it is no Python"),
+            ({"property": "True"}, "nothing about result"),
+            ({"property": "result == y"}, "'y' is not known there"),
+            ({"expected_output": 1, "setup": "def"}, "setup: it is no Python"),
+            ({"expected_output": 1, "rel": -1}, "rel"),
+            ({"expected_output": 1, "verdict": True}, "verdict"),
+            ({"expected_output": 1, "kind": "hard"}, "kind"),
+        ],
+        ids=str,
+    )
+    def test_what_is_wrong_is_refused(self, data: dict[str, Any], said: str) -> None:
+        with pytest.raises(ValidationError, match=said):
+            test_of(**data)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "result == x",
+            "all(a <= b for a, b in zip(result, result[1:]))",
+            "[y for y in x if y in result] == sorted(x, key=lambda z: -z)",
+            "math.isclose(result, sum(x)) and (n := len(x)) == n",
+            "result == {k: v for k, v in x}",
+        ],
+    )
+    def test_properties_may_have_names_of_their_own(self, text: str) -> None:
+        test_of(property=text, inputs={"x": []})
+
+
+class TestAgainstTheFunction:
+    def test_arguments_have_to_be_those_of_the_function(self) -> None:
+        test = test_of(inputs={"x": 1, "z": 1}, expected_output=1)
+        assert test.problems(spec("f", ["x", "y"])) == [
+            "the function has no argument 'z'; it has 'x', 'y'",
+            "the argument 'y' is not given",
+        ]
+
+    @pytest.mark.parametrize("kind", ["int = 3", "Optional[int]", "int, default 3"])
+    def test_what_has_a_default_may_be_left_out(self, kind: str) -> None:
+        assert test_of(expected_output=1).problems(spec("f", ["x"], kind=kind)) == []
+
+    def test_every_mistake_is_listed(self) -> None:
+        data = {
+            "f": [
+                {"name": "a", "inputs": {}, "expected_output": 1},
+                {"name": "a", "inputs": {"x": 1}, "expected_output": 1},
+            ],
+            "g": [],
+        }
+        with pytest.raises(GenerationError) as caught:
+            read_tests(data, [spec("f"), spec("h")])
+        assert str(caught.value).splitlines() == [
+            "tests.f[0]: the argument 'x' is not given.",
+            "tests.f[1]: another test of this function has the name 'a' too.",
+            "tests.g: there is no such function; there are 'f', 'h'.",
+            "tests: there is none for 'h'.",
+        ]
+
+    def test_mistakes_in_the_form_have_their_place(self) -> None:
+        with pytest.raises(GenerationError, match=r"tests\.f\[1\]: exactly one of"):
+            read_tests({"f": [{"name": "a", "inputs": {"x": 1}, "expected_output": 1}, {"name": "b"}]}, [spec("f")])
