@@ -25,6 +25,7 @@ from coderoom.sandbox._inside.frames import (
 __all__ = ["HostChannel"]
 
 _AT_ONCE = 32
+_LARGE = 65_536  # To read so large a message takes a while; others of the event loop come next.
 
 
 class HostChannel:
@@ -44,6 +45,9 @@ class HostChannel:
     Attributes:
         key: The key of its packets.
         listening: Whether messages are wanted now; those that come unasked are not even read.
+        rest: How many bytes of messages may still come; `None`: any number.
+        held: Whether nothing is to be read now, unless the other side has ended.
+        torn: Whether a message was broken off in its midst, so that the other side will understand no other one.
     """
 
     def __init__(
@@ -61,11 +65,15 @@ class HostChannel:
         self._on_message = on_message
         self._on_end = on_end
         self._on_output = on_output
+        self.largest = largest
         self._assembler = Assembler(largest)
         self.listening = True
+        self.rest: int | None = None
+        self.held = self.torn = False
         self._loop = asyncio.get_running_loop()
         self._sending = asyncio.Lock()
         self._reading = False
+        self._room: asyncio.Future[None] | None = None
         self.closed = False
         self.resume()
 
@@ -74,6 +82,12 @@ class HostChannel:
         """How many bytes the message has that is being taken."""
         return self._assembler.taken
 
+    def renew(self, key: bytes) -> None:
+        """Be there for another process at the other end, whose packets have another key."""
+        self.key, self.listening, self.rest = key, True, None
+        self.held = self.torn = False
+        self._assembler.clear()
+
     def pause(self) -> None:
         """Read no more for now; the other side waits once the socket is full."""
         if self._reading:
@@ -81,8 +95,8 @@ class HostChannel:
             self._loop.remove_reader(self._sock.fileno())
 
     def resume(self) -> None:
-        """Read on."""
-        if not self._reading and not self.closed:
+        """Read on, unless it is held."""
+        if not self._reading and not self.closed and not self.held:
             self._reading = True
             self._loop.add_reader(self._sock.fileno(), self.drain)
 
@@ -92,7 +106,7 @@ class HostChannel:
         Raises:
             ConnectionError: The other side has closed.
         """
-        if self._sending.locked():
+        if self._sending.locked() or self.torn:
             return False
         parts = list(packets(message, self.key))
         return len(parts) == 1 and self._send_now(parts[0], fds)
@@ -106,15 +120,18 @@ class HostChannel:
         if self.send_now(message, fds):
             return
         async with self._sending:
+            if self.torn:
+                raise ConnectionError("an earlier message was broken off")
             for part in packets(message, self.key):
                 while not self._send_now(part, fds):
                     await self._wait_for_room()
-                fds = ()
+                self.torn, fds = True, ()
+            self.torn = False
 
     def drain(self, at_once: int = _AT_ONCE) -> None:
         """Take in what has arrived, up to a number of packets."""
         for _ in range(at_once):
-            if self.closed:
+            if self.closed or (self.held and at_once == _AT_ONCE):
                 return
             try:
                 data, fds = receive_packet(self._sock)
@@ -128,27 +145,39 @@ class HostChannel:
                 self.close()
                 self._on_end()
                 return
-            self._take(data)
+            if self._take(data) > _LARGE and at_once == _AT_ONCE:
+                return
 
     def close(self) -> None:
         """Close the socket; a second time does nothing."""
         if not self.closed:
             with contextlib.suppress(RuntimeError):  # The event loop is closed already.
                 self.pause()
+                if self._room is not None:  # The descriptor may be another one's in a moment.
+                    self._loop.remove_writer(self._sock.fileno())
+                    _resolve(self._room)
             self.closed = True
             self._sock.close()
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> int:
+        """Take a packet; returns the size of the message that it has completed."""
         if data[:KEY_SIZE] != self.key:
-            return
+            return 0
         tag, body = data[KEY_SIZE : KEY_SIZE + 1], data[KEY_SIZE + 1 :]
         if tag in (STDOUT, STDERR, CONTENT):
             if self._on_output is not None:
                 self._on_output(tag, body)
-        elif tag in (MORE, LAST) and self.listening:
+        elif tag in (MORE, LAST) and self.listening and self._may_come(len(body)):
             message = self._assembler.add(tag, body)
             if message is not None:
                 self._on_message(message)
+            return self.taken if tag == LAST else 0
+        return 0
+
+    def _may_come(self, size: int) -> bool:
+        if self.rest is not None:
+            self.rest -= size
+        return self.rest is None or self.rest >= 0
 
     def _send_now(self, packet: bytes, fds: Sequence[int]) -> bool:
         if self.closed:
@@ -160,14 +189,14 @@ class HostChannel:
         return True
 
     async def _wait_for_room(self) -> None:
-        writable: asyncio.Future[None] = self._loop.create_future()
-        fd = self._sock.fileno()
-        self._loop.add_writer(fd, _resolve, writable)
+        self._room = self._loop.create_future()
+        self._loop.add_writer(self._sock.fileno(), _resolve, self._room)
         try:
-            await writable
+            await self._room
         finally:
-            with contextlib.suppress(ValueError, OSError):
-                self._loop.remove_writer(fd)
+            self._room = None
+            if not self.closed:
+                self._loop.remove_writer(self._sock.fileno())
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

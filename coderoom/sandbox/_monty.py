@@ -162,12 +162,11 @@ class MontyEngine:
         self._idle.clear()
         self._waiting = 0
 
-    async def open(self, functions: Mapping[str, Callable[..., Any]] | None = None) -> MontySession:
+    async def open(self, functions: Mapping[str, HostFunction] | None = None) -> MontySession:
         """Open a session with a fresh state.
 
         Args:
-            functions: Functions of the host that the code may call by these names; one that is a coroutine function
-                gives something to `await`.
+            functions: Functions of the host that the code may call by these names.
 
         Raises:
             SandboxUnavailable: The engine is not started.
@@ -181,9 +180,7 @@ class MontyEngine:
     @contextlib.asynccontextmanager
     async def session(self, functions: Mapping[str, HostFunction]) -> AsyncIterator[MontySession]:
         """A fresh state, for as long as the context lasts."""
-        if functions:
-            raise RequestError("The engine 'monty' cannot call functions of the host yet; use engine='cpython'.")
-        session = await self.open()
+        session = await self.open(functions)
         try:
             yield session
         finally:

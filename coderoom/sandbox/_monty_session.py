@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._arguments import check_timeout
+from coderoom.sandbox._functions import HostFunction
 from coderoom.sandbox._inside.files import Workspace
 from coderoom.sandbox._languages import program_for
+from coderoom.sandbox._monty_calls import MontyCalls
 from coderoom.sandbox._monty_cells import MontyCell, returned, stopped, trip_of
 from coderoom.sandbox._monty_workers import Tap, resident
 from coderoom.sandbox._result import Artifact, ExecutionResult, OutputChunk
@@ -48,12 +50,12 @@ class MontySession:
         functions: The host's functions that the code may call.
     """
 
-    def __init__(self, engine: MontyEngine, functions: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, engine: MontyEngine, functions: Mapping[str, HostFunction]) -> None:
         self._engine = engine
         self._limits = engine.limits
         # A copy is made inside, with three times its size, and counts there.
         self._copied = min(_COPIED, engine.limits.memory_bytes // 5)
-        self._functions: dict[str, Any] = {"input": _no_input, "exit": _exit, "quit": _exit, **functions}
+        self._functions = functions
         self._worker: MontyWorker | None = None
         self._has_slot = False
         self._state: bytes | None = None  # What the worker began with, and what there is to go back to.
@@ -217,7 +219,9 @@ class MontySession:
         if self._lost and not final:  # Whoever asked for the cell that lost it got no result.
             tap.take("stderr", f"{_GONE}\n")
         begin = time.monotonic()
-        feed = asyncio.ensure_future(worker.feed(cell.source, self._functions, tap.take))
+        calls = MontyCalls(self, self._functions, self._limits)
+        lookup = {"input": _no_input, "exit": _exit, "quit": _exit, **calls.lookup()}
+        feed = asyncio.ensure_future(worker.feed(cell.source, lookup, tap.take))
         try:
             ending = await self._race(feed, seconds)
             duration = time.monotonic() - begin
@@ -230,11 +234,12 @@ class MontySession:
         finally:
             self._tap = None
             tap.finish()
+            called = await calls.close()
         if files is not None:
             facts["artifacts"] = _artifacts((await asyncio.to_thread(files.changes))[0], str(folder))
             facts["artifacts_left_out"] = files.left_out
         lost, self._lost = self._lost and not final, False
-        return _conclude(cell.code, facts, tap, duration=duration, state_lost=lost)
+        return _conclude(cell.code, facts, tap, duration=duration, state_lost=lost, calls=called)
 
     async def _judge(
         self, cell: MontyCell, ending: str, feed: asyncio.Future[Any], seconds: float, final: bool

@@ -119,6 +119,7 @@ class Runner:
         self._contents.clear()
         if self._channel is not None:
             self._channel.listening = True
+            self._channel.rest = None
 
     def send_now(self, message: dict[str, Any]) -> bool:
         """Send a message if that needs no waiting.
@@ -155,6 +156,20 @@ class Runner:
             self._channel.resume()
         for pipe in self._pipes:
             self._loop.add_reader(pipe, self._read_pipe, pipe)
+
+    def hold(self, held: bool) -> None:
+        """Let the process wait with its calls, and whatever else it has to say but what is in its pipes."""
+        if self._channel is not None:
+            self._channel.held = held
+            if held:
+                self._channel.pause()
+            elif not self.paused:
+                self._channel.resume()
+
+    def hurry(self) -> None:
+        """Take its answer from now on, and not much else."""
+        if self._channel is not None:
+            self._channel.rest = self._channel.largest
 
     def note_end(self, facts: Mapping[str, Any]) -> None:
         """Take note that the process has ended; what it had written before is read first."""

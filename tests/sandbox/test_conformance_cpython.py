@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -206,3 +207,61 @@ async def test_the_most_memory_is_told(sandbox: Sandbox, session: Session) -> No
     assert large.peak_memory - small.peak_memory > 90 << 20
     for code, language in (("1", "python"), ("true", "sh")):
         assert (await session.run(code, language=language)).peak_memory
+
+
+async def test_functions_of_the_host(sandbox: Sandbox) -> None:
+    def add(a: int, b: int = 1) -> int:
+        """Add."""
+        return a + b
+
+    async def fail(why: str) -> None:
+        raise LookupError(why)
+
+    async with sandbox.session(functions=[add, fail]) as session:
+        result = await session.run("import inspect\n[add(40, b=2), str(inspect.signature(add)), add.__doc__]")
+        assert result.value == [42, "(a: int, b: int = 1) -> int", "Add."], result.output
+        result = await session.run("try: await fail('x')\nexcept LookupError as error: said = str(error)\nsaid")
+        assert result.value == "x", result.output
+        assert [(call.name, call.outcome) for call in result.calls] == [("fail", Outcome.ERROR)]
+        result = await session.run("add('x')")
+        assert result.error is not None
+        assert (result.error.type, result.calls[0].outcome) == ("TypeError", Outcome.REJECTED)
+
+
+async def test_functions_of_the_host_side_by_side(sandbox: Sandbox) -> None:
+    async def give(number: int) -> str:
+        await asyncio.sleep(0)
+        return "x" * number
+
+    def give_now(number: int) -> str:
+        return "x" * number
+
+    code = (
+        "import asyncio\nfrom concurrent.futures import ThreadPoolExecutor\n"
+        "found = await asyncio.gather(*(give(i * 1000) for i in range(100)))\n"
+        "with ThreadPoolExecutor(4) as pool: found += pool.map(give_now, range(0, 100_000, 1000))\n"
+        "[len(each) for each in found] == 2 * list(range(0, 100_000, 1000))"
+    )
+    async with sandbox.session(functions=[give, give_now]) as session:
+        result = await session.run(code)
+        assert result.value is True, result.output
+        assert len(result.calls) == 200
+
+
+async def test_functions_of_the_host_outlive_what_ends_a_cell(sandbox: Sandbox) -> None:
+    async def hang() -> None:
+        await asyncio.sleep(3600)
+
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    async with sandbox.session(functions=[hang, add]) as session:
+        await session.run("x = 1")
+        result = await session.run("await hang()", timeout=0.4)
+        assert (result.outcome, result.calls[0].outcome) == (Outcome.TIMEOUT, Outcome.CANCELLED)
+        assert (await session.run("add(x, 1)")).value == 2
+        mark = await session.checkpoint()
+        assert (await session.run("import os\nos._exit(1)")).state_lost
+        assert (await session.run("add(2, 2)")).value == 4
+        await session.rollback(mark)
+        assert (await session.run("add(x, 2)")).value == 3

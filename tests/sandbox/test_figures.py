@@ -34,7 +34,8 @@ async def test_a_figure_is_kept_when_it_is_shown_and_when_the_cell_ends(preload:
 async def test_what_the_code_has_saved_is_not_kept_twice() -> None:
     async with Sandbox() as sandbox:
         result = await sandbox.run(
-            "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1])\nfig.savefig('mine.svg')\nplt.show()"
+            "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1])\n"
+            "fig.savefig('mine.svg')\nplt.show()"
         )
     assert [artifact.name for artifact in result.artifacts] == ["mine.svg"]
 

@@ -8,8 +8,19 @@ session. `_calls` answers the calls of one cell; `_recorder` lets cells be run a
 from __future__ import annotations
 
 from coderoom.sandbox._functions._calls import Calls, calls_of
+from coderoom.sandbox._functions._data import as_exception
 from coderoom.sandbox._functions._function import HostFunction
 from coderoom.sandbox._functions._offer import Offer, Offered, host_functions
 from coderoom.sandbox._functions._recorder import CallRecorder, RecordedCall
 
-__all__ = ["CallRecorder", "Calls", "HostFunction", "Offer", "Offered", "RecordedCall", "calls_of", "host_functions"]
+__all__ = [
+    "CallRecorder",
+    "Calls",
+    "HostFunction",
+    "Offer",
+    "Offered",
+    "RecordedCall",
+    "as_exception",
+    "calls_of",
+    "host_functions",
+]

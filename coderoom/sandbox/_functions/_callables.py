@@ -13,7 +13,9 @@ from pydantic.errors import PydanticUserError
 from coderoom.errors import RequestError
 from coderoom.sandbox._functions._function import Arguments, HostFunction, check_name
 
-__all__ = ["from_callable", "misfit"]
+__all__ = ["bind_arguments", "from_callable", "misfit"]
+
+_MOST_ERRORS = 10
 
 Check = Callable[[Sequence[Any], Mapping[str, Any]], Arguments]
 
@@ -53,6 +55,8 @@ def from_callable(function: Callable[..., Any]) -> HostFunction:
 
 def misfit(name: str, error: ValidationError, signature: inspect.Signature) -> TypeError:
     """What is wrong with a call's arguments."""
+    if error.error_count() > _MOST_ERRORS:
+        return TypeError(f"{name}(): {error.error_count():,} values in the arguments are of wrong types")
     found = []
     names = list(signature.parameters)
     for item in error.errors(include_url=False, include_context=False):
@@ -68,15 +72,20 @@ def _make_check(name: str, function: Callable[..., Any], signature: inspect.Sign
     def take(*args: Any, **kwargs: Any) -> Arguments:
         return Arguments(args, kwargs)
 
+    def bind(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        bind_arguments(name, signature, args, kwargs)
+        return Arguments(args, kwargs)
+
     try:
         functools.update_wrapper(take, function)
         take.__signature__ = signature  # type: ignore[attr-defined]
         validated = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(take)
     except (PydanticUserError, NameError, TypeError, KeyError, AttributeError):
         # Annotations that say nothing to pydantic: only names and numbers of arguments are checked.
-        return lambda args, kwargs: _bind(name, signature, args, kwargs)
+        return bind
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        bind(args, kwargs)
         try:
             return validated(*args, **kwargs)
         except ValidationError as error:
@@ -85,9 +94,15 @@ def _make_check(name: str, function: Callable[..., Any], signature: inspect.Sign
     return check
 
 
-def _bind(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+def bind_arguments(
+    name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments by their names.
+
+    Raises:
+        TypeError: There is one too many or too few, or one of another name.
+    """
     try:
-        signature.bind(*args, **kwargs)
+        return dict(signature.bind(*args, **kwargs).arguments)
     except TypeError as error:
         raise TypeError(f"{name}(): {error}") from None
-    return Arguments(args, kwargs)

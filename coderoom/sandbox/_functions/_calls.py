@@ -5,23 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox._functions._data import as_data, shorten, tell
+from coderoom.sandbox._functions._data import as_data, tell
 from coderoom.sandbox._functions._function import Arguments, HostFunction
+from coderoom.sandbox._functions._log import CallLog
+from coderoom.sandbox._functions._threads import Threads
 from coderoom.sandbox._inside.frames import encode
+from coderoom.sandbox._inside.functions import PER_CALL, most_waiting
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._result import FunctionCall
 
 __all__ = ["Calls", "calls_of"]
 
 _SIDE_BY_SIDE = 32
-_WAITING_BYTES = 16 * 1024 * 1024
-_callers: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("coderoom_callers", default=())
+_LARGE = 65_536  # To check the arguments of so large a call takes a while.
+_HEAD = 1024  # What a call has besides its arguments.
+_MOMENT = 0.2
+_ENDED = "the cell had ended before the function answered"
+_callers: contextvars.ContextVar[tuple[Calls, ...]] = contextvars.ContextVar("coderoom_callers", default=())
 
 
 class Replies(Protocol):
@@ -33,36 +40,63 @@ class Replies(Protocol):
     async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send a message."""
 
+    def hold(self, held: bool) -> None:
+        """Let no more calls come for now."""
+
+    def hurry(self) -> None:
+        """Let hardly any come from now on."""
+
 
 def calls_of(owner: object) -> bool:
     """Whether this is done for a call from a cell of that owner, which would wait for itself."""
-    return any(caller is owner for caller in _callers.get())
+    return any(calls.is_open and calls.owner is owner for calls in _callers.get())
+
+
+@dataclass
+class _Call:
+    number: int
+    function: HostFunction
+    args: list[Any]
+    kwargs: dict[str, Any]
+    size: int
+    place: int
+    refused: Exception | None = None
 
 
 class Calls:
     """Answers the calls of one cell. What comes from there is hostile: it may be anything, and any number of times.
 
+    Functions run in the context of whoever runs the cell.
+
     Args:
         owner: Whose cell it is; see `calls_of`.
         functions: Those that may be called, by name. Nothing else can be reached.
-        limits: How many calls there may be, how long each may take, and how large a result may be.
+        limits: How many calls there may be, how long each may take, and how large arguments and results may be.
         replies: Where answers go.
 
     Attributes:
-        torn: Whether an answer was broken off in its midst, so that its reader will understand no other one.
+        owner: See above.
+        is_open: Whether the cell still runs.
     """
 
     def __init__(self, owner: object, functions: Mapping[str, HostFunction], limits: Limits, replies: Replies) -> None:
-        self._owner = owner
+        self.owner = owner
+        self.is_open = True
         self._functions = functions
         self._limits = limits
         self._replies = replies
-        self._slots = asyncio.Semaphore(_SIDE_BY_SIDE)
-        self._threads: ThreadPoolExecutor | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._log: list[FunctionCall | None] = []
+        self._context = contextvars.copy_context()
+        self._context.run(_callers.set, (*_callers.get(), self))
+        self._waiting: deque[_Call] = deque()
         self._waiting_bytes = 0
-        self.torn = False
+        self._tasks: dict[asyncio.Task[None], _Call] = {}
+        self._threads = Threads(_SIDE_BY_SIDE)
+        self._log = CallLog()
+        self._held = False
+        self._checking = asyncio.Lock()
+        self._packing = threading.Lock()
+        self._turn = asyncio.Lock()
+        self._long: asyncio.Task[None] | None = None  # What sends a long answer, piece by piece.
 
     def take(self, message: Mapping[str, Any], size: int) -> None:
         """Take a call that has arrived.
@@ -80,105 +114,143 @@ class Calls:
         function = self._functions.get(name)
         if function is None:
             self._refuse(number, NameError(f"no function {name[:100]!r} is offered here"))
-        elif len(self._log) >= self._limits.calls:
-            limit = f"{self._limits.calls:,}"
-            self._refuse(number, RuntimeError(f"{name}(): a cell may make {limit} calls, and this one has made them"))
-        elif self._waiting_bytes + size > _WAITING_BYTES:
-            self._refuse(number, RuntimeError(f"{name}(): too many calls wait; let some end first"))
+        elif not self.is_open:
+            self._refuse(number, RuntimeError(f"{name}() is not called any more, since the cell's time is over"))
         else:
-            self._log.append(None)
-            self._waiting_bytes += size
-            task = asyncio.get_running_loop().create_task(
-                self._answer(len(self._log) - 1, number, function, args, kwargs)
-            )
-            self._tasks.add(task)
-            task.add_done_callback(lambda task: self._done(task, size))
+            self._queue(number, function, args, kwargs, size)
 
     async def close(self) -> tuple[FunctionCall, ...]:
         """End what is still at work, and return all calls in the order in which they came."""
-        tasks = list(self._tasks)
-        for task in tasks:
+        self.is_open = False
+        self._hold(False)
+        self._replies.hurry()
+        cut_off = bool(self._tasks or self._waiting)
+        self._waiting.clear()
+        for task in self._tasks:
+            if task is not self._long:
+                task.cancel()
+        if self._long is not None:  # Else its reader would understand nothing that comes after it.
+            await asyncio.wait((self._long,), timeout=_MOMENT)
+        for task in self._tasks:
             task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-        return tuple(call for call in self._log if call is not None)
+        if self._tasks:  # One that does not let itself be cancelled is left alone; it can answer nobody any more.
+            await asyncio.wait(tuple(self._tasks), timeout=_MOMENT)
+        with contextlib.suppress(ConnectionError):
+            if cut_off:  # What nobody reads would be in the way of whoever comes next.
+                self._replies.send_now({"op": "ended", "error": tell(RuntimeError(_ENDED))})
+        self._threads.close()
+        return self._log.close(_ENDED)
 
-    def _done(self, task: asyncio.Task[None], size: int) -> None:
-        self._tasks.discard(task)
-        self._waiting_bytes -= size
+    def _queue(self, number: int, function: HostFunction, args: list[Any], kwargs: dict[str, Any], size: int) -> None:
+        most, refused = self._limits.calls, self._too_large(function.name, size)
+        if len(self._log) > most:  # The code has been told already.
+            return
+        if len(self._log) == most:
+            refused = RuntimeError(f"{function.name}(): a cell may make {most:,} calls, and this one has made them")
+        place = self._log.open(function, args, kwargs)
+        self._waiting_bytes += size + PER_CALL
+        self._waiting.append(_Call(number, function, args, kwargs, size, place, refused))
+        if self._waiting_bytes > most_waiting(self._limits.value_bytes):
+            self._hold(True)  # No stub sends so many.
+        self._start()
 
-    async def _answer(
-        self, index: int, number: int, function: HostFunction, args: list[Any], kwargs: dict[str, Any]
-    ) -> None:
-        begin = time.monotonic()
-        outcome = Outcome.CANCELLED
-        error: str | None = "the cell had ended before it answered"
+    def _too_large(self, name: str, size: int) -> Exception | None:
+        most = self._limits.value_bytes
+        if size <= most + _HEAD:
+            return None
+        return ValueError(f"{name}(): the arguments have {size:,} bytes as JSON; {most:,} may be sent")
+
+    def _hold(self, held: bool) -> None:
+        if self._held != held:
+            self._held = held
+            self._replies.hold(held)
+
+    def _start(self) -> None:
+        while self._waiting and len(self._tasks) < _SIDE_BY_SIDE:
+            call = self._waiting.popleft()
+            task = asyncio.get_running_loop().create_task(self._answer(call), context=self._context.copy())
+            self._tasks[task] = call
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._waiting_bytes -= self._tasks.pop(task).size + PER_CALL
+        if self._waiting_bytes <= most_waiting(self._limits.value_bytes):
+            self._hold(False)
+        if not task.cancelled():
+            task.exception()  # What is no answer either: somebody has interrupted the event loop.
+        self._start()
+
+    async def _answer(self, call: _Call) -> None:
+        reply, outcome = await self._run(call)
+        self._log.write(call.place, outcome, reply["error"]["message"] if "error" in reply else None)
+        if self.is_open:
+            await self._send({"op": "reply", "call": call.number, **reply})
+
+    async def _run(self, call: _Call) -> tuple[dict[str, Any], Outcome]:
+        name = call.function.name
         try:
-            async with self._slots:
-                reply, outcome = await self._run(function, args, kwargs)
-                error = reply["error"]["message"] if "error" in reply else None
-                await self._send({"op": "reply", "call": number, **reply})
-        finally:
-            arguments = {name: shorten(value) for name, value in function.name_arguments(args, kwargs).items()}
-            duration = time.monotonic() - begin
-            self._log[index] = FunctionCall(function.name, arguments, outcome, duration, error)
-
-    async def _run(
-        self, function: HostFunction, args: list[Any], kwargs: dict[str, Any]
-    ) -> tuple[dict[str, Any], Outcome]:
-        try:
-            arguments = function.check(args, kwargs)
+            arguments = await self._check(call)
         except Exception as error:
-            return {"error": tell(error)}, Outcome.REJECTED
+            return {"error": _tell(error)}, Outcome.REJECTED
         deadline = asyncio.timeout(self._limits.call_seconds)
         try:
-            with self._as_caller():
-                async with deadline:
-                    value = await self._call(function, arguments)
-            return {"value": self._as_data(function.name, value)}, Outcome.OK
-        except Exception as error:
+            async with deadline:
+                return {"value": await self._call(call.function, arguments)}, Outcome.OK
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
             if deadline.expired():
-                late = TimeoutError(f"{function.name}() did not answer within {self._limits.call_seconds:g} seconds")
+                late = TimeoutError(f"{name}() did not answer within {self._limits.call_seconds:g} seconds")
                 return {"error": tell(late)}, Outcome.TIMEOUT
-            return {"error": tell(error)}, Outcome.ERROR
+            if isinstance(error, asyncio.CancelledError) and not self.is_open:
+                raise
+            return {"error": _tell(error)}, Outcome.ERROR
 
-    @contextlib.contextmanager
-    def _as_caller(self) -> Iterator[None]:
-        token = _callers.set((*_callers.get(), self._owner))
-        try:
-            yield
-        finally:
-            _callers.reset(token)
+    async def _check(self, call: _Call) -> Arguments:
+        if call.refused is not None:
+            raise call.refused
+        if call.size <= _LARGE:
+            return call.function.check(call.args, call.kwargs)
+        async with self._checking:
+            checked: Arguments = await self._in_thread(lambda: call.function.check(call.args, call.kwargs))
+        return checked
 
     async def _call(self, function: HostFunction, arguments: Arguments) -> Any:
-        if not function.in_thread:
-            return await function.run(arguments)
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="coderoom-call")
+        if function.in_thread:
+            return await self._in_thread(lambda: self._run_here(function, arguments))
+        return self._data(function.name, await function.run(arguments))
+
+    def _run_here(self, function: HostFunction, arguments: Arguments) -> Any:
+        value = function.run(arguments)
+        with self._packing:  # Many threads that compute would leave the event loop no time.
+            return self._data(function.name, value)
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
         context = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        value, error = await loop.run_in_executor(self._threads, lambda: context.run(_keep, function, arguments))
-        if error is not None:
-            raise error
+        value, told = await self._threads.run(lambda: context.run(_keep, work))
+        if told is not None:
+            raise _Told(told)
         return value
 
-    def _as_data(self, name: str, value: Any) -> Any:
-        value = as_data(name, value)
-        size = len(encode({"value": value}))
-        if size > self._limits.value_bytes:
-            raise ValueError(
-                f"{name}(): its result has {size:,} bytes as JSON; {self._limits.value_bytes:,} may come back"
-            )
+    def _data(self, name: str, value: Any) -> Any:
+        most = self._limits.value_bytes
+        size = len(value) if isinstance(value, str | list | tuple | dict) else 0
+        if size <= most:
+            value = as_data(name, value)
+            size = len(encode({"value": value}))
+        if size > most:
+            raise ValueError(f"{name}(): its result has {size:,} bytes as JSON, or more; {most:,} may come back")
         return value
 
     async def _send(self, reply: dict[str, Any]) -> None:
         with contextlib.suppress(ConnectionError):  # Whoever asked has ended.
-            if not self._replies.send_now(reply):
-                self.torn = True
-                await self._replies.send(reply)
-                self.torn = False
+            if self._turn.locked() or not self._replies.send_now(reply):
+                async with self._turn:
+                    self._long = asyncio.current_task()
+                    try:
+                        await self._replies.send(reply)
+                    finally:
+                        self._long = None
 
     def _refuse(self, number: int, error: Exception) -> None:
         # Whoever asks for more than there is and does not read the answers gets none.
@@ -186,13 +258,20 @@ class Calls:
             self._replies.send_now({"op": "reply", "call": number, "error": tell(error)})
 
 
-def _keep(function: HostFunction, arguments: Arguments) -> tuple[Any, BaseException | None]:
-    """Call a function; some exceptions must not go through a future."""
+class _Told(Exception):  # noqa: N818
+    """Something was raised in a thread; only what is told of it comes back, since its traceback may hold much."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.told = told
+
+
+def _keep(work: Callable[[], Any]) -> tuple[Any, dict[str, Any] | None]:
+    """Do it; of some exceptions an event loop would make more than an answer."""
     try:
-        return function.run(arguments), None
-    except (Exception, SystemExit) as error:
-        return None, RuntimeError(f"{type(error).__name__}: {error}") if _unfit(error) else error
+        return work(), None
+    except BaseException as error:
+        return None, tell(error)
 
 
-def _unfit(error: BaseException) -> bool:
-    return isinstance(error, SystemExit | StopIteration)
+def _tell(error: BaseException) -> dict[str, Any]:
+    return error.told if isinstance(error, _Told) else tell(error)

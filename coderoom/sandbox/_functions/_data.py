@@ -9,11 +9,15 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from coderoom.sandbox._inside.functions import why_not_data
+from coderoom.sandbox._inside.stubs import why_not_data
 
-__all__ = ["as_data", "as_exception", "shorten", "tell"]
+__all__ = ["LONGEST", "as_data", "as_exception", "shorten", "tell"]
 
-_LONGEST = 2_000
+LONGEST = 2_000
+"""How many characters of an argument or of an error are told."""
+
+_DEEPEST = 20
+_UNFIT = (StopIteration, StopAsyncIteration)  # Whoever runs a coroutine or a generator takes them for its end.
 
 
 def as_data(name: str, value: Any) -> Any:
@@ -33,13 +37,14 @@ def as_data(name: str, value: Any) -> Any:
 def tell(error: BaseException) -> dict[str, Any]:
     """An exception, as code is told it: the nearest one that Python itself has, and what this one said."""
     kind = next(kind for kind in type(error).__mro__ if getattr(builtins, kind.__name__, None) is kind)
-    text = shorten(str(error))
+    text = _text(error)
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    if kind is not type(error):
-        args: list[Any] = [message]
+    if not issubclass(kind, Exception) or kind in _UNFIT:
+        kind, args = RuntimeError, [message]
+    elif kind is not type(error):
+        args = [message]
     else:
-        own = list(error.args)
-        args = own if why_not_data(own) is None and len(repr(own)) <= _LONGEST else [text]
+        args = _args(error, text)
     return {"type": kind.__name__, "args": args, "message": message}
 
 
@@ -54,8 +59,53 @@ def as_exception(told: dict[str, Any]) -> Exception:
     return RuntimeError(told["message"])
 
 
-def shorten(value: Any) -> Any:
-    """A value, or the beginning of its text if that is long."""
-    if len(text := repr(value)) <= _LONGEST:
-        return value
-    return f"{text[:_LONGEST]}... ({len(text):,} characters)"
+def shorten(value: Any, most: int = LONGEST) -> Any:
+    """A value, or the beginning of its text if that is long or nested deeply."""
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]}... ({len(value):,} characters)"
+    text, whole = _begin(value, most)
+    return value if whole else f"{text[:most]}..."
+
+
+def _begin(value: Any, most: int, deep: int = _DEEPEST) -> tuple[str, bool]:
+    """The beginning of a value's text, which may be somewhat longer than asked for, and whether that is all."""
+    if isinstance(value, int) and value.bit_length() > 3 * most:
+        return f"an integer of {value.bit_length():,} bits", False
+    if isinstance(value, str):
+        return repr(value[:most]), len(value) <= most
+    if not isinstance(value, list | tuple | dict):
+        return repr(value), True
+    if deep == 0:
+        return "...", False
+    opening, closing = "{}" if isinstance(value, dict) else "()" if isinstance(value, tuple) else "[]"
+    text, whole = opening, True
+    for item in value:
+        if len(text) > most:
+            return text, False
+        key, key_whole = "", True
+        if isinstance(value, dict):
+            key, key_whole = _begin(item, most)
+            key, item = f"{key}: ", value[item]
+        told, item_whole = _begin(item, most - len(text), deep - 1)
+        text += f"{key}{told}, "
+        whole = whole and key_whole and item_whole
+    return text.removesuffix(", ") + closing, whole and len(text) <= most
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(shorten(str(error)))
+    except Exception:
+        return "its text could not be made"
+
+
+def _args(error: BaseException, text: str) -> list[Any]:
+    """What makes the same exception again, which says the same."""
+    own = list(error.args)
+    if isinstance(error, OSError) and error.filename is not None:
+        own = [error.errno, error.strerror, str(error.filename)]
+    try:
+        sound = why_not_data(own) is None and _begin(own, LONGEST)[1] and str(type(error)(*own)) == text
+    except Exception:
+        sound = False
+    return own if sound else [text]

@@ -26,8 +26,9 @@ class RecordedCall(BaseModel):
     Attributes:
         name: The function's name.
         digest: A digest of the arguments.
-        value: What it returned, if `kept` and without an `error`.
-        error: What it raised.
+        value: What it returned, as JSON text (a number may be none that all of JSON's readers know), if `kept` and
+            without an `error`.
+        error: What it raised, likewise.
         kept: Whether the answer is here; a very long one is not.
     """
 
@@ -35,8 +36,8 @@ class RecordedCall(BaseModel):
 
     name: str
     digest: str
-    value: Any = None
-    error: dict[str, Any] | None = None
+    value: str = "null"
+    error: str | None = None
     kept: bool = True
 
 
@@ -57,20 +58,26 @@ class CallRecorder:
             digest, inner = arguments.args
             if self._answers is not None:
                 return self._answer(function.name, digest)
+            calls = self._calls
             try:
-                return self._keep(function.name, digest, await function.run(inner))
-            except (Exception, asyncio.CancelledError) as error:
-                self._keep_error(function.name, digest, error)
+                return _keep(calls, function.name, digest, await function.run(inner))
+            except asyncio.CancelledError:
+                # Its time was up, which is what the code saw, or the cell ended, which it did not see.
+                _keep_error(calls, function.name, digest, TimeoutError(f"{function.name}() did not answer in time"))
+                raise
+            except Exception as error:
+                _keep_error(calls, function.name, digest, error)
                 raise
 
         def run(arguments: Arguments) -> Any:
             digest, inner = arguments.args
             if self._answers is not None:
                 return self._answer(function.name, digest)
+            calls = self._calls  # A thread may outlive its cell; its answer is no later cell's.
             try:
-                return self._keep(function.name, digest, function.run(inner))
+                return _keep(calls, function.name, digest, function.run(inner))
             except Exception as error:
-                self._keep_error(function.name, digest, error)
+                _keep_error(calls, function.name, digest, error)
                 raise
 
         return replace(function, check=check, run=run if function.in_thread else run_async)
@@ -100,17 +107,20 @@ class CallRecorder:
                 f"{name}() is not called again to restore a session, and its answer was too long to keep"
             )
         if call.error is not None:
-            raise as_exception(call.error)
-        return call.value
+            raise as_exception(json.loads(call.error))
+        return json.loads(call.value)
 
-    def _keep(self, name: str, digest: str, value: Any) -> Any:
-        data = as_data(name, value)
-        kept = len(json.dumps(data)) <= _LONGEST
-        self._calls.append(RecordedCall(name=name, digest=digest, value=data if kept else None, kept=kept))
-        return data
 
-    def _keep_error(self, name: str, digest: str, error: BaseException) -> None:
-        self._calls.append(RecordedCall(name=name, digest=digest, error=tell(error)))
+def _keep(calls: list[RecordedCall], name: str, digest: str, value: Any) -> Any:
+    data = as_data(name, value)
+    text = json.dumps(data)
+    kept = len(text) <= _LONGEST
+    calls.append(RecordedCall(name=name, digest=digest, value=text if kept else "null", kept=kept))
+    return data
+
+
+def _keep_error(calls: list[RecordedCall], name: str, digest: str, error: BaseException) -> None:
+    calls.append(RecordedCall(name=name, digest=digest, error=json.dumps(tell(error))))
 
 
 def _digest(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

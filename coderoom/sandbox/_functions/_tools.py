@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jsonschema
-from pydantic import ValidationError
+import referencing
+from pydantic import BaseModel, ValidationError
 
 from coderoom.errors import RequestError
-from coderoom.sandbox._functions._callables import misfit
+from coderoom.sandbox._functions._callables import bind_arguments, misfit
 from coderoom.sandbox._functions._function import Arguments, HostFunction, check_name
 
 __all__ = ["ToolLike", "WorkbenchLike", "from_tool", "from_workbench"]
@@ -87,14 +88,19 @@ def from_tool(tool: ToolLike) -> HostFunction:
     name = _name(tool.name)
     schema = tool.schema.get("parameters") or {}
     signature = _own_signature(tool) or _signature(schema)
+    args_type = _args_type(tool)
+
+    def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        bound = _bind(name, signature, args, kwargs)
+        if isinstance(args_type, type) and issubclass(args_type, BaseModel):
+            try:
+                args_type.model_validate(bound)
+            except ValidationError as error:
+                raise misfit(name, error, signature) from None
+        return Arguments((), bound)
 
     async def run(arguments: Arguments) -> Any:
-        try:
-            return await tool.run_json(arguments.kwargs, _Token())
-        except ValidationError as error:
-            if error.title != getattr(_args_type(tool), "__name__", None):
-                raise
-            raise misfit(name, error, signature) from None
+        return await tool.run_json(arguments.kwargs, _Token())
 
     wrapped = getattr(tool, "_func", None)
     return HostFunction(
@@ -103,7 +109,7 @@ def from_tool(tool: ToolLike) -> HostFunction:
         doc=tool.description,
         is_async=inspect.iscoroutinefunction(wrapped),
         in_thread=False,
-        check=lambda args, kwargs: Arguments((), _bind(name, signature, args, kwargs)),
+        check=check,
         run=run,
     )
 
@@ -120,11 +126,18 @@ async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
 def _from_schema(workbench: WorkbenchLike, told: Mapping[str, Any]) -> HostFunction:
     name, schema = _name(told["name"]), told.get("parameters") or {}
     signature = _signature(schema)
-    validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
+    validate = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    # Without a registry of its own it would fetch what the schema, which may be anybody's, refers to.
+    validator = validate(schema, registry=referencing.Registry())
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         bound = _bind(name, signature, args, kwargs)
-        wrong = jsonschema.exceptions.best_match(validator.iter_errors(bound))
+        try:
+            wrong = jsonschema.exceptions.best_match(validator.iter_errors(bound))
+        except Exception as error:  # A schema may be wrong in any way.
+            raise RuntimeError(
+                f"{name}(): its arguments cannot be checked, since its schema is wrong: {error}"
+            ) from None
         if wrong is not None:
             where = wrong.json_path.removeprefix("$").removeprefix(".")
             raise TypeError(f"{name}(): {where}: {wrong.message}" if where else f"{name}(): {wrong.message}")
@@ -141,7 +154,8 @@ def _content(name: str, result: Any) -> Any:
     """What a tool of a workbench has answered: its text, or a list if there is more than one part."""
     parts = [_part(part) for part in result.result]
     if result.is_error:
-        raise RuntimeError("\n".join(str(part) for part in parts) or f"{name}() failed and did not say why")
+        text = "\n".join(str(part) for part in parts).strip()
+        raise RuntimeError(text or f"{name}() failed and did not say why")
     return parts[0] if len(parts) == 1 else parts
 
 
@@ -172,8 +186,10 @@ def _own_signature(tool: Any) -> inspect.Signature | None:
 
 
 def _signature(schema: Mapping[str, Any]) -> inspect.Signature:
-    properties: Mapping[str, Any] = schema.get("properties") or {}
-    required = set(schema.get("required") or ())
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        properties = {}
+    required = list(schema.get("required") or ())
     if not all(_is_parameter(name) for name in properties):
         return inspect.Signature([_FOR_ANYTHING])
     parameters = [_parameter(name, told, name in required) for name, told in properties.items()]
@@ -213,8 +229,5 @@ def _union(names: Iterable[str]) -> str:
 
 
 def _bind(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        bound = dict(signature.bind(*args, **kwargs).arguments)
-    except TypeError as error:
-        raise TypeError(f"{name}(): {error}") from None
-    return {**bound.pop(_FOR_ANYTHING.name), **bound} if _FOR_ANYTHING in signature.parameters.values() else bound
+    bound = bind_arguments(name, signature, args, kwargs)
+    return bound.get(_FOR_ANYTHING.name, {}) if _FOR_ANYTHING in signature.parameters.values() else bound

@@ -78,7 +78,7 @@ class _Finder:
             return None
         import importlib.machinery
 
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
             _then(spec.loader, self._loaded)

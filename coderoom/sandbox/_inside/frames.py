@@ -9,6 +9,7 @@ first packet.
 from __future__ import annotations
 
 import array
+import gc
 import json
 import os
 import socket
@@ -98,6 +99,10 @@ class Assembler:
         self._parts: list[bytes] = []
         self._size = 0
 
+    def clear(self) -> None:
+        """Forget the packets of a message that is not complete."""
+        self._parts, self._size = [], 0
+
     def add(self, tag: bytes, body: bytes) -> dict[str, Any] | None:
         """Take a packet; return the message that it completes, if it completes a sound one."""
         if tag == LAST and not self._size and len(body) <= self._limit:
@@ -110,15 +115,22 @@ class Assembler:
             return None
         self.taken = self._size
         whole, sound = b"".join(self._parts), self._size <= self._limit
-        self._parts, self._size = [], 0
+        self.clear()
         return _decode(whole) if sound else None
 
 
 def _decode(data: bytes) -> dict[str, Any] | None:
+    # The collector would look at all of a long message again and again, and find nothing.
+    collecting = len(data) > _PART and gc.isenabled()
+    if collecting:
+        gc.disable()
     try:
         message, _ = _scan(data.decode(), 0)
     except (ValueError, RecursionError, StopIteration):
         return None
+    finally:
+        if collecting:
+            gc.enable()
     return message if isinstance(message, dict) else None
 
 
@@ -167,6 +179,10 @@ class Channel:
             if message is not None:
                 fds, self._fds = self._fds, []
                 return message, fds
+
+    def forget(self) -> None:
+        """Forget what has arrived of a message whose rest will not come here."""
+        self._assembler.clear()
 
     def close(self) -> None:
         """Close the socket."""

@@ -2,84 +2,119 @@
 
 from __future__ import annotations
 
-import builtins
+import contextlib
 import itertools
 import os
 import select
 import signal
 import threading
-from typing import Any, Callable
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
 from .frames import Channel, encode
+from .stubs import make_stub, result_of, why_not_data
 
-__all__ = ["Functions", "HostFunctionError", "why_not_data"]
+__all__ = ["PER_CALL", "Functions", "most_waiting"]
 
-_DEEPEST = 200
-_SCALARS = (str, int, float, bool, type(None))
+PER_CALL = 256
+"""What a call that waits costs besides its bytes."""
+
+_MOST_WAITING = 8 * 1024 * 1024
+
+Answer = Dict[str, Any]
+Request = Tuple[Dict[str, Any], List[int]]
+
+_ENDED = "the cell had ended before the function answered"
+_SMALL = 32_768  # A message of one packet.
 
 
-class HostFunctionError(Exception):
-    """A function of the host failed with an exception that has no name here."""
+def most_waiting(largest: int) -> int:
+    """What the calls may cost, all together, that have no answer yet, if each may have so many bytes."""
+    return max(_MOST_WAITING, largest + PER_CALL)
 
 
 class Functions:
     """Offers functions of the host in a namespace.
 
-    Calls go out on the runner's channel, and whoever waits for an answer reads it: one thread at a time, for all.
-    Coroutines are told by their event loop that there is something to read.
+    Calls go out on the runner's channel, and whoever waits for something reads it, one thread at a time for all: calls
+    for their answers, and the runner for requests. Coroutines are told by their event loop that there is something.
 
     Args:
         channel: The runner's channel.
         namespace: Where the stubs go.
-        largest: The most bytes that a call's arguments may have.
+        limits: The session's; `value_bytes` holds for the arguments of a call, and a cell may make `calls` of them.
     """
 
-    def __init__(self, channel: Channel, namespace: dict[str, Any], largest: int) -> None:
+    def __init__(self, channel: Channel, namespace: dict[str, Any], limits: dict[str, Any]) -> None:
         self._channel = channel
         self._namespace = namespace
-        self._largest = largest
+        self._largest = limits["value_bytes"]
+        self._most = limits["calls"]
+        self._left = 0
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, Callable[[dict[str, Any]], None]] = {}
-        self._sending = threading.Lock()
-        self._changed = threading.Condition()
-        self._reading = False
         self._arrivals = select.poll()
         self._arrivals.register(channel.sock, select.POLLIN)
         self._pid = 0
+        self._start()
+
+    def _start(self) -> None:
+        self._open = False
+        self._waiting: Dict[int, Tuple[Callable[[Answer], None], int]] = {}
+        self._waiting_bytes = 0  # At most; see `_count`.
+        self._requests: Deque[Request] = deque()
+        self._loops: Dict[Any, int] = {}
+        self._sending = threading.Lock()
+        self._changed = threading.Condition()
+        self._reader = 0
+        self._busy: set[int] = set()
 
     def offer(self, offers: list[dict[str, Any]]) -> None:
         """Put stubs into the namespace; see `coderoom.sandbox._functions` for what describes them."""
         self._pid = os.getpid()
         for told in offers:
-            self._namespace[told["name"]] = _make_stub(self, told)
+            self._namespace[told["name"]] = make_stub(self, told)
 
     def be_here(self) -> None:
-        """Take calls in this process, which is a fork of the one before."""
+        """Take calls in this process, which is a fork of the one before and has none of its threads."""
         if self._pid:
             self._pid = os.getpid()
+            self._channel.forget()
+            self._start()
+
+    def begin(self) -> None:
+        """Let a cell make calls."""
+        self._settle_all({"type": "RuntimeError", "args": [_ENDED], "message": _ENDED})
+        self._left = self._most + 1  # The host says no to the last one, and so knows of it.
+        self._busy.discard(threading.get_ident())  # An interrupt may have come at a bad moment.
+        self._open = True
+
+    def end(self, message: dict[str, Any]) -> None:
+        """Send what came of the cell, after which nobody can make calls."""
+        with self._sending:
+            self._open = False
+            self._channel.send(message)
+
+    def receive(self) -> Request | None:
+        """Wait for a request; `None`: the host has gone."""
+        if not self._pid:
+            return self._channel.receive()
+        self._read_until(self._requests)
+        return self._requests.popleft()
 
     def call(self, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
         """Call a function and wait for its result."""
-        answers: list[dict[str, Any]] = []
-        number = self._send(name, args, kwargs, answers.append)
-        try:
-            while not answers:
-                with self._changed:
-                    while self._reading and not answers:
-                        self._changed.wait()
-                    if answers:
-                        break
-                    self._reading = True
-                try:
-                    self._arrivals.poll()
-                    self._take()
-                finally:
-                    with self._changed:
-                        self._reading = False
-                        self._changed.notify_all()
-        finally:
-            self._waiting.pop(number, None)
-        return _result(answers[0])
+        answers: list[Answer] = []
+
+        def settle(answer: Answer) -> None:
+            answers.append(answer)
+
+        with self._alone(name):
+            number = self._send(name, args, kwargs, settle)
+            try:
+                self._read_until(answers)
+            finally:
+                self._waiting.pop(number, None)
+        return result_of(answers[0])
 
     async def call_async(self, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
         """The same without keeping others of the event loop from their work."""
@@ -88,167 +123,149 @@ class Functions:
         loop = asyncio.get_running_loop()
         future: Any = loop.create_future()
 
-        def settle(answer: dict[str, Any]) -> None:
-            loop.call_soon_threadsafe(lambda: future.done() or future.set_result(answer))
+        def settle(answer: Answer) -> None:
+            try:
+                loop.call_soon_threadsafe(lambda: future.done() or future.set_result(answer))
+            except RuntimeError:  # It is closed: nobody waits there any more.
+                pass
 
-        number = self._send(name, args, kwargs, settle)
-        loop.add_reader(self._channel.sock, self._take_what_is_there)
+        with self._alone(name):
+            number = self._send(name, args, kwargs, settle)
+        self._watch(loop)
         try:
-            return _result(await future)
+            return result_of(await future)
         finally:
             self._waiting.pop(number, None)
-            if not self._waiting:
-                loop.remove_reader(self._channel.sock)
+            self._leave(loop)
 
-    def _send(self, name: str, args: Any, kwargs: dict[str, Any], settle: Callable[[dict[str, Any]], None]) -> int:
+    @contextlib.contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """Keep `__del__` and the handlers of signals from waiting for what they have interrupted."""
+        me = threading.get_ident()
+        if me in self._busy:
+            raise RuntimeError(f"{name}() cannot be called here: it would interrupt another call in the same thread")
+        self._busy.add(me)
+        try:
+            yield
+        finally:
+            self._busy.discard(me)
+
+    def _send(self, name: str, args: Any, kwargs: dict[str, Any], settle: Callable[[Answer], None]) -> int:
         if os.getpid() != self._pid:
             raise RuntimeError(f"{name}() can only be called from the session's own process, not from a fork of it")
-        _check(name, args, kwargs)
+        for which, value in [*enumerate(args, 1), *kwargs.items()]:
+            why = why_not_data(value)
+            if why:
+                raise TypeError(
+                    f"{name}(): argument {which!r} {why}; pass text, numbers, booleans, None, lists and dicts"
+                )
         number = next(self._numbers)
         body = encode({"event": "call", "call": number, "name": name, "args": args, "kwargs": kwargs})
         if len(body) > self._largest:
             raise ValueError(f"{name}(): the arguments have {len(body):,} bytes as JSON; {self._largest:,} may be sent")
-        self._waiting[number] = settle
         try:
             with self._sending:  # A message may be several packets.
-                self._channel.send_encoded(body)
+                self._count(name, len(body))
+                self._waiting[number] = (settle, len(body))
+                with _whole() if len(body) > _SMALL else contextlib.nullcontext():
+                    self._channel.send_encoded(body)
         except BaseException:
             self._waiting.pop(number, None)
             raise
         return number
 
-    def _take_what_is_there(self) -> None:
+    def _count(self, name: str, size: int) -> None:
+        """See to it that the host takes one call more; it would not answer each of too many."""
+        if not self._open:
+            raise RuntimeError(f"{name}() can only be called while a cell runs")
+        if not self._left:
+            raise RuntimeError(f"{name}(): a cell may make {self._most:,} calls, and this one has made them")
+        size += PER_CALL
+        most = most_waiting(self._largest)
+        if self._waiting_bytes + size > most:
+            self._waiting_bytes = sum(each + PER_CALL for _, each in list(self._waiting.values()))
+            if self._waiting_bytes + size > most:
+                raise RuntimeError(f"{name}(): too many calls wait; let some end first")
+        self._waiting_bytes += size
+        self._left -= 1
+
+    def _read_until(self, found: Any) -> None:
+        """Read, or let another thread read, until there is what this one waits for."""
+        me = threading.get_ident()
+        while not found:
+            try:
+                with self._changed:
+                    while self._reader and not found:
+                        self._changed.wait()
+                    if found:
+                        return
+                    self._reader = me
+                self._arrivals.poll()
+                self._take()
+            finally:
+                self._let_read(me)
+
+    def _let_read(self, me: int) -> None:
         with self._changed:
-            if self._reading:
+            if self._reader == me:
+                self._reader = 0
+            self._changed.notify_all()
+
+    def _watch(self, loop: Any) -> None:
+        self._loops[loop] = self._loops.get(loop, 0) + 1
+        if self._loops[loop] == 1:
+            loop.add_reader(self._channel.sock, self._take_what_is_there)
+
+    def _leave(self, loop: Any) -> None:
+        left = self._loops.pop(loop, 1) - 1
+        if left:
+            self._loops[loop] = left
+        elif not loop.is_closed():
+            loop.remove_reader(self._channel.sock)
+
+    def _take_what_is_there(self) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            if self._reader:
                 return  # A thread is at it already.
-            self._reading = True
+            self._reader = me
+        self._busy.add(me)
         try:
             while self._arrivals.poll(0):
                 self._take()
         finally:
-            with self._changed:
-                self._reading = False
-                self._changed.notify_all()
+            self._busy.discard(me)
+            self._let_read(me)
 
     def _take(self) -> None:
-        # An interrupt in the midst of a message would lose the rest of it.
-        masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
+        with _whole():
             received = self._channel.receive()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
-        if received is None:
-            os._exit(0)  # The host has gone.
-        message, fds = received
-        for fd in fds:
-            os.close(fd)
-        settle = self._waiting.pop(message.get("call", 0), None)
-        if settle is not None:  # Else nobody waits any more.
-            settle(message)
+            if received is None:
+                os._exit(0)  # The host has gone.
+            message, _ = received
+            op = message.get("op")
+            if op == "reply":
+                settle, _ = self._waiting.pop(message["call"], (None, 0))
+                if settle is not None:  # Else nobody waits any more.
+                    settle(message)
+            elif op == "ended":
+                self._settle_all(message["error"])
+            else:
+                self._requests.append(received)
+
+    def _settle_all(self, error: dict[str, Any]) -> None:
+        """Let nobody wait any more for what an ended cell has called."""
+        for number in list(self._waiting):
+            settle, _ = self._waiting.pop(number, (None, 0))
+            if settle is not None:
+                settle({"error": error})
 
 
-def why_not_data(value: Any, deep: int = _DEEPEST) -> str | None:
-    """Why JSON cannot carry a value as it is; `None` if it can. A tuple comes out as a list."""
-    if isinstance(value, _SCALARS):
-        return None
-    if deep == 0:
-        return "is nested too deeply"
-    if isinstance(value, (list, tuple)):
-        items = value
-    elif isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                return f"has the key {key!r:.100}, and JSON knows only text as keys"
-        items = list(value.values())
-    else:
-        return f"is or holds a {type(value).__qualname__}, which JSON cannot carry"
-    for item in items:
-        why = why_not_data(item, deep - 1)
-        if why:
-            return why
-    return None
-
-
-def _check(name: str, args: Any, kwargs: dict[str, Any]) -> None:
-    for which, value in [*enumerate(args, 1), *kwargs.items()]:
-        why = why_not_data(value)
-        if why:
-            raise TypeError(f"{name}(): argument {which!r} {why}; pass text, numbers, booleans, None, lists and dicts")
-
-
-def _result(answer: dict[str, Any]) -> Any:
-    if "error" not in answer:
-        return answer.get("value")
-    error = answer["error"]
-    kind = getattr(builtins, error["type"], Exception)
-    if kind is not Exception:
-        try:
-            raised = kind(*error["args"])
-        except Exception:  # One that wants other arguments.
-            raised = HostFunctionError(error["message"])
-    else:
-        raised = HostFunctionError(error["message"])
-    raise raised
-
-
-class _Shown:
-    """Stands for an object of the host in a signature, and looks like it."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
-
-
-def _make_stub(functions: Functions, told: dict[str, Any]) -> Any:
-    name = told["name"]
-    stub: Any
-    if told["is_async"]:
-
-        async def stub(*args: Any, **kwargs: Any) -> Any:
-            return await functions.call_async(name, args, kwargs)
-    else:
-
-        def stub(*args: Any, **kwargs: Any) -> Any:
-            return functions.call(name, args, kwargs)
-
-    signature = _signature(told)
-    stub.__name__ = stub.__qualname__ = name
-    stub.__module__ = "__main__"
-    stub.__doc__ = told["doc"]
-    stub.__signature__ = signature
-    stub.__annotations__ = {
-        parameter.name: parameter.annotation
-        for parameter in signature.parameters.values()
-        if parameter.annotation is not parameter.empty
-    }
-    if signature.return_annotation is not signature.empty:
-        stub.__annotations__["return"] = signature.return_annotation
-    return stub
-
-
-def _signature(told: dict[str, Any]) -> Any:
-    import inspect
-
-    parameters = []
-    for item in told["parameters"]:
-        default: Any = inspect.Parameter.empty
-        if "default" in item:
-            default = item["default"]
-        elif "default_text" in item:
-            default = _Shown(item["default_text"])
-        annotation = _annotation(item.get("annotation"), inspect.Parameter.empty)
-        kind = getattr(inspect.Parameter, item["kind"])
-        parameters.append(inspect.Parameter(item["name"], kind, default=default, annotation=annotation))
-    returns = _annotation(told.get("returns"), inspect.Signature.empty)
-    return inspect.Signature(parameters, return_annotation=returns)
-
-
-def _annotation(text: str | None, empty: Any) -> Any:
-    if text is None:
-        return empty
-    known = getattr(builtins, text, None)
-    if text == "None":
-        return None
-    return known if isinstance(known, type) else _Shown(text)
+@contextlib.contextmanager
+def _whole() -> Iterator[None]:
+    """Let no interrupt come in the midst of a message: the rest of it would be lost."""
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)

@@ -9,6 +9,7 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
+from coderoom.sandbox._functions import Offer
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._monty import MontyEngine, MontySession
 from coderoom.sandbox._result import ExecutionResult, OutputChunk
@@ -97,7 +98,10 @@ class TestLimits:
         assert len(result.stdout) < 2200
 
     async def test_host_calls_and_sleeps_are_not_counted(self, engine: MontyEngine) -> None:
-        session = await engine.open({"add": lambda a, b: a + b})
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        session = await engine.open(await Offer([add]).list())
         assert (await session.run("n = 0\nfor i in range(3000):\n    n = add(n, 1)\nn")).value == 3000
         assert (await session.run("import time\nfor i in range(1100):\n    time.sleep(0)\ni")).value == 1099
 
@@ -195,25 +199,6 @@ class TestSessions:
                 size += len(item.text)
         assert size == 3_000_000 * 51
         assert (await session.run("i")).value == 2_999_999
-
-    async def test_functions_of_the_host(self, engine: MontyEngine) -> None:
-        async def fetch(name: str, *, times: int = 1) -> str:
-            await asyncio.sleep(0)
-            return name * times
-
-        def fail(what: str) -> None:
-            raise ValueError(f"no {what}")
-
-        session = await engine.open({"fetch": fetch, "fail": fail})
-        assert (await session.run("await fetch('a', times=2)")).value == "aa"
-        mark = await session.checkpoint()
-        assert (
-            await session.run("try:\n    fail('x')\nexcept ValueError as e:\n    said = str(e)\nsaid")
-        ).value == "no x"
-        await session.rollback(mark)
-        assert error_of(await session.run("fail('y')")).message == "no y"
-        code = "import asyncio\nawait asyncio.gather(fetch('a'), fetch('b'))"
-        assert (await session.run(code)).value == ["a", "b"]
 
 
 class TestFiles:
