@@ -11,7 +11,7 @@ __all__ = ["STATE_LOST", "as_execution"]
 
 STATE_LOST = "The session was restarted: earlier variables are gone."
 _STATE_KEPT = "Variables that were set before are still there."
-_TELLING = ("Limit", "Cancelled", "Signal")  # Errors that the output does not have.
+_TELLING = ("Limit", "Timeout", "Cancelled", "Signal")  # Errors that the output does not have.
 _MIB = 1 << 20
 
 

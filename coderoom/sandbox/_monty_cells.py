@@ -276,7 +276,7 @@ def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, 
         if limit == "cpu"
         else f"was stopped after {seconds:g} seconds"
     )
-    error = CodeError("Limit", f"The code {what}. {rest}".rstrip())
+    error = CodeError("Timeout", f"The code {what}. {rest}".rstrip())
     return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": limit}
 
 

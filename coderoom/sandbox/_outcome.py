@@ -105,7 +105,7 @@ def _stopped(ending: Ending, seconds: float, lost: bool | None) -> dict[str, Any
     if ending is Ending.CANCELLED:
         error = CodeError("Cancelled", f"The code was cancelled.{rest}")
         return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
-    error = CodeError("Limit", f"The code was stopped after {seconds:g} seconds.{rest}")
+    error = CodeError("Timeout", f"The code was stopped after {seconds:g} seconds.{rest}")
     return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "wall"}
 
 
@@ -161,7 +161,7 @@ def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[s
         error = CodeError("Limit", f"The code wanted more memory than the {size:,} MiB that it may have.{rest}")
         return {"outcome": Outcome.MEMORY, "exit_code": 137, "error": error, "limit": "memory"}
     if met == "cpu":
-        error = CodeError("Limit", f"The code used more than {limits.cpu_seconds:g} seconds of processor time.{rest}")
+        error = CodeError("Timeout", f"The code used more than {limits.cpu_seconds:g} seconds of processor time.{rest}")
         return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "cpu"}
     if met == "processes":
         error = CodeError("Limit", f"The code had more than {limits.processes} processes at a time.{rest}")

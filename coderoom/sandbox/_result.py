@@ -20,8 +20,9 @@ class CodeError:
 
     Attributes:
         type: The name of the exception's class, `ValueError` for instance; `Exit` for an exit code other than 0,
-            `Signal` for a process that a signal ended, `Limit` for code that was ended at a limit, `Cancelled` for code
-            that was cancelled, `PolicyError` for code that the policy refuses.
+            `Signal` for a process that a signal ended, `Timeout` for code whose time was up, `Limit` for code that was
+            ended at another limit, `Cancelled` for code that was cancelled, `PolicyError` for code that the policy
+            refuses.
         message: The exception's text, or what happened and what can be done about it.
         traceback: The traceback of the user's lines only, with their source, as it was written to standard error;
             empty if there is none.
