@@ -8,19 +8,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Self
 
-from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     ModelClientStreamingChunkEvent,
-    TextMessage,
-    ThoughtEvent,
 )
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import BufferedChatCompletionContext, ChatCompletionContext
-from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, UserMessage
+from autogen_core.models import ChatCompletionClient, CreateResult
 from autogen_core.tools import BaseTool, Workbench
 
 from coderoom._components import DumpsAsItself, linked, load_if_given
@@ -34,6 +31,7 @@ from coderoom.agents._code_act_config import (
 )
 from coderoom.agents._code_runner import CodeRunner
 from coderoom.agents._code_session import CodeSession
+from coderoom.agents._coding_agent import CodingAgent, Item
 from coderoom.agents._decisions import StopReason
 from coderoom.agents._messages import (
     code_event,
@@ -43,7 +41,6 @@ from coderoom.agents._messages import (
     plain_answer,
     stopped_early,
 )
-from coderoom.agents._model_calls import Conversation, call_model
 from coderoom.agents._output import with_output
 from coderoom.agents._tool_configs import dump_tool, load_tool
 from coderoom.agents._turn import Turn, TurnLimits
@@ -52,12 +49,11 @@ from coderoom.executors import SandboxCodeExecutor
 
 __all__ = ["CodeActAgent"]
 
-Item = BaseAgentEvent | BaseChatMessage | Response
 
 _REMEMBERED = 50
 
 
-class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
+class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
     """Solves tasks by code that it writes, runs in one lasting session, and reads the results of, step by step.
 
     The code can call functions of the host: plain or async ones of Python, AutoGen's tools, and all tools of a
@@ -121,7 +117,9 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
         approval_func: Approval | ApprovalFuncType | None = None,
         max_output_chars: int = 10_000,
     ) -> None:
-        super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
+        description = self.DEFAULT_DESCRIPTION if description is None else description
+        context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
+        super().__init__(name, description, model_client, context, model_client_stream, system_message)
         executor = SandboxCodeExecutor() if code_executor is None else code_executor
         if not isinstance(executor, SandboxCodeExecutor):
             raise ValueError(f"CodeActAgent needs a SandboxCodeExecutor, not {type(code_executor).__name__!r}.")
@@ -129,47 +127,24 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
             raise ValueError(f"CodeActAgent needs an executor with state='session', not {executor.state!r}.")
         check_arguments(code_format, on_error, max_output_chars)
         self._limits = TurnLimits(max_steps, max_tokens, max_seconds)
-        self._model_client = model_client
         self._executor = executor
         self._tools = list(tools)
         self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
-        self._model_context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
-        self._model_client_stream = model_client_stream
-        self._system_message = system_message or None
         self._code_format: CodeFormat = code_format
         self._on_error: OnError = on_error
         self._approval_func = approval_func
         self._max_output_chars = max_output_chars
-        self._conversation = Conversation(self._model_context, self._system_message)
         self._runner = CodeRunner(executor, approval_func, max_output_chars)
         self._languages = [name for name in self.LANGUAGES if name in executor.languages]
         self._session = CodeSession(executor, self._runner, self._tools, self._workbenches, on_error)
         self._sees = bool(model_client.model_info.get("vision"))
-        self._going = asyncio.Event()
-        self._going.set()
 
     # --- What AutoGen asks of an agent ---
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that other agents get."""
-        return (TextMessage,)
-
-    @property
-    def model_context(self) -> ChatCompletionContext:
-        """Where the conversation is kept."""
-        return self._model_context
 
     @property
     def code_executor(self) -> SandboxCodeExecutor:
         """Where the code runs."""
         return self._executor
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        """Take a turn and return its last item."""
-        items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
-        assert isinstance(items[-1], Response)
-        return items[-1]
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
@@ -200,14 +175,6 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
         await self._conversation.reset()
         self._going.set()
         await self._session.reset()
-
-    async def on_pause(self, cancellation_token: CancellationToken) -> None:
-        """Wait before the next model call or run, until `on_resume`."""
-        self._going.clear()
-
-    async def on_resume(self, cancellation_token: CancellationToken) -> None:
-        """Go on after `on_pause`."""
-        self._going.set()
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, and the code that ran well with what functions answered it, as JSON-like data."""
@@ -295,28 +262,6 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
             raise
         yield execution_event(self.name, turn.attempts[-1])
 
-    async def _ask_model(
-        self, message_id: str, cancellation_token: CancellationToken
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
-        await self._may_go_on(cancellation_token)
-        call = call_model(
-            self._model_client,
-            await self._conversation.for_model(self._model_client),
-            stream=self._model_client_stream,
-            source=self.name,
-            message_id=message_id,
-            cancellation_token=cancellation_token,
-        )
-        async with aclosing(call) as items:
-            async for item in items:
-                if isinstance(item, CreateResult):
-                    if item.thought:
-                        yield ThoughtEvent(content=item.thought, source=self.name)
-                    await self._model_context.add_message(
-                        AssistantMessage(content=item.content, thought=item.thought, source=self.name)
-                    )
-                yield item
-
     async def _run(self, turn: Turn, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
         """Run the code, yield its output if that is wanted, and put what came of it into the context."""
         await self._may_go_on(turn.token)
@@ -350,18 +295,8 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
         assert turn.stop_reason is not None
         return stopped_early(self.name, turn.stop_reason, turn.last)
 
-    async def _add_to_context(self, text: str) -> None:
-        await self._model_context.add_message(UserMessage(content=text, source=self.name))
-
-    async def _may_go_on(self, token: CancellationToken) -> None:
-        await linked(self._going.wait(), token)
-
     def _to_config(self) -> CodeActAgentConfig:
-        if self._approval_func is not None and not isinstance(self._approval_func, Approval):
-            raise ValueError(
-                f"Cannot serialize CodeActAgent with approval_func set to {self._approval_func!r}: a function cannot "
-                "stand in a config. Use a component of coderoom.approval."
-            )
+        assert self._model_client is not None
         return CodeActAgentConfig(
             name=self.name,
             model_client=self._model_client.dump_component(),
@@ -378,7 +313,7 @@ class CodeActAgent(DumpsAsItself, BaseChatAgent, Component[CodeActAgentConfig]):
             max_tokens=self._limits.tokens,
             max_seconds=self._limits.seconds,
             on_error=self._on_error,
-            approval=None if self._approval_func is None else self._approval_func.dump_component(),
+            approval=self._approval_config(self._approval_func),
             max_output_chars=self._max_output_chars,
         )
 

@@ -8,21 +8,19 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Self
 
-from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     ModelClientStreamingChunkEvent,
     TextMessage,
-    ThoughtEvent,
 )
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
-from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, RequestUsage, UserMessage
+from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage, UserMessage
 
-from coderoom._components import DumpsAsItself, linked, load_if_given
+from coderoom._components import DumpsAsItself, load_if_given
 from coderoom._structured import ask_structured
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
@@ -34,6 +32,7 @@ from coderoom.agents._code_executor_config import (
     check_retries,
 )
 from coderoom.agents._code_runner import CodeRunner
+from coderoom.agents._coding_agent import CodingAgent, Item
 from coderoom.agents._decisions import RetryDecision, StopReason, why_stop
 from coderoom.agents._messages import (
     code_event,
@@ -43,16 +42,12 @@ from coderoom.agents._messages import (
     final_message,
     plain_answer,
 )
-from coderoom.agents._model_calls import Conversation, call_model
 from coderoom.approval import Approval, ApprovalFuncType
 
 __all__ = ["CodeExecutorAgent"]
 
-Item = BaseAgentEvent | BaseChatMessage | Response
-"""What an agent's stream yields."""
 
-
-class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgentConfig]):
+class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentConfig]):
     """Runs code: that of others, or its own.
 
     Without a `model_client` it runs the fenced code blocks that it finds in new messages and answers with what
@@ -137,13 +132,10 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
             raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         if description is None:
             description = self.DEFAULT_TERMINAL_DESCRIPTION if model_client is None else self.DEFAULT_AGENT_DESCRIPTION
-        super().__init__(name=name, description=description)
+        context = UnboundedChatCompletionContext() if model_context is None else model_context
+        super().__init__(name, description, model_client, context, model_client_stream, system_message)
         self._code_executor = code_executor
-        self._model_client = model_client
-        self._model_context = model_context or UnboundedChatCompletionContext()
-        self._model_client_stream = model_client_stream
         self._max_retries_on_error = max_retries_on_error
-        self._system_message = system_message or None
         self._sources = None if sources is None else list(sources)
         self._supported_languages = list(
             self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
@@ -152,33 +144,14 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         self._reflect = reflect
         self._max_output_chars = max_output_chars
         self._retry_from: RetryFrom = retry_from
-        self._conversation = Conversation(self._model_context, self._system_message)
         self._runner = CodeRunner(code_executor, approval_func, max_output_chars)
-        self._going = asyncio.Event()
-        self._going.set()
 
     # --- What AutoGen asks of an agent ---
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that other agents get."""
-        return (TextMessage,)
-
-    @property
-    def model_context(self) -> ChatCompletionContext:
-        """Where the conversation is kept."""
-        return self._model_context
 
     @property
     def code_executor(self) -> CodeExecutor:
         """Where the code runs."""
         return self._code_executor
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        """Take a turn and return its last item."""
-        items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
-        assert isinstance(items[-1], Response)
-        return items[-1]
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
@@ -212,14 +185,6 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         await self._conversation.reset()
         self._going.set()
         await self._runner.executor.restart()
-
-    async def on_pause(self, cancellation_token: CancellationToken) -> None:
-        """Wait before the next model call or run, until `on_resume`."""
-        self._going.clear()
-
-    async def on_resume(self, cancellation_token: CancellationToken) -> None:
-        """Go on after `on_pause`."""
-        self._going.set()
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, as JSON-like data."""
@@ -307,31 +272,6 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
             async for item in items:
                 yield item
 
-    async def _ask_model(
-        self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
-        """One model call; its reply goes into the context."""
-        assert self._model_client is not None
-        await self._may_go_on(cancellation_token)
-        more = [] if hint is None else [UserMessage(content=hint, source=self.name)]
-        call = call_model(
-            self._model_client,
-            await self._conversation.for_model(self._model_client, *more),
-            stream=self._model_client_stream,
-            source=self.name,
-            message_id=message_id,
-            cancellation_token=cancellation_token,
-        )
-        async with aclosing(call) as items:
-            async for item in items:
-                if isinstance(item, CreateResult):
-                    if item.thought:
-                        yield ThoughtEvent(content=item.thought, source=self.name)
-                    await self._model_context.add_message(
-                        AssistantMessage(content=item.content, thought=item.thought, source=self.name)
-                    )
-                yield item
-
     async def _run(self, number: int, selection: Selection, cancellation_token: CancellationToken) -> Attempt:
         """Run the code; what came of it goes into the context."""
         await self._may_go_on(cancellation_token)
@@ -383,12 +323,6 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
     def _select(self, messages: Sequence[BaseChatMessage]) -> Selection:
         return select_blocks([text for message in messages for text in texts_of(message)], self._supported_languages)
 
-    async def _add_to_context(self, text: str) -> None:
-        await self._model_context.add_message(UserMessage(content=text, source=self.name))
-
-    async def _may_go_on(self, cancellation_token: CancellationToken) -> None:
-        await linked(self._going.wait(), cancellation_token)
-
     # --- What AutoGen's agent offers beside its turn ---
 
     async def extract_code_blocks_from_messages(self, messages: Sequence[BaseChatMessage]) -> list[CodeBlock]:
@@ -409,11 +343,6 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
         return CodeResult(exit_code=attempt.exit_code, output=attempt.describe())
 
     def _to_config(self) -> CodeExecutorAgentConfig:
-        if self._approval_func is not None and not isinstance(self._approval_func, Approval):
-            raise ValueError(
-                f"Cannot serialize CodeExecutorAgent with approval_func set to {self._approval_func!r}: a function "
-                "cannot stand in a config. Use a component of coderoom.approval."
-            )
         return CodeExecutorAgentConfig(
             name=self.name,
             code_executor=self._code_executor.dump_component(),
@@ -426,7 +355,7 @@ class CodeExecutorAgent(DumpsAsItself, BaseChatAgent, Component[CodeExecutorAgen
             system_message="" if self._system_message is None else self._system_message,
             sources=self._sources,
             supported_languages=self._supported_languages,
-            approval=None if self._approval_func is None else self._approval_func.dump_component(),
+            approval=self._approval_config(self._approval_func),
             reflect=self._reflect,
             max_output_chars=self._max_output_chars,
             retry_from=self._retry_from,

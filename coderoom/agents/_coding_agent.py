@@ -1,0 +1,128 @@
+"""What the agents share that write code by a model: a conversation, model calls, and a pause between steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_core import CancellationToken, ComponentModel
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, UserMessage
+
+from coderoom._components import linked
+from coderoom.agents._model_calls import Conversation, call_model
+from coderoom.approval import Approval, ApprovalFuncType
+
+__all__ = ["CodingAgent", "Item"]
+
+Item = BaseAgentEvent | BaseChatMessage | Response
+"""What an agent's stream yields."""
+
+
+class CodingAgent(BaseChatAgent):
+    """An agent with a conversation, whose turns are streams that end with a `Response`.
+
+    Args:
+        name: The agent's name.
+        description: What it is for, for other agents.
+        model_client: The model; `None` for an agent that asks none.
+        model_context: Where the conversation is kept.
+        model_client_stream: Whether to yield the model's chunks as they come.
+        system_message: What every model call begins with, or `None`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        model_client: ChatCompletionClient | None,
+        model_context: ChatCompletionContext,
+        model_client_stream: bool,
+        system_message: str | None,
+    ) -> None:
+        super().__init__(name, description)
+        self._model_client = model_client
+        self._model_context = model_context
+        self._model_client_stream = model_client_stream
+        self._system_message = system_message or None
+        self._conversation = Conversation(model_context, self._system_message)
+        self._going = asyncio.Event()
+        self._going.set()
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return (TextMessage,)
+
+    @property
+    def model_context(self) -> ChatCompletionContext:
+        """Where the conversation is kept."""
+        return self._model_context
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        """Take a turn and return its last item."""
+        items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
+        assert isinstance(items[-1], Response)
+        return items[-1]
+
+    async def on_pause(self, cancellation_token: CancellationToken) -> None:
+        """Wait before the next model call or run, until `on_resume`."""
+        self._going.clear()
+
+    async def on_resume(self, cancellation_token: CancellationToken) -> None:
+        """Go on after `on_pause`."""
+        self._going.set()
+
+    async def _ask_model(
+        self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None
+    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
+        """One model call; its reply goes into the context."""
+        assert self._model_client is not None
+        await self._may_go_on(cancellation_token)
+        more = [] if hint is None else [UserMessage(content=hint, source=self.name)]
+        call = call_model(
+            self._model_client,
+            await self._conversation.for_model(self._model_client, *more),
+            stream=self._model_client_stream,
+            source=self.name,
+            message_id=message_id,
+            cancellation_token=cancellation_token,
+        )
+        async with aclosing(call) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    if item.thought:
+                        yield ThoughtEvent(content=item.thought, source=self.name)
+                    await self._model_context.add_message(
+                        AssistantMessage(content=item.content, thought=item.thought, source=self.name)
+                    )
+                yield item
+
+    async def _add_to_context(self, text: str) -> None:
+        await self._model_context.add_message(UserMessage(content=text, source=self.name))
+
+    async def _may_go_on(self, cancellation_token: CancellationToken) -> None:
+        await linked(self._going.wait(), cancellation_token)
+
+    def _approval_config(self, approval: Approval | ApprovalFuncType | None) -> ComponentModel | None:
+        """An approval as it stands in a config.
+
+        Raises:
+            ValueError: It is a function.
+        """
+        if approval is None or isinstance(approval, Approval):
+            return None if approval is None else approval.dump_component()
+        raise ValueError(
+            f"Cannot serialize {type(self).__name__} with approval_func set to {approval!r}: a function cannot stand "
+            "in a config. Use a component of coderoom.approval."
+        )
