@@ -117,6 +117,14 @@ async def test_a_restart_ends_what_runs() -> None:
         assert (await run(executor, "6 * 7")).output == "42\n"
 
 
+@pytest.mark.parametrize("language", ["sh", "bash"])
+async def test_l9_what_a_shell_prints_is_in_the_order_written(language: str) -> None:
+    script = "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done\n"
+    async with SandboxCodeExecutor() as executor:
+        result = await run(executor, CodeBlock(language=language, code=script))
+    assert result.output.split("\n")[:-1] == [f"{stream} {i}" for i in range(1, 10) for stream in ("out", "err")]
+
+
 # --- Outcomes ---
 
 
