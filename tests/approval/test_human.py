@@ -354,7 +354,9 @@ def test_an_unanswered_question_keeps_neither_the_interpreter_nor_a_later_line(k
 
 def test_an_interrupt_ends_the_question() -> None:
     reading, writing = os.pipe()
-    command = [sys.executable, "-c", SCRIPT, "[30]"]
+    # What runs in the background may ignore interrupts, and so does what it starts.
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    command = [sys.executable, "-c", heeding + SCRIPT, "[30]"]
     with subprocess.Popen(command, stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         shown = b""
