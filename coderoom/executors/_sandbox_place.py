@@ -30,7 +30,6 @@ OnOutput = Callable[[OutputChunk], None]
 _END_PATIENCE = 1.2
 _ASKED_TO_END = 3
 _WORKSPACE = "/workspace/"
-_SHELLS = ("sh", "shell", "bash")
 
 
 class SandboxPlace:
@@ -293,9 +292,9 @@ class SandboxPlace:
 
 async def _run_and_tell(place: Sandbox | Session, block: CodeBlock, on_output: OnOutput | None) -> ExecutionResult:
     if on_output is None:
-        return await place.run(_in_order(block), language=block.language)
+        return await place.run(block.code, language=block.language)
     result: ExecutionResult | None = None
-    async with contextlib.aclosing(place.stream(_in_order(block), language=block.language)) as items:
+    async with contextlib.aclosing(place.stream(block.code, language=block.language)) as items:
         async for item in items:
             if isinstance(item, OutputChunk):
                 on_output(item)
@@ -303,11 +302,6 @@ async def _run_and_tell(place: Sandbox | Session, block: CodeBlock, on_output: O
                 result = item
     assert result is not None
     return result
-
-
-def _in_order(block: CodeBlock) -> str:
-    """The code; of a shell with both streams in one, since nobody could tell the order of two pipes."""
-    return f"exec 2>&1; {block.code}" if block.language.strip().lower() in _SHELLS else block.code
 
 
 def _name_inside(name: str) -> str:

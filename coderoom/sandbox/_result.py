@@ -105,7 +105,7 @@ class ExecutionResult:
             126 if it was rejected, 137 for too much memory, 128 and the signal's number for a process ended by one.
         stdout: What it wrote to standard output.
         stderr: What it wrote to standard error.
-        output: Both, in the order in which they were written; what programs other than the cell's Python write to the
+        output: Both, in the order in which they were written; what programs that a cell of Python starts write to the
             two at nearly the same time may be swapped, since each is a pipe of its own.
         value: The value of a last expression: JSON-like data as data, anything else as its `repr`. Under the
             restricted policy also the variable `result`.

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import select
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -230,7 +231,7 @@ class Runner:
         if self._channel is not None:
             self._channel.drain()  # What Python has printed before comes first.
         name = self._pipes.get(pipe)
-        if name is None:
+        if name is None or (name == "stdout" and self._channel is None and not self._older_is_read(pipe)):
             return False
         try:
             data = os.read(pipe, _CHUNK)
@@ -245,8 +246,27 @@ class Runner:
             self._cell.output.add(name, data)
         return True
 
+    def _older_is_read(self, stdout: int) -> bool:
+        """Read what a program has written to standard error before what is in the pipe for standard output.
+
+        It can write there only while there is nothing in this one (see `_inside.order`), so all that is there is older
+        than what is here now.
+
+        Returns:
+            Whether there is something to read here.
+        """
+        ready = select.poll()
+        ready.register(stdout, select.POLLIN)
+        if not ready.poll(0):
+            return False
+        self._drain([pipe for pipe in self._pipes if pipe != stdout])
+        return True
+
     def _drain_pipes(self) -> None:
-        for pipe in list(self._pipes):
+        self._drain(list(self._pipes))
+
+    def _drain(self, pipes: list[int]) -> None:
+        for pipe in pipes:
             for _ in range(_BUFFERED):
                 if not self._read_pipe(pipe):
                     break

@@ -34,6 +34,38 @@ async def test_both_streams_in_the_order_written(sandbox: Sandbox) -> None:
     assert result.stderr == "2\n4\n6\n8\n"
 
 
+_IN_TURN = """\
+for number in 1 2 3 4; do echo $number; echo and $number >&2; done
+exec 3>&2
+echo kept >&3
+cat /none 2>&1
+echo then
+python3 -c 'import os; [os.write(1 + each % 2, b"%d," % each) for each in range(9)]'
+exit 3
+"""
+
+
+async def test_what_programs_write_to_both_streams_is_in_the_order_written(session: Session) -> None:
+    printed = "".join(f"{number}\nand {number}\n" for number in range(1, 5))
+    expected = f"{printed}kept\ncat: /none: No such file or directory\nthen\n0,1,2,3,4,5,6,7,8,"
+    for _ in range(10):
+        result = await session.run(_IN_TURN, language="sh")
+        assert (result.output, result.exit_code) == (expected, 3)
+    assert result.stderr == "and 1\nand 2\nand 3\nand 4\nkept\n1,3,5,7,"
+
+
+async def test_a_program_that_writes_to_standard_error_all_the_time_is_not_held_up_for_ever(session: Session) -> None:
+    code = "n=0; while [ $n -lt 20000 ]; do echo out; echo err >&2; n=$((n+1)); done; kill -TERM $PPID; echo end"
+    result = await session.run(code, language="sh", timeout=50)
+    assert result.stdout.endswith("out\nend\n")
+    assert (result.stderr.count("err"), result.exit_code) == (20000, 0)
+
+
+async def test_a_program_that_a_signal_ended(session: Session) -> None:
+    result = await session.run("echo before; kill -ABRT $$", language="sh")
+    assert (result.outcome, result.stdout, result.exit_code) == (Outcome.ERROR, "before\n", 134)
+
+
 async def test_exit_codes(sandbox: Sandbox, session: Session) -> None:
     assert (await sandbox.run("import sys; sys.exit(3)")).exit_code == 3
     assert (await sandbox.run("import sys; sys.exit()")).outcome is Outcome.OK

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from .order import in_order
+
 __all__ = ["run_program"]
 
 
@@ -19,7 +21,6 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
         config: The worker's configuration.
         lock: Locks this process down.
     """
-    os.setsid()
     code = os.open(config["in_memory"][0], os.O_TMPFILE | os.O_RDWR, 0o600)
     data = message["code"].encode("utf-8", "surrogateescape")
     while data:
@@ -35,6 +36,8 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
         argv = [part.replace("{file}", "/dev/fd/%d" % code) for part in argv]
     os.dup2(fds[0], 1)
     os.dup2(fds[1], 2)
+    in_order(fds[0])
+    os.setsid()
     os.chdir(config["workspace"])
     lock()
     try:

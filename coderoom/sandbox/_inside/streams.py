@@ -9,11 +9,12 @@ import os
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from .frames import STDERR, STDOUT, Channel
 
-__all__ = ["Streams"]
+__all__ = ["Streams", "null_input", "settle"]
 
 _PATIENCE = 0.05
 
@@ -52,21 +53,7 @@ class Streams:
 
     def settle(self) -> None:
         """Wait until the pipes are read, for a moment at most."""
-        waiting = array.array("i", [0])
-        end = 0.0
-        for pipe in self.pipes:
-            while True:
-                try:
-                    fcntl.ioctl(pipe, termios.FIONREAD, waiting)
-                except OSError:
-                    break
-                if not waiting[0]:
-                    break
-                now = time.monotonic()
-                end = end or now + _PATIENCE
-                if now > end:
-                    return
-                time.sleep(0.0001)
+        settle(self.pipes, _PATIENCE)
 
     def send(self, tag: bytes, data: bytes) -> None:
         """Send what a stream has collected."""
@@ -78,6 +65,25 @@ class Streams:
         last, self._last = self._last, stream
         if last is not None and last is not stream:
             last.flush()
+
+
+def settle(pipes: Sequence[int], patience: float) -> None:
+    """Wait until pipes have been read to their end, for some seconds at most."""
+    waiting = array.array("i", [0])
+    end = 0.0
+    for pipe in pipes:
+        while True:
+            try:
+                fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+            except OSError:
+                break
+            if not waiting[0]:
+                break
+            now = time.monotonic()
+            end = end or now + patience
+            if now > end:
+                return
+            time.sleep(0.0001)
 
 
 def _flush(stream: Any) -> None:
