@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from coderoom._structured import _json_objects, ask_structured, parse_tolerantly
+from coderoom._json_output import json_objects, parse_tolerantly
+from coderoom._structured import ask_structured
 from coderoom.agents import RetryDecision, ReviewVerdict
 from tests.agents.helpers import Client, FailingClient, decide, verdict
 
@@ -108,7 +109,7 @@ def test_a_text_without_end_comes_to_an_end(text: str) -> None:
 
 
 def test_objects_are_given_in_their_order() -> None:
-    found = _json_objects('a {"x": 1} b {"y": {"z": 2}} {no}')
+    found = json_objects('a {"x": 1} b {"y": {"z": 2}} {no}')
     assert found == [({"x": 1}, '{"x": 1}'), ({"y": {"z": 2}}, '{"y": {"z": 2}}')]
 
 
