@@ -169,7 +169,8 @@ class Bench:
             )
         self.cells = {"<setup>": "setup"}
         for number, (function, source) in enumerate(self._without_failures().items(), 2):
-            result = await session.run(source, timeout=_LOAD_SECONDS)
+            cell = self._language.define(function, source)
+            result = await session.run(cell, timeout=_LOAD_SECONDS)
             self.cells[f"<cell {number}>"] = function
             if not result.success or result.state_lost:
                 self.failures[function] = _failure(result)

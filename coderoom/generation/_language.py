@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
+from coderoom.generation._check import CodeProblem
 from coderoom.generation._compare import Comparison, compare
+from coderoom.generation._scan import Level, SecurityFinding
+from coderoom.generation._specs import FunctionSpec
 from coderoom.generation._tests import FunctionTest
 
 __all__ = ["UNTIDY", "Job", "Language"]
@@ -22,24 +25,61 @@ UNTIDY = "untidy"
 class Language(ABC):
     """A language that functions are written in.
 
-    Cells are code for a `coderoom.sandbox.Session`; what they give back is text that the code under test may have
+    Cells are Python for a `coderoom.sandbox.Session`; what they give back is text that the code under test may have
     forged.
 
     Attributes:
-        name: What blocks and cells in it are called.
+        name: What the language is called.
+        labels: What blocks of it may be called in Markdown, its name among them, in lower case.
         suffix: The end of its files' names.
+        ways: What a model has to know of how functions in it are written and tested here.
     """
 
     name: ClassVar[str]
+    labels: ClassVar[frozenset[str]]
     suffix: ClassVar[str]
+    ways: ClassVar[str]
 
     @abstractmethod
     def name_problem(self, name: str) -> str | None:
         """Why a text cannot be the name of a function; `None` if it can."""
 
     @abstractmethod
+    def signature(self, spec: FunctionSpec) -> str:
+        """The head of a function, as its author would write it."""
+
+    @abstractmethod
+    def check(
+        self,
+        source: str,
+        spec: FunctionSpec,
+        *,
+        taken: Mapping[str, str] | None = None,
+        allowed_imports: Collection[str] | None = None,
+    ) -> list[CodeProblem]:
+        """Check the code of a function before it runs anywhere; see `check_implementation`."""
+
+    @abstractmethod
+    def check_setup(
+        self, source: str, functions: Collection[str], *, allowed_imports: Collection[str] | None = None
+    ) -> list[CodeProblem]:
+        """Check the setup code of a test; see the function `check_setup`."""
+
+    @abstractmethod
+    def names_defined(self, source: str) -> list[str]:
+        """The names that the top level of code defines."""
+
+    @abstractmethod
+    def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
+        """Look for what is dangerous in code; nothing where there is no scanner for the language."""
+
+    @abstractmethod
     def load(self) -> str:
         """The cell that gets a session ready for `run` and `run_alone`."""
+
+    @abstractmethod
+    def define(self, function: str, source: str) -> str:
+        """The cell that loads the code of a function, after that of those that it needs."""
 
     @abstractmethod
     def begin(self) -> str:
@@ -78,6 +118,15 @@ class Language(ABC):
             expected: The name.
             types: The exception's own class and those above it that are not the language's own.
             base: The nearest class above it that is the language's own.
+        """
+
+    @abstractmethod
+    def write_module(self, implementations: Mapping[str, str], about: str) -> str:
+        """The functions as a module that others import.
+
+        Args:
+            implementations: The code of each function, each after what it needs.
+            about: What the module is for.
         """
 
     @abstractmethod

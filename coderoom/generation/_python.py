@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 
+from coderoom.generation import _check
+from coderoom.generation._check import CodeProblem
 from coderoom.generation._language import Job, Language
+from coderoom.generation._python_module import python_module
 from coderoom.generation._python_tests import pytest_file
-from coderoom.generation._specs import name_problem
+from coderoom.generation._scan import Level, SecurityFinding, scan
+from coderoom.generation._specs import FunctionSpec, name_problem
 from coderoom.generation._tests import FunctionTest
 
 __all__ = ["PythonLanguage"]
@@ -40,15 +45,56 @@ class PythonLanguage(Language):
     """Python, tested in a session of the engine `cpython`."""
 
     name = "python"
+    labels = frozenset({"python", "py", "python3"})
     suffix = ".py"
+    ways = (
+        "Python 3. At the top level of the code there are only imports, definitions and assignments; nothing runs when "
+        "it is loaded. The parameters have the names of the spec, in its order. A wrong argument raises a fitting "
+        "built-in exception, such as ValueError or TypeError. There is no network, and nobody to answer input()."
+    )
 
     def name_problem(self, name: str) -> str | None:
         """See `Language.name_problem`."""
         return name_problem(name)
 
+    def signature(self, spec: FunctionSpec) -> str:
+        """See `Language.signature`; a type that is no Python is left out."""
+        parameters = [f"{each.name}: {each.type}" if _is_type(each.type) else each.name for each in spec.inputs]
+        returned = f" -> {spec.outputs.type}" if _is_type(spec.outputs.type) else ""
+        return f"def {spec.name}({', '.join(parameters)}){returned}:"
+
+    def check(
+        self,
+        source: str,
+        spec: FunctionSpec,
+        *,
+        taken: Mapping[str, str] | None = None,
+        allowed_imports: Collection[str] | None = None,
+    ) -> list[CodeProblem]:
+        """See `Language.check`."""
+        return _check.check_implementation(source, spec, taken=taken, allowed_imports=allowed_imports)
+
+    def check_setup(
+        self, source: str, functions: Collection[str], *, allowed_imports: Collection[str] | None = None
+    ) -> list[CodeProblem]:
+        """See `Language.check_setup`."""
+        return _check.check_setup(source, functions, allowed_imports=allowed_imports)
+
+    def names_defined(self, source: str) -> list[str]:
+        """See `Language.names_defined`."""
+        return _check.names_defined(source)
+
+    def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
+        """See `Language.scan`."""
+        return scan(source, severity=severity, confidence=confidence)
+
     def load(self) -> str:
         """See `Language.load`."""
         return _load_cell()
+
+    def define(self, function: str, source: str) -> str:
+        """See `Language.define`."""
+        return source
 
     def begin(self) -> str:
         """See `Language.begin`."""
@@ -75,9 +121,21 @@ class PythonLanguage(Language):
             return any(each.__name__ == expected for each in known)
         return bool(known) and expected in types
 
+    def write_module(self, implementations: Mapping[str, str], about: str) -> str:
+        """See `Language.write_module`."""
+        return python_module(implementations, about)
+
     def write_tests(self, tests: Mapping[str, Sequence[FunctionTest]], module: str) -> str:
         """The tests as a file for pytest."""
         return pytest_file(tests, module)
+
+
+def _is_type(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 @functools.cache
