@@ -15,35 +15,72 @@ from __future__ import annotations
 from coderoom.errors import GenerationError
 from coderoom.generation._check import CodeProblem, check_implementation, check_setup, names_defined
 from coderoom.generation._compare import Comparison, compare
+from coderoom.generation._events import (
+    CacheHit,
+    CodeRefused,
+    CodeWritten,
+    FunctionFinished,
+    GenerationEvent,
+    ModelAsked,
+    SpecsWritten,
+    TestChanged,
+    TestsFrozen,
+    TestsRun,
+    TestsWritten,
+    Warned,
+)
 from coderoom.generation._frozen import FrozenTests, TestChange, changed, freeze
 from coderoom.generation._language import Job, Language
+from coderoom.generation._model import Message, Model, Reply
 from coderoom.generation._python import PythonLanguage
 from coderoom.generation._results import TestResult
 from coderoom.generation._run import TestRunner
 from coderoom.generation._scan import Level, SecurityFinding, scan
+from coderoom.generation._solution import Approach, Attempt, FunctionReport, Solution, StopReason, Usage
 from coderoom.generation._specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
 from coderoom.generation._tests import FunctionTest, read_tests
 from coderoom.generation._values import Record, TaggedError, decode, encode, show
 
 __all__ = [
+    "Approach",
+    "Attempt",
+    "CacheHit",
     "CodeProblem",
+    "CodeRefused",
+    "CodeWritten",
     "Comparison",
     "FrozenTests",
+    "FunctionFinished",
     "FunctionInput",
     "FunctionOutput",
+    "FunctionReport",
     "FunctionSpec",
     "FunctionTest",
     "GenerationError",
+    "GenerationEvent",
     "Job",
     "Language",
     "Level",
+    "Message",
+    "Model",
+    "ModelAsked",
     "PythonLanguage",
     "Record",
+    "Reply",
     "SecurityFinding",
+    "Solution",
+    "SpecsWritten",
+    "StopReason",
     "TaggedError",
     "TestChange",
+    "TestChanged",
     "TestResult",
     "TestRunner",
+    "TestsFrozen",
+    "TestsRun",
+    "TestsWritten",
+    "Usage",
+    "Warned",
     "changed",
     "check_implementation",
     "check_setup",
