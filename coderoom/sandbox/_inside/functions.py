@@ -104,12 +104,8 @@ class Functions:
     def call(self, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
         """Call a function and wait for its result."""
         answers: list[Answer] = []
-
-        def settle(answer: Answer) -> None:
-            answers.append(answer)
-
         with self._alone(name):
-            number = self._send(name, args, kwargs, settle)
+            number = self._send(name, args, kwargs, answers.append)
             try:
                 self._read_until(answers)
             finally:
@@ -245,20 +241,21 @@ class Functions:
             message, _ = received
             op = message.get("op")
             if op == "reply":
-                settle, _ = self._waiting.pop(message["call"], (None, 0))
-                if settle is not None:  # Else nobody waits any more.
-                    settle(message)
+                self._settle(message["call"], message)
             elif op == "ended":
                 self._settle_all(message["error"])
             else:
                 self._requests.append(received)
 
+    def _settle(self, number: int, answer: Answer) -> None:
+        settle, _ = self._waiting.pop(number, (None, 0))
+        if settle is not None:  # Else nobody waits any more.
+            settle(answer)
+
     def _settle_all(self, error: dict[str, Any]) -> None:
         """Let nobody wait any more for what an ended cell has called."""
         for number in list(self._waiting):
-            settle, _ = self._waiting.pop(number, (None, 0))
-            if settle is not None:
-                settle({"error": error})
+            self._settle(number, {"error": error})
 
 
 @contextlib.contextmanager
