@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-__all__ = ["HostFunctionError", "make_stub", "result_of", "why_not_data"]
+__all__ = ["HostFunctionError", "make_stub", "result_of", "too_large", "too_many", "why_not_data"]
 
 _DEEPEST = 200
 _MOST_BITS = 14_000  # Python reads no integer of more digits.
@@ -38,6 +38,16 @@ def why_not_data(value: Any, deep: int = _DEEPEST) -> str | None:
         if why:
             return why
     return None
+
+
+def too_large(name: str, size: int, most: int) -> ValueError:
+    """What a call is told whose arguments have too many bytes."""
+    return ValueError(f"{name}(): the arguments have {size:,} bytes as JSON; {most:,} may be sent")
+
+
+def too_many(name: str, most: int) -> RuntimeError:
+    """What a call is told that is one too many."""
+    return RuntimeError(f"{name}(): a cell may make {most:,} calls, and this one has made them")
 
 
 def result_of(answer: dict[str, Any]) -> Any:
