@@ -306,8 +306,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
             model_context=self._model_context.dump_component(),
             model_client_stream=self._model_client_stream,
             description=self.description,
-            # AutoGen drops None from a dump, and what is left out means the default.
-            system_message="" if self._system_message is None else self._system_message,
+            system_message=self._system_message_in_config,
             code_format=self._code_format,
             max_steps=self._limits.steps,
             max_tokens=self._limits.tokens,

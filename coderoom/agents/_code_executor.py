@@ -17,11 +17,10 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage, UserMessage
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 
 from coderoom._components import DumpsAsItself, load_if_given
-from coderoom._structured import ask_structured
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import Attempt, Selection, select_blocks, texts_of
@@ -132,8 +131,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
             raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         if description is None:
             description = self.DEFAULT_TERMINAL_DESCRIPTION if model_client is None else self.DEFAULT_AGENT_DESCRIPTION
-        context = UnboundedChatCompletionContext() if model_context is None else model_context
-        super().__init__(name, description, model_client, context, model_client_stream, system_message)
+        super().__init__(name, description, model_client, model_context, model_client_stream, system_message)
         self._code_executor = code_executor
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
@@ -290,16 +288,8 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
         self, attempt: Attempt, cancellation_token: CancellationToken
     ) -> tuple[RetryDecision, RequestUsage | None]:
         """Let the model decide on another attempt; an answer that cannot be read means no."""
-        assert self._model_client is not None
         await self._may_go_on(cancellation_token)
-        question = UserMessage(content=prompts.ask_for_retry(attempt), source=self.name)
-        answer = await ask_structured(
-            self._model_client,
-            await self._conversation.for_model(self._model_client, question),
-            RetryDecision,
-            source=self.name,
-            cancellation_token=cancellation_token,
-        )
+        answer = await self._ask_for(RetryDecision, prompts.ask_for_retry(attempt), cancellation_token)
         unreadable = RetryDecision(retry=False, reason="The model's decision could not be read.")
         return answer.value or unreadable, answer.usage
 
@@ -351,8 +341,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
             model_client_stream=self._model_client_stream,
             max_retries_on_error=self._max_retries_on_error,
             description=self.description,
-            # AutoGen drops None from a dump, and what is left out means the default.
-            system_message="" if self._system_message is None else self._system_message,
+            system_message=self._system_message_in_config,
             sources=self._sources,
             supported_languages=self._supported_languages,
             approval=self._approval_config(self._approval_func),
