@@ -10,9 +10,7 @@ from typing import Any, Self
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
-    BaseAgentEvent,
     BaseChatMessage,
-    ModelClientStreamingChunkEvent,
     TextMessage,
 )
 from autogen_core import CancellationToken, Component
@@ -131,7 +129,8 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
             raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         if description is None:
             description = self.DEFAULT_TERMINAL_DESCRIPTION if model_client is None else self.DEFAULT_AGENT_DESCRIPTION
-        super().__init__(name, description, model_client, model_context, model_client_stream, system_message)
+        runner = CodeRunner(code_executor, approval_func, max_output_chars)
+        super().__init__(name, description, model_client, model_context, model_client_stream, system_message, runner)
         self._code_executor = code_executor
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
@@ -142,7 +141,6 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
         self._reflect = reflect
         self._max_output_chars = max_output_chars
         self._retry_from: RetryFrom = retry_from
-        self._runner = CodeRunner(code_executor, approval_func, max_output_chars)
 
     # --- What AutoGen asks of an agent ---
 
@@ -150,33 +148,6 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
     def code_executor(self) -> CodeExecutor:
         """Where the code runs."""
         return self._code_executor
-
-    async def on_messages_stream(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        """Take a turn: yield what happens as it happens, and the `Response` last.
-
-        Args:
-            messages: What is new since the last turn.
-            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
-
-        Raises:
-            SandboxUnavailable: If the place where code runs broke.
-            asyncio.CancelledError: If the token was cancelled.
-        """
-        inner: list[BaseAgentEvent | BaseChatMessage] = []
-        turn = self._run_what_others_wrote if self._model_client is None else self._write_and_run
-        try:
-            async with aclosing(turn(messages, cancellation_token)) as items:
-                async for item in items:
-                    if isinstance(item, Response):
-                        item.inner_messages = inner
-                        self._conversation.end_turn()
-                    elif not isinstance(item, ModelClientStreamingChunkEvent):
-                        inner.append(item)
-                    yield item
-        finally:
-            await self._runner.let_go()
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget the conversation, and put the executor back to its beginning."""
@@ -200,6 +171,12 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
     async def close(self) -> None:
         """Stop the executor. It starts again if the agent is used again."""
         await self._runner.close()
+
+    def _turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        turn = self._run_what_others_wrote if self._model_client is None else self._write_and_run
+        return turn(messages, cancellation_token)
 
     # --- A turn without a model ---
 

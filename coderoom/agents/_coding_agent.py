@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
@@ -18,6 +19,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, UserMessage
 
 from coderoom._components import linked
+from coderoom.agents._code_runner import CodeRunner
 from coderoom.agents._model_agent import ModelAgent
 from coderoom.agents._model_calls import call_model
 from coderoom.approval import Approval, ApprovalFuncType
@@ -38,6 +40,7 @@ class CodingAgent(ModelAgent):
         model_context: Where the conversation is kept; `None`: an unbounded one.
         model_client_stream: Whether to yield the model's chunks as they come.
         system_message: What every model call begins with, or `None`.
+        runner: Runs the code.
     """
 
     def __init__(
@@ -48,9 +51,11 @@ class CodingAgent(ModelAgent):
         model_context: ChatCompletionContext | None,
         model_client_stream: bool,
         system_message: str | None,
+        runner: CodeRunner,
     ) -> None:
         super().__init__(name, description, model_client, model_context, system_message)
         self._model_client_stream = model_client_stream
+        self._runner = runner
         self._going = asyncio.Event()
         self._going.set()
 
@@ -59,6 +64,42 @@ class CodingAgent(ModelAgent):
         items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
         assert isinstance(items[-1], Response)
         return items[-1]
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn: yield what happens as it happens, and the `Response` last.
+
+        Args:
+            messages: What is new since the last turn.
+            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
+
+        Raises:
+            SandboxUnavailable: The place where code runs broke.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        inner: list[BaseAgentEvent | BaseChatMessage] = []
+        try:
+            async with aclosing(self._turn(messages, cancellation_token)) as items:
+                async for item in items:
+                    if isinstance(item, Response):
+                        item.inner_messages = inner
+                        self._end_turn()
+                    elif not isinstance(item, ModelClientStreamingChunkEvent):
+                        inner.append(item)
+                    yield item
+        finally:
+            await self._runner.let_go()
+
+    @abstractmethod
+    def _turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """What happens in a turn, as it happens."""
+
+    def _end_turn(self) -> None:
+        """The turn went well."""
+        self._conversation.end_turn()
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Wait before the next model call or run, until `on_resume`."""
