@@ -123,7 +123,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
             raise ValueError(f"CodeActAgent needs a SandboxCodeExecutor, not {type(code_executor).__name__!r}.")
         if executor.state != "session":
             raise ValueError(f"CodeActAgent needs an executor with state='session', not {executor.state!r}.")
-        check_arguments(code_format, on_error, max_output_chars)
+        check_arguments(code_format, on_error)
         runner = CodeRunner(executor, approval_func, max_output_chars)
         super().__init__(name, description, model_client, context, model_client_stream, system_message, runner)
         self._limits = TurnLimits(max_steps, max_tokens, max_seconds)

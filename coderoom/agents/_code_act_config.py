@@ -73,14 +73,12 @@ class CodeActAgentState(BaseState):
     workbench: list[Mapping[str, Any]] = Field(default_factory=list)
 
 
-def check_arguments(code_format: CodeFormat, on_error: OnError, max_output_chars: int) -> None:
+def check_arguments(code_format: CodeFormat, on_error: OnError) -> None:
     """Check what a constructor gets, as the config is checked.
 
     Raises:
-        ValueError: One is out of its range.
+        ValueError: One is none of the words that there are.
     """
     for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
         if value not in get_args(known):
             raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
-    if max_output_chars < 200:
-        raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")

@@ -123,8 +123,6 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
         retry_from: RetryFrom = "failed",
     ) -> None:
         check_retries(max_retries_on_error, model_client, retry_from, code_executor)
-        if max_output_chars < 200:
-            raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
         if isinstance(sources, str):
             raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         if description is None:
