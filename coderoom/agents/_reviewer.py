@@ -7,17 +7,16 @@ from typing import Any, Self
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseChatMessage, TextMessage
-from autogen_agentchat.state import BaseState
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient
-from pydantic import Field
 
 from coderoom._components import DumpsAsItself, StrictConfig, load_if_given
 from coderoom._structured import Answer
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import texts_of
 from coderoom.agents._model_agent import ModelAgent
+from coderoom.agents._model_calls import ConversationState
 from coderoom.agents._verdict import ReviewVerdict
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.outcome import Outcome
@@ -39,12 +38,10 @@ class ReviewerAgentConfig(StrictConfig):
     """Left out: the default one. Null or an empty string: none at all."""
 
 
-class ReviewerAgentState(BaseState):
+class ReviewerAgentState(ConversationState):
     """What `ReviewerAgent.save_state` gives."""
 
     type: str = "ReviewerAgentState"
-    llm_context: Mapping[str, Any] = Field(default_factory=dict)
-    taken: list[str] = Field(default_factory=list)
     outcome: str = ""
     exit_code: str = ""
 
