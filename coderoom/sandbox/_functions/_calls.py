@@ -224,7 +224,7 @@ class Calls:
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         context = contextvars.copy_context()
-        value, told = await self._threads.run(lambda: context.run(_keep, work))
+        value, told = await self._threads.run(lambda: context.run(_value_or_error, work))
         if told is not None:
             raise _Told(told)
         return value
@@ -262,8 +262,8 @@ class _Told(Exception):  # noqa: N818
         self.told = told
 
 
-def _keep(work: Callable[[], Any]) -> tuple[Any, dict[str, Any] | None]:
-    """Do it; of some exceptions an event loop would make more than an answer."""
+def _value_or_error(work: Callable[[], Any]) -> tuple[Any, dict[str, Any] | None]:
+    """Do it and raise nothing: of some exceptions an event loop would make more than an answer."""
     try:
         return work(), None
     except BaseException as error:
