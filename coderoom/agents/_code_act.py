@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
-    BaseAgentEvent,
     BaseChatMessage,
     ModelClientStreamingChunkEvent,
 )
@@ -119,13 +118,14 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
-        super().__init__(name, description, model_client, context, model_client_stream, system_message)
         executor = SandboxCodeExecutor() if code_executor is None else code_executor
         if not isinstance(executor, SandboxCodeExecutor):
             raise ValueError(f"CodeActAgent needs a SandboxCodeExecutor, not {type(code_executor).__name__!r}.")
         if executor.state != "session":
             raise ValueError(f"CodeActAgent needs an executor with state='session', not {executor.state!r}.")
-        check_arguments(code_format, on_error, max_output_chars)
+        check_arguments(code_format, on_error)
+        runner = CodeRunner(executor, approval_func, max_output_chars)
+        super().__init__(name, description, model_client, context, model_client_stream, system_message, runner)
         self._limits = TurnLimits(max_steps, max_tokens, max_seconds)
         self._executor = executor
         self._tools = list(tools)
@@ -134,9 +134,8 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
         self._on_error: OnError = on_error
         self._approval_func = approval_func
         self._max_output_chars = max_output_chars
-        self._runner = CodeRunner(executor, approval_func, max_output_chars)
         self._languages = [name for name in self.LANGUAGES if name in executor.languages]
-        self._session = CodeSession(executor, self._runner, self._tools, self._workbenches, on_error)
+        self._session = CodeSession(executor, runner, self._tools, self._workbenches, on_error)
         self._sees = bool(model_client.model_info.get("vision"))
 
     # --- What AutoGen asks of an agent ---
@@ -145,30 +144,6 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
     def code_executor(self) -> SandboxCodeExecutor:
         """Where the code runs."""
         return self._executor
-
-    async def on_messages_stream(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        """Take a turn: yield what happens as it happens, and the `Response` last.
-
-        Args:
-            messages: What is new since the last turn.
-            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
-
-        Raises:
-            SandboxUnavailable: The place where code runs broke.
-            asyncio.CancelledError: The token was cancelled.
-        """
-        inner: list[BaseAgentEvent | BaseChatMessage] = []
-        async with aclosing(self._act(messages, cancellation_token)) as items:
-            async for item in items:
-                if isinstance(item, Response):
-                    item.inner_messages = inner
-                    self._conversation.end_turn()
-                    self._session.end_turn()
-                elif not isinstance(item, ModelClientStreamingChunkEvent):
-                    inner.append(item)
-                yield item
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget the conversation, and start the session anew."""
@@ -202,7 +177,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
 
     # --- A turn: write, run, read, and again ---
 
-    async def _act(
+    async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
         turn = Turn(self._limits, cancellation_token)
@@ -221,6 +196,10 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
         finally:
             turn.close()
         yield Response(chat_message=turn.answer or self._stopped(turn))
+
+    def _end_turn(self) -> None:
+        super()._end_turn()
+        self._session.end_turn()
 
     async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
         await self._conversation.take(messages)
@@ -306,8 +285,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
             model_context=self._model_context.dump_component(),
             model_client_stream=self._model_client_stream,
             description=self.description,
-            # AutoGen drops None from a dump, and what is left out means the default.
-            system_message="" if self._system_message is None else self._system_message,
+            system_message=self._system_message_in_config,
             code_format=self._code_format,
             max_steps=self._limits.steps,
             max_tokens=self._limits.tokens,

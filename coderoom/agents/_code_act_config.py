@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from autogen_agentchat.state import BaseState
 from autogen_core import ComponentModel
 from autogen_core.code_executor import CodeBlock
 from pydantic import BaseModel, ConfigDict, Field
 
 from coderoom._components import StrictConfig
 from coderoom.agents._attempt import CodeFormat
+from coderoom.agents._model_calls import ConversationState
 from coderoom.sandbox import RecordedCall
 
 __all__ = [
@@ -62,25 +62,21 @@ class PastCell(BaseModel):
     calls: list[RecordedCall] = Field(default_factory=list)
 
 
-class CodeActAgentState(BaseState):
+class CodeActAgentState(ConversationState):
     """What `CodeActAgent.save_state` gives."""
 
     type: str = "CodeActAgentState"
-    llm_context: Mapping[str, Any] = Field(default_factory=dict)
-    taken: list[str] = Field(default_factory=list)
     cells: list[PastCell] = Field(default_factory=list)
     failed: int = 0
     workbench: list[Mapping[str, Any]] = Field(default_factory=list)
 
 
-def check_arguments(code_format: CodeFormat, on_error: OnError, max_output_chars: int) -> None:
+def check_arguments(code_format: CodeFormat, on_error: OnError) -> None:
     """Check what a constructor gets, as the config is checked.
 
     Raises:
-        ValueError: One is out of its range.
+        ValueError: One is none of the words that there are.
     """
     for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
         if value not in get_args(known):
             raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
-    if max_output_chars < 200:
-        raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")

@@ -10,18 +10,15 @@ from typing import Any, Self
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
-    BaseAgentEvent,
     BaseChatMessage,
-    ModelClientStreamingChunkEvent,
     TextMessage,
 )
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage, UserMessage
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 
 from coderoom._components import DumpsAsItself, load_if_given
-from coderoom._structured import ask_structured
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import Attempt, Selection, select_blocks, texts_of
@@ -126,14 +123,12 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
         retry_from: RetryFrom = "failed",
     ) -> None:
         check_retries(max_retries_on_error, model_client, retry_from, code_executor)
-        if max_output_chars < 200:
-            raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
         if isinstance(sources, str):
             raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         if description is None:
             description = self.DEFAULT_TERMINAL_DESCRIPTION if model_client is None else self.DEFAULT_AGENT_DESCRIPTION
-        context = UnboundedChatCompletionContext() if model_context is None else model_context
-        super().__init__(name, description, model_client, context, model_client_stream, system_message)
+        runner = CodeRunner(code_executor, approval_func, max_output_chars)
+        super().__init__(name, description, model_client, model_context, model_client_stream, system_message, runner)
         self._code_executor = code_executor
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
@@ -144,7 +139,6 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
         self._reflect = reflect
         self._max_output_chars = max_output_chars
         self._retry_from: RetryFrom = retry_from
-        self._runner = CodeRunner(code_executor, approval_func, max_output_chars)
 
     # --- What AutoGen asks of an agent ---
 
@@ -152,33 +146,6 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
     def code_executor(self) -> CodeExecutor:
         """Where the code runs."""
         return self._code_executor
-
-    async def on_messages_stream(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        """Take a turn: yield what happens as it happens, and the `Response` last.
-
-        Args:
-            messages: What is new since the last turn.
-            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
-
-        Raises:
-            SandboxUnavailable: If the place where code runs broke.
-            asyncio.CancelledError: If the token was cancelled.
-        """
-        inner: list[BaseAgentEvent | BaseChatMessage] = []
-        turn = self._run_what_others_wrote if self._model_client is None else self._write_and_run
-        try:
-            async with aclosing(turn(messages, cancellation_token)) as items:
-                async for item in items:
-                    if isinstance(item, Response):
-                        item.inner_messages = inner
-                        self._conversation.end_turn()
-                    elif not isinstance(item, ModelClientStreamingChunkEvent):
-                        inner.append(item)
-                    yield item
-        finally:
-            await self._runner.let_go()
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget the conversation, and put the executor back to its beginning."""
@@ -202,6 +169,12 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
     async def close(self) -> None:
         """Stop the executor. It starts again if the agent is used again."""
         await self._runner.close()
+
+    def _turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        turn = self._run_what_others_wrote if self._model_client is None else self._write_and_run
+        return turn(messages, cancellation_token)
 
     # --- A turn without a model ---
 
@@ -290,16 +263,8 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
         self, attempt: Attempt, cancellation_token: CancellationToken
     ) -> tuple[RetryDecision, RequestUsage | None]:
         """Let the model decide on another attempt; an answer that cannot be read means no."""
-        assert self._model_client is not None
         await self._may_go_on(cancellation_token)
-        question = UserMessage(content=prompts.ask_for_retry(attempt), source=self.name)
-        answer = await ask_structured(
-            self._model_client,
-            await self._conversation.for_model(self._model_client, question),
-            RetryDecision,
-            source=self.name,
-            cancellation_token=cancellation_token,
-        )
+        answer = await self._ask_for(RetryDecision, prompts.ask_for_retry(attempt), cancellation_token)
         unreadable = RetryDecision(retry=False, reason="The model's decision could not be read.")
         return answer.value or unreadable, answer.usage
 
@@ -351,8 +316,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
             model_client_stream=self._model_client_stream,
             max_retries_on_error=self._max_retries_on_error,
             description=self.description,
-            # AutoGen drops None from a dump, and what is left out means the default.
-            system_message="" if self._system_message is None else self._system_message,
+            system_message=self._system_message_in_config,
             sources=self._sources,
             supported_languages=self._supported_languages,
             approval=self._approval_config(self._approval_func),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from autogen_agentchat.state import BaseState
 from autogen_core import ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 from pydantic import Field
 
 from coderoom._components import StrictConfig
+from coderoom.agents._model_calls import ConversationState
 from coderoom.executors import Checkpoints
 
 __all__ = ["CodeExecutorAgentConfig", "CodeExecutorAgentState", "RetryFrom", "check_retries"]
@@ -40,12 +39,10 @@ class CodeExecutorAgentConfig(StrictConfig):
     retry_from: RetryFrom = "failed"
 
 
-class CodeExecutorAgentState(BaseState):
+class CodeExecutorAgentState(ConversationState):
     """What `CodeExecutorAgent.save_state` gives."""
 
     type: str = "CodeExecutorAgentState"
-    llm_context: Mapping[str, Any] = Field(default_factory=dict)
-    taken: list[str] = Field(default_factory=list)
 
 
 def check_retries(

@@ -30,11 +30,16 @@ class CodeRunner:
         executor: Where code runs; it is started on first use.
         approval: Who is asked first, or `None` for nobody.
         max_output_chars: How many characters of output a model gets to see; the rest is kept in a file.
+
+    Raises:
+        ValueError: `max_output_chars` is below 200.
     """
 
     def __init__(
         self, executor: CodeExecutor, approval: Approval | ApprovalFuncType | None, max_output_chars: int
     ) -> None:
+        if max_output_chars < 200:
+            raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
         self.executor = ExecutorRunner(executor)
         self._approval = approval
         self._max_output_chars = max_output_chars

@@ -1,18 +1,17 @@
-"""What the agents share that write code by a model: a conversation, model calls, and a pause between steps."""
+"""What the agents share that write code by a model: turns as streams, model calls, and a pause between steps."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     ModelClientStreamingChunkEvent,
-    TextMessage,
     ThoughtEvent,
 )
 from autogen_core import CancellationToken, ComponentModel
@@ -20,7 +19,9 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, UserMessage
 
 from coderoom._components import linked
-from coderoom.agents._model_calls import Conversation, call_model
+from coderoom.agents._code_runner import CodeRunner
+from coderoom.agents._model_agent import ModelAgent
+from coderoom.agents._model_calls import call_model
 from coderoom.approval import Approval, ApprovalFuncType
 
 __all__ = ["CodingAgent", "Item"]
@@ -29,16 +30,17 @@ Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""
 
 
-class CodingAgent(BaseChatAgent):
-    """An agent with a conversation, whose turns are streams that end with a `Response`.
+class CodingAgent(ModelAgent):
+    """An agent whose turns are streams that end with a `Response`.
 
     Args:
         name: The agent's name.
         description: What it is for, for other agents.
         model_client: The model; `None` for an agent that asks none.
-        model_context: Where the conversation is kept.
+        model_context: Where the conversation is kept; `None`: an unbounded one.
         model_client_stream: Whether to yield the model's chunks as they come.
         system_message: What every model call begins with, or `None`.
+        runner: Runs the code.
     """
 
     def __init__(
@@ -46,34 +48,58 @@ class CodingAgent(BaseChatAgent):
         name: str,
         description: str,
         model_client: ChatCompletionClient | None,
-        model_context: ChatCompletionContext,
+        model_context: ChatCompletionContext | None,
         model_client_stream: bool,
         system_message: str | None,
+        runner: CodeRunner,
     ) -> None:
-        super().__init__(name, description)
-        self._model_client = model_client
-        self._model_context = model_context
+        super().__init__(name, description, model_client, model_context, system_message)
         self._model_client_stream = model_client_stream
-        self._system_message = system_message or None
-        self._conversation = Conversation(model_context, self._system_message)
+        self._runner = runner
         self._going = asyncio.Event()
         self._going.set()
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that other agents get."""
-        return (TextMessage,)
-
-    @property
-    def model_context(self) -> ChatCompletionContext:
-        """Where the conversation is kept."""
-        return self._model_context
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Take a turn and return its last item."""
         items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
         assert isinstance(items[-1], Response)
         return items[-1]
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn: yield what happens as it happens, and the `Response` last.
+
+        Args:
+            messages: What is new since the last turn.
+            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
+
+        Raises:
+            SandboxUnavailable: The place where code runs broke.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        inner: list[BaseAgentEvent | BaseChatMessage] = []
+        try:
+            async with aclosing(self._turn(messages, cancellation_token)) as items:
+                async for item in items:
+                    if isinstance(item, Response):
+                        item.inner_messages = inner
+                        self._end_turn()
+                    elif not isinstance(item, ModelClientStreamingChunkEvent):
+                        inner.append(item)
+                    yield item
+        finally:
+            await self._runner.let_go()
+
+    @abstractmethod
+    def _turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """What happens in a turn, as it happens."""
+
+    def _end_turn(self) -> None:
+        """The turn went well."""
+        self._conversation.end_turn()
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Wait before the next model call or run, until `on_resume`."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, model_validator
 from coderoom.agents._attempt import Attempt
 from coderoom.outcome import Outcome
 
-__all__ = ["RetryDecision", "StopReason", "why_stop"]
+__all__ = ["RetryDecision", "StopReason", "why_no_more", "why_stop"]
 
 
 class RetryDecision(BaseModel):
@@ -58,17 +58,23 @@ class StopReason(StrEnum):
     """The model decided that another attempt is not worth it, or its decision could not be read."""
 
 
-def why_stop(attempts: Sequence[Attempt], max_retries: int) -> StopReason | None:
-    """Whether the last of `attempts` ends the turn, and why; `None` if another one may follow."""
+def why_no_more(attempts: Sequence[Attempt]) -> StopReason | None:
+    """Why nothing follows the last of `attempts`, however much is allowed; `None` if something may."""
     last = attempts[-1]
-    if last.outcome is Outcome.OK:
-        return StopReason.SUCCEEDED
     if last.outcome is Outcome.REJECTED:
         return StopReason.REJECTED
     if last.outcome is Outcome.CANCELLED:
         return StopReason.CANCELLED
-    if any(last.failure == earlier.failure for earlier in attempts[:-1]):
+    if last.failure is not None and any(last.failure == earlier.failure for earlier in attempts[:-1]):
         return StopReason.SAME_FAILURE
-    if len(attempts) > max_retries:
-        return StopReason.RETRIES_EXHAUSTED if max_retries else StopReason.FAILED
     return None
+
+
+def why_stop(attempts: Sequence[Attempt], max_retries: int) -> StopReason | None:
+    """Whether the last of `attempts` ends the turn, and why; `None` if another one may follow."""
+    if attempts[-1].outcome is Outcome.OK:
+        return StopReason.SUCCEEDED
+    reason = why_no_more(attempts)
+    if reason is None and len(attempts) > max_retries:
+        return StopReason.RETRIES_EXHAUSTED if max_retries else StopReason.FAILED
+    return reason

@@ -9,19 +9,28 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ModelClientStreamingChunkEvent
+from autogen_agentchat.state import BaseState
 from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, SystemMessage
+from pydantic import Field
 
 from coderoom._components import linked
 from coderoom._text import encodable
 
-__all__ = ["Conversation", "call_model"]
+__all__ = ["Conversation", "ConversationState", "call_model"]
 
 _SOON: Final = 0.01
 """Seconds within which a chunk that is there already is read."""
 _MOST_READY: Final = 100
+
+
+class ConversationState(BaseState):
+    """What an agent's state holds of its conversation; the fields are what `Conversation.load` takes."""
+
+    llm_context: Mapping[str, Any] = Field(default_factory=dict)
+    taken: list[str] = Field(default_factory=list)
 
 
 class Conversation:
@@ -51,7 +60,7 @@ class Conversation:
             await self.context.add_message(message.to_model_message())
 
     async def save(self) -> dict[str, Any]:
-        """What `load` takes: the context, and what of a turn that failed is in it already."""
+        """The fields of a `ConversationState`: the context, and what of a turn that failed is in it already."""
         return {"llm_context": dict(await self.context.save_state()), "taken": sorted(self._taken)}
 
     def end_turn(self) -> None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseChatMessage, TextMessage
-from autogen_agentchat.state import BaseState
 from autogen_core import CancellationToken, Component, ComponentModel
-from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
-from autogen_core.models import AssistantMessage, ChatCompletionClient, UserMessage
-from pydantic import Field
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import AssistantMessage, ChatCompletionClient
 
 from coderoom._components import DumpsAsItself, StrictConfig, load_if_given
-from coderoom._structured import Answer, ask_structured
+from coderoom._structured import Answer
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import texts_of
-from coderoom.agents._model_calls import Conversation
+from coderoom.agents._model_agent import ModelAgent
+from coderoom.agents._model_calls import ConversationState
 from coderoom.agents._verdict import ReviewVerdict
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.outcome import Outcome
@@ -40,17 +38,15 @@ class ReviewerAgentConfig(StrictConfig):
     """Left out: the default one. Null or an empty string: none at all."""
 
 
-class ReviewerAgentState(BaseState):
+class ReviewerAgentState(ConversationState):
     """What `ReviewerAgent.save_state` gives."""
 
     type: str = "ReviewerAgentState"
-    llm_context: Mapping[str, Any] = Field(default_factory=dict)
-    taken: list[str] = Field(default_factory=list)
     outcome: str = ""
     exit_code: str = ""
 
 
-class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]):
+class ReviewerAgent(DumpsAsItself, ModelAgent, Component[ReviewerAgentConfig]):
     """Reads the last attempt (code, exit code, output) and gives a `ReviewVerdict`.
 
     The message is text for people; its `metadata` holds the verdict for programs (`coderoom.verdict` as JSON,
@@ -89,36 +85,16 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
         description: str | None = None,
         system_message: str | None = DEFAULT_SYSTEM_MESSAGE,
     ) -> None:
-        super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
-        self._model_client = model_client
-        self._model_context = model_context or UnboundedChatCompletionContext()
-        self._system_message = system_message or None
-        self._conversation = Conversation(self._model_context, self._system_message)
+        description = self.DEFAULT_DESCRIPTION if description is None else description
+        super().__init__(name, description, model_client, model_context, system_message)
         self._outcome: Outcome | None = None
         self._exit_code = ""
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that other agents get."""
-        return (TextMessage,)
-
-    @property
-    def model_context(self) -> ChatCompletionContext:
-        """Where the conversation is kept."""
-        return self._model_context
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Review what came in since the last turn."""
         await self._conversation.take(messages)
         self._look_for_the_last_attempt(messages)
-        question = UserMessage(content=self._question(), source=self.name)
-        answer = await ask_structured(
-            self._model_client,
-            await self._conversation.for_model(self._model_client, question),
-            ReviewVerdict,
-            source=self.name,
-            cancellation_token=cancellation_token,
-        )
+        answer = await self._ask_for(ReviewVerdict, self._question(), cancellation_token)
         verdict = self._verdict(answer)
         await self._model_context.add_message(AssistantMessage(content=str(verdict), source=self.name))
         self._conversation.end_turn()
@@ -184,13 +160,13 @@ class ReviewerAgent(DumpsAsItself, BaseChatAgent, Component[ReviewerAgentConfig]
         self._exit_code = loaded.exit_code
 
     def _to_config(self) -> ReviewerAgentConfig:
+        assert self._model_client is not None
         return ReviewerAgentConfig(
             name=self.name,
             model_client=self._model_client.dump_component(),
             model_context=self._model_context.dump_component(),
             description=self.description,
-            # AutoGen drops None from a dump, and what is left out means the default.
-            system_message="" if self._system_message is None else self._system_message,
+            system_message=self._system_message_in_config,
         )
 
     @classmethod

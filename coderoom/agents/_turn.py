@@ -10,8 +10,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 
 from coderoom.agents._attempt import Attempt
-from coderoom.agents._decisions import StopReason
-from coderoom.outcome import Outcome
+from coderoom.agents._decisions import StopReason, why_no_more
 
 __all__ = ["Turn", "TurnLimits"]
 
@@ -96,19 +95,14 @@ class Turn:
     @property
     def stop_reason(self) -> StopReason | None:
         """Why there is no further step; `None` if there is one."""
-        last = self.last
         if self.answer is not None:
-            return StopReason.NO_CODE if last is None else StopReason.ANSWERED
+            return StopReason.ANSWERED if self.attempts else StopReason.NO_CODE
         if self._late:
             return StopReason.MAX_SECONDS
-        if last is None:
+        if not self.attempts:
             return None
-        if last.outcome is Outcome.REJECTED:
-            return StopReason.REJECTED
-        if last.outcome is Outcome.CANCELLED:
-            return StopReason.CANCELLED
-        if last.failure is not None and any(last.failure == earlier.failure for earlier in self.attempts[:-1]):
-            return StopReason.SAME_FAILURE
+        if reason := why_no_more(self.attempts):
+            return reason
         if len(self.attempts) >= self._limits.steps:
             return StopReason.MAX_STEPS
         if self._limits.tokens is not None and self._tokens >= self._limits.tokens:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coderoom.runs._doctor import NOT_ISOLATED, Finding, examine
     from coderoom.runs._exec import BlockRun, FileResult, read_blocks, run_file
+    from coderoom.runs._exec_view import ExecView
     from coderoom.runs._execute_code import ExecuteCodeResult, execute_code
     from coderoom.runs._prepare import DEFAULT_WORKSPACE, WALL_VARIABLE, WORKSPACE_VARIABLE, PreparedRun, prepare_run
     from coderoom.runs._record import RunRecord
     from coderoom.runs._signals import EXIT_INTERRUPTED
     from coderoom.runs._team_run import run_team
-    from coderoom.runs._view import ExecView, RunView
+    from coderoom.runs._view import RunView
 
 __all__ = [
     "DEFAULT_WORKSPACE",
@@ -40,12 +41,13 @@ __all__ = [
 _MODULES = {
     "_doctor": ("NOT_ISOLATED", "Finding", "examine"),
     "_exec": ("BlockRun", "FileResult", "read_blocks", "run_file"),
+    "_exec_view": ("ExecView",),
     "_execute_code": ("ExecuteCodeResult", "execute_code"),
     "_prepare": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"),
     "_record": ("RunRecord",),
     "_signals": ("EXIT_INTERRUPTED",),
     "_team_run": ("run_team",),
-    "_view": ("ExecView", "RunView"),
+    "_view": ("RunView",),
 }
 
 

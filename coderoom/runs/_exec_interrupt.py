@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
+from coderoom.runs._catching import signals_go_to
 from coderoom.sandbox import Session
 
 __all__ = ["Interrupt"]
 
-_SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _AGAIN_SECONDS: Final = 0.1
 
 
@@ -33,23 +32,11 @@ class Interrupt:
         """Whether somebody has asked."""
         return self._asked.is_set()
 
-    @contextlib.contextmanager
-    def caught(self) -> Iterator[None]:
+    def caught(self) -> AbstractContextManager[None]:
         """While this lasts, Ctrl-C, SIGTERM and the terminal's end are taken for the wish."""
-        loop = asyncio.get_running_loop()
-        caught = []
-        for number in _SIGNALS:
-            # Not in the main thread, or not on this system: then the caller's own ways apply.
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self._ask)
-                caught.append(number)
-        try:
-            yield
-        finally:
-            for number in caught:
-                loop.remove_signal_handler(number)
+        return signals_go_to(self._ask)
 
-    @contextlib.contextmanager
+    @contextmanager
     def ends_cell(self, session: Session) -> Iterator[None]:
         """While this lasts, the wish ends the cell that runs in the session."""
         ending = asyncio.ensure_future(self._end(session))

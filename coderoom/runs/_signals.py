@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 from autogen_core import CancellationToken
 
 from coderoom.executors import end_descendants
+from coderoom.runs._catching import signals_go_to
 
 __all__ = ["EXIT_INTERRUPTED", "cancel_on_signal"]
 
 EXIT_INTERRUPTED = 130
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _END_OTHERS_SECONDS: Final = 0.8
 _END_ALL_SECONDS: Final = 1.7
 
@@ -36,8 +34,6 @@ def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) ->
         owns_process: Whether this is all that the process is for. Then what does not end by itself is ended: first the
             processes below this one, as some executors of AutoGen's wait for theirs, and at last this one.
     """
-    loop = asyncio.get_running_loop()
-    caught = []
     timers: list[threading.Timer] = []
 
     def cancel() -> None:
@@ -50,15 +46,9 @@ def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) ->
                 timer.start()
         token.cancel()
 
-    for number in _SIGNALS:
-        # Not in the main thread, or not on this system: then the caller's own ways apply.
-        with suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(number, cancel)
-            caught.append(number)
     try:
-        yield
+        with signals_go_to(cancel):
+            yield
     finally:
-        for number in caught:
-            loop.remove_signal_handler(number)
         for timer in timers:
             timer.cancel()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from autogen_agentchat.base import TaskResult, Team
@@ -61,11 +61,26 @@ async def run_team(
     changes = FileChanges([folder for executor in executors if (folder := folder_of(executor))])
     token = CancellationToken()
     try:
-        with cancel_on_signal(token, owns_process=owns_process):
+        with _noting_failure(record, token), cancel_on_signal(token, owns_process=owns_process):
             await linked(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
             await _run(team, record, watch, token)
+    finally:
+        record.seconds = time.monotonic() - started
+        record.files = changes.written()
+        with suppress(Exception):
+            await _close(team)
+        if owns_process:
+            end_descendants()
+    return record
+
+
+@contextmanager
+def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[None]:
+    """Note that the run was cancelled, or that the team failed; what is no fault of the team's is raised."""
+    try:
+        yield
     except asyncio.CancelledError:
         if not token.is_cancelled():
             raise
@@ -80,14 +95,6 @@ async def run_team(
     except Exception as error:
         # AutoGen's own teams put the whole traceback into the message.
         record.error, record.exception = in_words("The team", error).partition("\nTraceback:")[0], error
-    finally:
-        record.seconds = time.monotonic() - started
-        record.files = changes.written()
-        with suppress(Exception):
-            await _close(team)
-        if owns_process:
-            end_descendants()
-    return record
 
 
 async def _start(executors: Sequence[Any]) -> None:

@@ -23,11 +23,11 @@ from rich.text import Text
 from coderoom._text import visible
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
-from coderoom.runs._exec_view import ExecView, isolation_words
+from coderoom.runs._exec_view import isolation_words
 from coderoom.runs._record import RunRecord
 from coderoom.runs._workspace import NO_CODE_IS_RUN
 
-__all__ = ["ExecView", "RunView"]
+__all__ = ["RunView"]
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _STREAMED_LINES: Final = 12

@@ -9,7 +9,7 @@ from typing import Any
 
 from coderoom.sandbox._functions import Calls, HostFunction, as_exception
 from coderoom.sandbox._inside.frames import encode
-from coderoom.sandbox._inside.stubs import why_not_data
+from coderoom.sandbox._inside.stubs import too_many, why_not_data
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._result import FunctionCall
 
@@ -76,7 +76,7 @@ class MontyCalls:
             raise TypeError(f"{name}(): an argument {why}; pass text, numbers, booleans, None, lists and dicts")
         number = next(self._numbers)
         if number > self._limits.calls + 1:  # The one before was told so, and is in the log.
-            raise RuntimeError(f"{name}(): a cell may make {self._limits.calls:,} calls, and this one has made them")
+            raise too_many(name, self._limits.calls)
         future = self._waiting[number] = self._loop.create_future()
         try:
             message = {"call": number, "name": name, "args": args, "kwargs": kwargs}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, CodeExecutionEvent, CodeGenerationEvent
 from autogen_core import CancellationToken, Component
 from autogen_core.models import ChatCompletionClient, UserMessage
@@ -16,7 +15,7 @@ from autogen_core.tools import BaseTool, FunctionTool
 from pydantic import BaseModel
 
 from coderoom.agents import CodeActAgent
-from tests.agents.helpers import Item, as_messages, texts
+from tests.agents.helpers import Item, texts
 
 SLEEPS = "import time\nprint('begun', flush=True)\nopen('begun', 'w').close()\ntime.sleep(300)"
 
@@ -111,13 +110,6 @@ def subtraction() -> FunctionTool:
         return a - b
 
     return FunctionTool(subtract, "Subtract two numbers.")
-
-
-def begin(
-    agent: CodeActAgent, *said: str | BaseChatMessage, token: CancellationToken | None = None
-) -> tuple[asyncio.Task[Response], CancellationToken]:
-    token = token or CancellationToken()
-    return asyncio.create_task(agent.on_messages(as_messages(said), token)), token
 
 
 async def there_is(path: Path) -> None:

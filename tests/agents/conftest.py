@@ -44,6 +44,13 @@ def terminal(agents: list[CodeExecutorAgent], tmp_path: Path) -> MakeTerminal:
     return make
 
 
+@pytest.fixture(params=["token", "task"])
+def way(request: pytest.FixtureRequest) -> str:
+    """How a turn is cancelled: by its token, or with its task."""
+    found: str = request.param
+    return found
+
+
 @pytest.fixture
 async def actor(tmp_path: Path) -> AsyncIterator[MakeActor]:
     made: list[CodeActAgent] = []

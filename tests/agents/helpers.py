@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import pytest
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
@@ -250,6 +251,24 @@ async def stream(
     async with asyncio.timeout(60):
         items = agent.on_messages_stream(as_messages(said), token or CancellationToken())
         return [item async for item in items]
+
+
+def begin(
+    agent: BaseChatAgent, *said: str | BaseChatMessage, token: CancellationToken | None = None
+) -> tuple[asyncio.Task[Response], CancellationToken]:
+    token = token or CancellationToken()
+    return asyncio.create_task(agent.on_messages(as_messages(said), token)), token
+
+
+async def cancelled(running: asyncio.Task[Response], token: CancellationToken, way: str) -> None:
+    """Cancel a turn, by its token or with its task, and wait for its end."""
+    if way == "token":
+        token.cancel()
+    else:
+        running.cancel()
+    async with asyncio.timeout(30):
+        with pytest.raises(asyncio.CancelledError):
+            await running
 
 
 def said_by(source: str, text: str) -> TextMessage:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.base import Response
 from autogen_agentchat.messages import CodeGenerationEvent, ModelClientStreamingChunkEvent, TextMessage
 from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, LLMMessage
 
-from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
+from coderoom.agents import ApprovalRequest, ApprovalResponse
 from tests.agents.helpers import (
     BAD,
     GOOD,
@@ -24,6 +23,8 @@ from tests.agents.helpers import (
     MakeCoder,
     MakeTerminal,
     as_messages,
+    begin,
+    cancelled,
     context_of,
     decide,
     facts_of,
@@ -44,29 +45,6 @@ SLOW = python(
 )
 
 
-@pytest.fixture(params=["token", "task"])
-def way(request: pytest.FixtureRequest) -> str:
-    """How a turn is cancelled: by its token, or with its task."""
-    found: str = request.param
-    return found
-
-
-async def cancelled(running: asyncio.Task[Response], token: CancellationToken, way: str) -> None:
-    """Cancel the turn and wait for its end."""
-    if way == "token":
-        token.cancel()
-    else:
-        running.cancel()
-    async with asyncio.timeout(30):
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-
-def start(agent: CodeExecutorAgent, *said: Any) -> tuple[asyncio.Task[Response], CancellationToken]:
-    token = CancellationToken()
-    return asyncio.create_task(agent.on_messages(as_messages(said), token)), token
-
-
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streaming"])
 @pytest.mark.parametrize("place", ["code", "decision", "second attempt", "summary"])
 async def test_a_model_call_is_cancelled(place: str, streaming: bool, way: str, coder: MakeCoder) -> None:
@@ -75,7 +53,7 @@ async def test_a_model_call_is_cancelled(place: str, streaming: bool, way: str, 
     client = HangingClient(hang_in, *replies, GOOD, "Done.")
     agent = coder(client, max_retries_on_error=1, model_client_stream=streaming)
     message = TextMessage(content=TASK, source="user")
-    running, token = start(agent, message)
+    running, token = begin(agent, message)
     await client.hangs.wait()
     await cancelled(running, token, way)
 
@@ -87,7 +65,7 @@ async def test_a_model_call_is_cancelled(place: str, streaming: bool, way: str, 
 async def test_running_code_is_cancelled(way: str, coder: MakeCoder, tmp_path: Path) -> None:
     client = Client(SLOW, GOOD, "Done.")
     agent = coder(client)
-    running, token = start(agent, TASK)
+    running, token = begin(agent, TASK)
     await until((tmp_path / "pids").exists)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert all(is_alive(pid) for pid in pids)
@@ -104,7 +82,7 @@ async def test_running_code_is_cancelled(way: str, coder: MakeCoder, tmp_path: P
 
 async def test_running_code_of_others_is_cancelled(way: str, terminal: MakeTerminal, tmp_path: Path) -> None:
     agent = terminal()
-    running, token = start(agent, SLOW)
+    running, token = begin(agent, SLOW)
     await until((tmp_path / "pids").exists)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     await cancelled(running, token, way)
@@ -115,7 +93,7 @@ async def test_running_code_of_others_is_cancelled(way: str, terminal: MakeTermi
 async def test_closing_the_agent_ends_its_running_code(coder: MakeCoder, tmp_path: Path) -> None:
     client = Client(SLOW, "It was stopped.")
     agent = coder(client, max_retries_on_error=3)
-    running, _ = start(agent, TASK)
+    running, _ = begin(agent, TASK)
     await until((tmp_path / "pids").exists)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     await agent.close()
@@ -134,7 +112,7 @@ async def test_waiting_for_an_approval_is_cancelled(way: str, coder: MakeCoder, 
         raise AssertionError("unreachable")
 
     agent = coder(Client(python("open('ran', 'w')")), approval_func=approve)
-    running, token = start(agent, TASK)
+    running, token = begin(agent, TASK)
     await asked.wait()
     await cancelled(running, token, way)
     assert not (tmp_path / "ran").exists()
@@ -178,7 +156,7 @@ class StallingClient(Client):
 async def test_a_stream_that_stalls_is_cancelled(way: str, coder: MakeCoder) -> None:
     client = StallingClient()
     agent = coder(client, model_client_stream=True)
-    running, token = start(agent, TASK)
+    running, token = begin(agent, TASK)
     for _ in range(20):
         await asyncio.sleep(0)
     await cancelled(running, token, way)

@@ -16,13 +16,15 @@ from autogen_core.models import CreateResult, RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from coderoom.agents import ApprovalRequest, ApprovalResponse
-from tests.agents.acting import SLEEPS, MakeActor, Shop, begin, outputs, remembered, there_is
+from tests.agents.acting import SLEEPS, MakeActor, Shop, outputs, remembered, there_is
 from tests.agents.helpers import (
     TASK,
     Client,
     FailingClient,
     HangingClient,
     as_messages,
+    begin,
+    cancelled,
     facts_of,
     let_others_run,
     python,
@@ -51,23 +53,6 @@ def still_running(mark: str) -> list[str]:
 @pytest.fixture
 def mark() -> str:
     return f"mark-{uuid.uuid4()}"
-
-
-@pytest.fixture(params=["token", "task"])
-def way(request: pytest.FixtureRequest) -> str:
-    """How a turn is cancelled: by its token, or with its task."""
-    found: str = request.param
-    return found
-
-
-async def cancelled(running: asyncio.Task[Any], token: CancellationToken, way: str) -> None:
-    if way == "token":
-        token.cancel()
-    else:
-        running.cancel()
-    async with asyncio.timeout(30):
-        with pytest.raises(asyncio.CancelledError):
-            await running
 
 
 # --- Limits ---

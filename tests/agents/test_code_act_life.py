@@ -12,8 +12,8 @@ from autogen_core import CancellationToken
 
 from coderoom.agents import CodeActAgent
 from coderoom.executors import SandboxCodeExecutor
-from tests.agents.acting import SLEEPS, MakeActor, Shop, begin, outputs, remembered, there_is
-from tests.agents.helpers import TASK, Client, facts_of, python, stream, text_of, turn
+from tests.agents.acting import SLEEPS, MakeActor, Shop, outputs, remembered, there_is
+from tests.agents.helpers import TASK, Client, begin, facts_of, python, stream, text_of, turn
 
 # --- A failing cell ---
 

@@ -20,8 +20,8 @@ from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 from coderoom.agents import CodeActAgent
 from coderoom.configs import check_team, dump_team, load_team
 from coderoom.errors import RequestError
-from tests.agents.acting import MakeActor, begin, outputs, remembered
-from tests.agents.helpers import TASK, Client, is_alive, python, stream, text_of, turn
+from tests.agents.acting import MakeActor, outputs, remembered
+from tests.agents.helpers import TASK, Client, begin, is_alive, python, stream, text_of, turn
 from tests.support.commands import ROOT, coderoom
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import pytest
 from coderoom.sandbox import Sandbox, Session
 from tests.support.docker import docker_host, docker_image
 
+from .offered import RELEASED
 from .places import PLACES, Place
 
 __all__ = ["docker_host", "docker_image"]
@@ -35,6 +36,14 @@ async def sandbox(place: Place) -> AsyncIterator[Sandbox]:
 async def session(sandbox: Sandbox) -> AsyncIterator[Session]:
     async with sandbox.session() as session:
         yield session
+
+
+@pytest.fixture
+def released() -> Iterator[None]:
+    """Functions of the host that block are let go at the end."""
+    RELEASED.clear()
+    yield
+    RELEASED.set()
 
 
 @pytest.fixture

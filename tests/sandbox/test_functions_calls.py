@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Limits, Sandbox
 
-from .offered import RELEASED, aadd, block, hang, plus
+from .offered import RELEASED, aadd, block, hang, plus, run
+
+pytestmark = pytest.mark.usefixtures("released")
 
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox(limits=Limits(wall_seconds=20)) as sandbox:
         yield sandbox
-
-
-@pytest.fixture(autouse=True)
-def released() -> Iterator[None]:
-    RELEASED.clear()
-    yield
-    RELEASED.set()
 
 
 class Meeting:
@@ -67,11 +62,10 @@ class TestSideBySide:
     )
     async def test_all_at_once(self, sandbox: Sandbox, code: str) -> None:
         meeting = Meeting(4)
-        async with sandbox.session(functions=[meeting.meet, meeting.meet_async]) as session:
-            result = await session.run(code)
-            assert result.value == list(range(4)), result.output
-            assert len(result.calls) == 4
-            assert not result.state_lost
+        result = await run(sandbox, code, meeting.meet, meeting.meet_async)
+        assert result.value == list(range(4)), result.output
+        assert len(result.calls) == 4
+        assert not result.state_lost
 
     async def test_many_more_than_are_done_at_a_time(self, sandbox: Sandbox) -> None:
         code = (
@@ -80,9 +74,8 @@ class TestSideBySide:
             "with ThreadPoolExecutor(16) as pool:\n    found += pool.map(lambda i: add(i, 1), range(1000))\n"
             "sum(found)"
         )
-        async with sandbox.session(functions=[plus, aadd]) as session:
-            result = await session.run(code)
-            assert result.value == sum(range(1, 3001)) + sum(range(1, 1001)), result.output
+        result = await run(sandbox, code, plus, aadd)
+        assert result.value == sum(range(1, 3001)) + sum(range(1, 1001)), result.output
 
     async def test_large_answers_at_once(self, sandbox: Sandbox) -> None:
         async def give(count: int) -> str:
@@ -92,9 +85,8 @@ class TestSideBySide:
             "import asyncio\nfound = await asyncio.gather(*(give(900_000 + i) for i in range(40)))\n"
             "[len(each) - 900_000 for each in found] == list(range(40))"
         )
-        async with sandbox.session(functions=[give]) as session:
-            result = await session.run(code)
-            assert result.value is True, result.output
+        result = await run(sandbox, code, give)
+        assert result.value is True, result.output
 
     async def test_both_kinds_together_and_output_between(self, sandbox: Sandbox) -> None:
         code = (
@@ -102,10 +94,9 @@ class TestSideBySide:
             "async def one(i):\n    print(await aadd(i, 0))\n    return add(i, i)\n"
             "await asyncio.gather(*(one(i) for i in range(50)))"
         )
-        async with sandbox.session(functions=[plus, aadd]) as session:
-            result = await session.run(code)
-            assert result.value == [2 * i for i in range(50)], result.output
-            assert sorted(map(int, result.stdout.split())) == list(range(50))
+        result = await run(sandbox, code, plus, aadd)
+        assert result.value == [2 * i for i in range(50)], result.output
+        assert sorted(map(int, result.stdout.split())) == list(range(50))
 
 
 class TestLimits:
@@ -145,9 +136,8 @@ class TestLimits:
             "found = await asyncio.gather(*many, return_exceptions=True)\n"
             "[found.count(900_000) > 5, {str(each) for each in found} - {'900000'}, await size('x')]"
         )
-        async with sandbox.session(functions=[size]) as session:
-            result = await session.run(code)
-            assert result.value_repr == "[True, {'size(): too many calls wait; let some end first'}, 1]"
+        result = await run(sandbox, code, size)
+        assert result.value_repr == "[True, {'size(): too many calls wait; let some end first'}, 1]"
 
     async def test_a_call_has_so_much_time(self) -> None:
         code = (

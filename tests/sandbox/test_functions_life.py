@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,20 +14,15 @@ from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, Session
 
-from .offered import RELEASED, aadd, block, error_of, hang, plus
+from .offered import aadd, block, error_of, hang, plus
+
+pytestmark = pytest.mark.usefixtures("released")
 
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox(limits=Limits(wall_seconds=20)) as sandbox:
         yield sandbox
-
-
-@pytest.fixture(autouse=True)
-def released() -> Iterator[None]:
-    RELEASED.clear()
-    yield
-    RELEASED.set()
 
 
 class TestOddPlaces:

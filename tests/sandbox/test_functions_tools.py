@@ -22,7 +22,9 @@ from pydantic import BaseModel, Field
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox import ExecutionResult, HostFunction, Limits, Sandbox, host_functions
+from coderoom.sandbox import HostFunction, Limits, Sandbox, host_functions
+
+from .offered import run
 
 
 class City(BaseModel):
@@ -103,11 +105,6 @@ def text(*parts: str, is_error: bool = False) -> ToolResult:
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox(limits=Limits(wall_seconds=20)) as sandbox:
         yield sandbox
-
-
-async def run(sandbox: Sandbox, code: str, *functions: Any) -> ExecutionResult:
-    async with sandbox.session(functions=functions) as session:
-        return await session.run(code)
 
 
 async def only(*functions: Any) -> HostFunction:

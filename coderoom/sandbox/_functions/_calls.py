@@ -17,7 +17,8 @@ from coderoom.sandbox._functions._function import Arguments, HostFunction
 from coderoom.sandbox._functions._log import CallLog
 from coderoom.sandbox._functions._threads import Threads
 from coderoom.sandbox._inside.frames import encode
-from coderoom.sandbox._inside.functions import PER_CALL, most_waiting
+from coderoom.sandbox._inside.functions import ENDED, PER_CALL, most_waiting
+from coderoom.sandbox._inside.stubs import too_large, too_many
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._result import FunctionCall
 
@@ -27,7 +28,6 @@ _SIDE_BY_SIDE = 32
 _LARGE = 65_536  # To check the arguments of so large a call takes a while.
 _HEAD = 1024  # What a call has besides its arguments.
 _MOMENT = 0.2
-_ENDED = "the cell had ended before the function answered"
 _callers: contextvars.ContextVar[tuple[Calls, ...]] = contextvars.ContextVar("coderoom_callers", default=())
 
 
@@ -137,28 +137,25 @@ class Calls:
             await asyncio.wait(tuple(self._tasks), timeout=_MOMENT)
         with contextlib.suppress(ConnectionError):
             if cut_off:  # What nobody reads would be in the way of whoever comes next.
-                self._replies.send_now({"op": "ended", "error": tell(RuntimeError(_ENDED))})
+                self._replies.send_now({"op": "ended", "error": tell(RuntimeError(ENDED))})
         self._threads.close()
-        return self._log.close(_ENDED)
+        return self._log.close(ENDED)
 
     def _queue(self, number: int, function: HostFunction, args: list[Any], kwargs: dict[str, Any], size: int) -> None:
-        most, refused = self._limits.calls, self._too_large(function.name, size)
+        most, largest = self._limits.calls, self._limits.value_bytes
         if len(self._log) > most:  # The code has been told already.
             return
+        refused: Exception | None = None
         if len(self._log) == most:
-            refused = RuntimeError(f"{function.name}(): a cell may make {most:,} calls, and this one has made them")
+            refused = too_many(function.name, most)
+        elif size > largest + _HEAD:
+            refused = too_large(function.name, size, largest)
         place = self._log.open(function, args, kwargs)
         self._waiting_bytes += size + PER_CALL
         self._waiting.append(_Call(number, function, args, kwargs, size, place, refused))
-        if self._waiting_bytes > most_waiting(self._limits.value_bytes):
+        if self._waiting_bytes > most_waiting(largest):
             self._hold(True)  # No stub sends so many.
         self._start()
-
-    def _too_large(self, name: str, size: int) -> Exception | None:
-        most = self._limits.value_bytes
-        if size <= most + _HEAD:
-            return None
-        return ValueError(f"{name}(): the arguments have {size:,} bytes as JSON; {most:,} may be sent")
 
     def _hold(self, held: bool) -> None:
         if self._held != held:
@@ -227,7 +224,7 @@ class Calls:
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         context = contextvars.copy_context()
-        value, told = await self._threads.run(lambda: context.run(_keep, work))
+        value, told = await self._threads.run(lambda: context.run(_value_or_error, work))
         if told is not None:
             raise _Told(told)
         return value
@@ -265,8 +262,8 @@ class _Told(Exception):  # noqa: N818
         self.told = told
 
 
-def _keep(work: Callable[[], Any]) -> tuple[Any, dict[str, Any] | None]:
-    """Do it; of some exceptions an event loop would make more than an answer."""
+def _value_or_error(work: Callable[[], Any]) -> tuple[Any, dict[str, Any] | None]:
+    """Do it and raise nothing: of some exceptions an event loop would make more than an answer."""
     try:
         return work(), None
     except BaseException as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coderoom.errors import RequestError
+from coderoom.sandbox._inside.stubs import Shown
 
 __all__ = ["Arguments", "HostFunction", "check_name"]
 
@@ -54,12 +55,11 @@ class HostFunction:
     def header(self) -> str:
         """The line that would define it."""
         parameters = [
-            parameter.replace(annotation=_Text.of(parameter.annotation))
+            parameter.replace(annotation=_without_quotes(parameter.annotation))
             for parameter in self.signature.parameters.values()
         ]
-        shown = self.signature.replace(
-            parameters=parameters, return_annotation=_Text.of(self.signature.return_annotation)
-        )
+        returns = _without_quotes(self.signature.return_annotation)
+        shown = self.signature.replace(parameters=parameters, return_annotation=returns)
         return f"{'async ' if self.is_async else ''}def {self.name}{shown}"
 
     def describe(self) -> str:
@@ -106,18 +106,8 @@ def check_name(name: str) -> str:
     return name
 
 
-class _Text:
-    """An annotation that is shown without quotes."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
-
-    @classmethod
-    def of(cls, annotation: Any) -> Any:
-        return annotation if annotation is inspect.Parameter.empty else cls(_annotation(annotation))
+def _without_quotes(annotation: Any) -> Any:
+    return annotation if annotation is inspect.Parameter.empty else Shown(_annotation(annotation))
 
 
 def _annotation(annotation: Any) -> str:

@@ -60,9 +60,7 @@ async def host_functions(functions: Sequence[Offered]) -> tuple[HostFunction, ..
 
 
 def _prepare(item: Any) -> HostFunction | WorkbenchLike:
-    if isinstance(item, HostFunction):
-        return item
-    if isinstance(item, WorkbenchLike):
+    if isinstance(item, HostFunction | WorkbenchLike):
         return item
     if isinstance(item, ToolLike):
         return from_tool(item)

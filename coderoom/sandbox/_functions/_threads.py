@@ -7,6 +7,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["Threads"]
@@ -44,13 +45,11 @@ class Threads:
             self._jobs.put(None)
 
 
+@dataclass(slots=True)
 class _Job:
-    __slots__ = ("done", "loop", "work")
-
-    def __init__(self, work: Callable[[], Any], loop: asyncio.AbstractEventLoop, done: asyncio.Future[Any]) -> None:
-        self.work = work
-        self.loop = loop
-        self.done = done
+    work: Callable[[], Any]
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[Any]
 
     def do(self) -> None:
         if self.done.cancelled():

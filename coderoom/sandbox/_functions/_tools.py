@@ -126,9 +126,9 @@ async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
 def _from_schema(workbench: WorkbenchLike, told: Mapping[str, Any]) -> HostFunction:
     name, schema = _name(told["name"]), told.get("parameters") or {}
     signature = _signature(schema)
-    validate = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    validator_type = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     # Without a registry of its own it would fetch what the schema, which may be anybody's, refers to.
-    validator = validate(schema, registry=referencing.Registry())
+    validator = validator_type(schema, registry=referencing.Registry())
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         bound = _bind(name, signature, args, kwargs)

@@ -12,9 +12,12 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
 from .frames import Channel, encode
-from .stubs import make_stub, result_of, why_not_data
+from .stubs import make_stub, result_of, too_large, too_many, why_not_data
 
-__all__ = ["PER_CALL", "Functions", "most_waiting"]
+__all__ = ["ENDED", "PER_CALL", "Functions", "most_waiting"]
+
+ENDED = "the cell had ended before the function answered"
+"""What a call is told that still waits when its cell ends."""
 
 PER_CALL = 256
 """What a call that waits costs besides its bytes."""
@@ -24,7 +27,6 @@ _MOST_WAITING = 8 * 1024 * 1024
 Answer = Dict[str, Any]
 Request = Tuple[Dict[str, Any], List[int]]
 
-_ENDED = "the cell had ended before the function answered"
 _SMALL = 32_768  # A message of one packet.
 
 
@@ -83,7 +85,7 @@ class Functions:
 
     def begin(self) -> None:
         """Let a cell make calls."""
-        self._settle_all({"type": "RuntimeError", "args": [_ENDED], "message": _ENDED})
+        self._settle_all({"type": "RuntimeError", "args": [ENDED], "message": ENDED})
         self._left = self._most + 1  # The host says no to the last one, and so knows of it.
         self._busy.discard(threading.get_ident())  # An interrupt may have come at a bad moment.
         self._open = True
@@ -104,12 +106,8 @@ class Functions:
     def call(self, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
         """Call a function and wait for its result."""
         answers: list[Answer] = []
-
-        def settle(answer: Answer) -> None:
-            answers.append(answer)
-
         with self._alone(name):
-            number = self._send(name, args, kwargs, settle)
+            number = self._send(name, args, kwargs, answers.append)
             try:
                 self._read_until(answers)
             finally:
@@ -162,7 +160,7 @@ class Functions:
         number = next(self._numbers)
         body = encode({"event": "call", "call": number, "name": name, "args": args, "kwargs": kwargs})
         if len(body) > self._largest:
-            raise ValueError(f"{name}(): the arguments have {len(body):,} bytes as JSON; {self._largest:,} may be sent")
+            raise too_large(name, len(body), self._largest)
         try:
             with self._sending:  # A message may be several packets.
                 self._count(name, len(body))
@@ -179,7 +177,7 @@ class Functions:
         if not self._open:
             raise RuntimeError(f"{name}() can only be called while a cell runs")
         if not self._left:
-            raise RuntimeError(f"{name}(): a cell may make {self._most:,} calls, and this one has made them")
+            raise too_many(name, self._most)
         size += PER_CALL
         most = most_waiting(self._largest)
         if self._waiting_bytes + size > most:
@@ -245,20 +243,21 @@ class Functions:
             message, _ = received
             op = message.get("op")
             if op == "reply":
-                settle, _ = self._waiting.pop(message["call"], (None, 0))
-                if settle is not None:  # Else nobody waits any more.
-                    settle(message)
+                self._settle(message["call"], message)
             elif op == "ended":
                 self._settle_all(message["error"])
             else:
                 self._requests.append(received)
 
+    def _settle(self, number: int, answer: Answer) -> None:
+        settle, _ = self._waiting.pop(number, (None, 0))
+        if settle is not None:  # Else nobody waits any more.
+            settle(answer)
+
     def _settle_all(self, error: dict[str, Any]) -> None:
         """Let nobody wait any more for what an ended cell has called."""
         for number in list(self._waiting):
-            settle, _ = self._waiting.pop(number, (None, 0))
-            if settle is not None:
-                settle({"error": error})
+            self._settle(number, {"error": error})
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-__all__ = ["HostFunctionError", "make_stub", "result_of", "why_not_data"]
+__all__ = ["HostFunctionError", "Shown", "make_stub", "result_of", "too_large", "too_many", "why_not_data"]
 
 _DEEPEST = 200
 _MOST_BITS = 14_000  # Python reads no integer of more digits.
@@ -38,6 +38,16 @@ def why_not_data(value: Any, deep: int = _DEEPEST) -> str | None:
         if why:
             return why
     return None
+
+
+def too_large(name: str, size: int, most: int) -> ValueError:
+    """What a call is told whose arguments have too many bytes."""
+    return ValueError(f"{name}(): the arguments have {size:,} bytes as JSON; {most:,} may be sent")
+
+
+def too_many(name: str, most: int) -> RuntimeError:
+    """What a call is told that is one too many."""
+    return RuntimeError(f"{name}(): a cell may make {most:,} calls, and this one has made them")
 
 
 def result_of(answer: dict[str, Any]) -> Any:
@@ -88,8 +98,8 @@ def make_stub(functions: Any, told: dict[str, Any]) -> Any:
     return stub
 
 
-class _Shown:
-    """Stands for an object of the host in a signature, and looks like it."""
+class Shown:
+    """Stands in a signature for an object that is not here, or is to be shown otherwise, and looks like the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -107,7 +117,7 @@ def _signature(told: dict[str, Any]) -> Any:
         if "default" in item:
             default = item["default"]
         elif "default_text" in item:
-            default = _Shown(item["default_text"])
+            default = Shown(item["default_text"])
         annotation = _annotation(item.get("annotation"), inspect.Parameter.empty)
         kind = getattr(inspect.Parameter, item["kind"])
         parameters.append(inspect.Parameter(item["name"], kind, default=default, annotation=annotation))
@@ -121,4 +131,4 @@ def _annotation(text: str | None, empty: Any) -> Any:
     known = getattr(builtins, text, None)
     if text == "None":
         return None
-    return known if isinstance(known, type) else _Shown(text)
+    return known if isinstance(known, type) else Shown(text)
