@@ -285,6 +285,79 @@ def _end_code(succeeded: bool, cancelled: bool) -> int:
     return EXIT_OK if succeeded else EXIT_FAILED
 
 
+SolveModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE or a YAML file; CODEROOM_MODEL, if not given.",
+    ),
+]
+
+
+@app.command()
+def solve(
+    instruction: Annotated[str, typer.Argument(help="What the program is to do. '-' reads it from standard input.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Write a module, its tests and a report to this folder."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the module.")] = None,
+    model: SolveModelOption = None,
+    language: Annotated[str, typer.Option("--language", metavar="NAME", help="python or javascript.")] = "python",
+    wall: Annotated[str, typer.Option("--wall", metavar="NAME", envvar="CODEROOM_WALL", help=WALL_HELP)] = "auto",
+    max_attempts: Annotated[int, typer.Option(min=1, help="Attempts for each function.")] = 6,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens to spend; any number, if not given.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(min=0, help="After these nothing more is asked.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests on their way at the same time.")] = 4,
+    requests_per_minute: Annotated[float | None, typer.Option(min=0.001, help="Requests begun in a minute.")] = None,
+    test_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that each test has.")] = 5.0,
+    accept_changed_tests: Annotated[
+        bool, typer.Option("--accept-changed-tests", help="Let functions pass by tests that were changed for them.")
+    ] = False,
+    cache: Annotated[
+        bool, typer.Option(help="Keep solutions that pass, and go on with work that was cut short.")
+    ] = True,
+    cache_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the cache.")] = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Make tested functions of an instruction: specs, tests, code, and repair until the tests pass.
+
+    All code runs in a sandbox, and whether a test passed is computed outside of it. Exit code 1: not all passed.
+    """
+    from rich.console import Console
+
+    from coderoom.runs import solve
+
+    solved = asyncio.run(
+        solve(
+            _standard_input().decode("utf-8", "replace") if instruction == "-" else instruction,
+            Console(quiet=as_json),
+            model=model,
+            out=out,
+            name=name,
+            wall=wall,
+            options={
+                "language": language,
+                "max_attempts": max_attempts,
+                "max_tokens": max_tokens,
+                "max_seconds": max_seconds,
+                "concurrency": concurrency,
+                "requests_per_minute": requests_per_minute,
+                "test_timeout": test_timeout,
+                "accept_changed_tests": accept_changed_tests,
+                "cache": cache,
+                "cache_dir": cache_dir,
+            },
+        )
+    )
+    if as_json:
+        _print_json(solved.to_json())
+    return _end_code(solved.succeeded, solved.cancelled)
+
+
 @app.command()
 def validate(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Team files, or names of shipped teams.")],

@@ -4,6 +4,7 @@ from coderoom.agents._code_act import CodeActAgent
 from coderoom.agents._code_act_config import CodeActAgentConfig
 from coderoom.agents._code_executor import CodeExecutorAgent
 from coderoom.agents._code_executor_config import CodeExecutorAgentConfig
+from coderoom.agents._code_generator import CodeGeneratorAgent, CodeGeneratorAgentConfig
 from coderoom.agents._decisions import RetryDecision, StopReason
 from coderoom.agents._reviewer import ReviewerAgent, ReviewerAgentConfig
 from coderoom.agents._verdict import ReviewIssue, ReviewVerdict
@@ -17,6 +18,8 @@ __all__ = [
     "CodeActAgentConfig",
     "CodeExecutorAgent",
     "CodeExecutorAgentConfig",
+    "CodeGeneratorAgent",
+    "CodeGeneratorAgentConfig",
     "RetryDecision",
     "ReviewIssue",
     "ReviewVerdict",

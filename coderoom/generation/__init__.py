@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from coderoom.errors import GenerationError
 from coderoom.generation._check import CodeProblem, check_implementation, check_setup, names_defined
+from coderoom.generation._clients import AutoGenModel, OpenAIModel
 from coderoom.generation._compare import Comparison, compare
 from coderoom.generation._events import (
     CacheHit,
@@ -30,6 +31,7 @@ from coderoom.generation._events import (
     Warned,
 )
 from coderoom.generation._frozen import FrozenTests, TestChange, changed, freeze
+from coderoom.generation._generator import AICodeGenerator
 from coderoom.generation._language import Job, Language
 from coderoom.generation._model import Message, Model, Reply
 from coderoom.generation._python import PythonLanguage
@@ -42,8 +44,10 @@ from coderoom.generation._tests import FunctionTest, read_tests
 from coderoom.generation._values import Record, TaggedError, decode, encode, show
 
 __all__ = [
+    "AICodeGenerator",
     "Approach",
     "Attempt",
+    "AutoGenModel",
     "CacheHit",
     "CodeProblem",
     "CodeRefused",
@@ -64,6 +68,7 @@ __all__ = [
     "Message",
     "Model",
     "ModelAsked",
+    "OpenAIModel",
     "PythonLanguage",
     "Record",
     "Reply",

@@ -84,6 +84,7 @@ class CodeWritten(GenerationEvent):
     attempt: int
     approach: Approach
     code: str
+    language: str
 
 
 @dataclass(frozen=True)

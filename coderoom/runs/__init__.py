@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from coderoom.runs._prepare import DEFAULT_WORKSPACE, WALL_VARIABLE, WORKSPACE_VARIABLE, PreparedRun, prepare_run
     from coderoom.runs._record import RunRecord
     from coderoom.runs._signals import EXIT_INTERRUPTED
+    from coderoom.runs._solve import Solved, solve
     from coderoom.runs._team_run import run_team
     from coderoom.runs._view import RunView
 
@@ -30,12 +31,14 @@ __all__ = [
     "PreparedRun",
     "RunRecord",
     "RunView",
+    "Solved",
     "examine",
     "execute_code",
     "prepare_run",
     "read_blocks",
     "run_file",
     "run_team",
+    "solve",
 ]
 
 _MODULES = {
@@ -46,6 +49,7 @@ _MODULES = {
     "_prepare": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"),
     "_record": ("RunRecord",),
     "_signals": ("EXIT_INTERRUPTED",),
+    "_solve": ("Solved", "solve"),
     "_team_run": ("run_team",),
     "_view": ("RunView",),
 }

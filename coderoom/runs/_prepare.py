@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autogen_agentchat.base import Team
 
+from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
@@ -73,10 +74,11 @@ def prepare_run(
         env[WALL_VARIABLE] = wall
     loaded = load_team(team, model=model, trust=trust, env=env)
     executors = executors_of(loaded)
-    if wall is not None and not any(isinstance(one, SandboxCodeExecutor) and one.wall == wall for one in executors):
+    ours = [one for one in executors if isinstance(one, SandboxCodeExecutor | CodeGeneratorAgent)]
+    if wall is not None and not any(one.wall == wall for one in ours):
         raise RequestError(
-            f"The team {team!r} does not leave the wall to us: --wall needs a SandboxCodeExecutor with "
-            f"'wall: ${{{WALL_VARIABLE}:-auto}}'."
+            f"The team {team!r} does not leave the wall to us: --wall needs a SandboxCodeExecutor or a "
+            f"CodeGeneratorAgent with 'wall: ${{{WALL_VARIABLE}:-auto}}'."
         )
     used = any(folder_of(executor) == folder for executor in executors)
     if (workspace is not None or files) and not used:

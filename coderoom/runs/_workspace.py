@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from coderoom.agents import CodeGeneratorAgent
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 
@@ -24,12 +25,14 @@ _MOST_FILES = 10_000
 
 
 def executors_of(team: Any) -> list[Any]:
-    """The executors of a team's agents, those of nested teams too."""
+    """The executors of a team's agents, those of nested teams too, and agents that run code without one."""
     found = []
     for participant in getattr(team, "_participants", ()):
         executor = getattr(participant, "code_executor", None) or getattr(participant, "_code_executor", None)
         if executor is not None:
             found.append(executor)
+        if isinstance(participant, CodeGeneratorAgent):  # It brings a sandbox of its own.
+            found.append(participant)
         found += executors_of(participant)
     return found
 
@@ -54,7 +57,7 @@ def isolation_of(executors: Sequence[Any]) -> str:
 
 
 def _wall_of(executor: Any) -> str:
-    if isinstance(executor, SandboxCodeExecutor):
+    if isinstance(executor, SandboxCodeExecutor | CodeGeneratorAgent):
         return executor.wall
     # By name, since Docker's and Azure's packages are imported only where they are used. What is not known to isolate
     # does not.

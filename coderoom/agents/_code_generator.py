@@ -1,0 +1,222 @@
+"""The agent that makes tested functions of what it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Self
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
+from autogen_core import CancellationToken, Component, ComponentModel
+from autogen_core.models import ChatCompletionClient
+from pydantic import BaseModel, Field
+
+from coderoom._components import DumpsAsItself, StrictConfig, linked
+from coderoom.agents._generation_messages import event_of, final_message
+from coderoom.errors import RequestError
+from coderoom.generation import AICodeGenerator, Solution, write_solution
+
+__all__ = ["CodeGeneratorAgent", "CodeGeneratorAgentConfig"]
+
+_MOST_REMARKS = 6
+_LONGEST_REMARK = 10_000
+
+
+class CodeGeneratorAgentConfig(StrictConfig):
+    """The declarative form of a `CodeGeneratorAgent`; each field is the constructor's argument of that name."""
+
+    name: str
+    model_client: ComponentModel
+    description: str | None = None
+    language: str = "python"
+    work_dir: str | None = None
+    wall: str = "auto"
+    max_attempts: int = Field(default=6, ge=1)
+    max_test_changes: int = Field(default=2, ge=0)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_seconds: float | None = Field(default=None, gt=0)
+    concurrency: int = Field(default=4, ge=1)
+    test_timeout: float = Field(default=5.0, gt=0)
+    accept_changed_tests: bool = False
+    cache: bool = False
+    cache_dir: str | None = None
+
+
+class CodeGeneratorAgentState(BaseModel):
+    """What `CodeGeneratorAgent.save_state` gives."""
+
+    type: str = "CodeGeneratorAgentState"
+    version: str = "1.0.0"
+    instruction: str = ""
+    remarks: list[str] = Field(default_factory=list)
+
+
+class CodeGeneratorAgent(DumpsAsItself, BaseChatAgent, Component[CodeGeneratorAgentConfig]):
+    """Makes tested functions of an instruction, as `AICodeGenerator` does: specs, tests, code, repair.
+
+    What a user says is the instruction; what other agents say after a turn, a reviewer for instance, are remarks for
+    the next one. The message that ends a turn says how many tests passed and shows the code; its `metadata` has the
+    outcome as computed from the tests: `ok` only if all of them passed.
+
+    Args:
+        name: The agent's name, a Python identifier.
+        model_client: The model that writes specs, tests and code.
+        description: What the agent is for, for other agents.
+        language: The language of the functions.
+        work_dir: The folder that module, tests and report are written to; `None`: nothing is written.
+        wall: The wall around the code.
+        max_attempts: How many attempts there may be for each function.
+        max_test_changes: How many tests of each function may be changed.
+        max_tokens: How many tokens a turn may use; `None`: any number.
+        max_seconds: After how many seconds the model is asked nothing more; `None`: never.
+        concurrency: How many requests may be on their way at the same time.
+        test_timeout: The seconds that each test has.
+        accept_changed_tests: Whether functions that pass only since their tests were changed count as passed.
+        cache: Whether solutions that pass are kept and found again.
+        cache_dir: The folder of the cache; `None`: the user's own.
+
+    Raises:
+        RequestError: An argument is wrong.
+    """
+
+    DEFAULT_DESCRIPTION = "Makes tested functions of an instruction: specs, tests, code, and repair until they pass."
+
+    component_config_schema = CodeGeneratorAgentConfig
+    component_provider_override = "coderoom.agents.CodeGeneratorAgent"
+
+    def __init__(
+        self,
+        name: str,
+        model_client: ChatCompletionClient,
+        *,
+        description: str | None = None,
+        language: str = "python",
+        work_dir: str | Path | None = None,
+        wall: str = "auto",
+        max_attempts: int = 6,
+        max_test_changes: int = 2,
+        max_tokens: int | None = None,
+        max_seconds: float | None = None,
+        concurrency: int = 4,
+        test_timeout: float = 5.0,
+        accept_changed_tests: bool = False,
+        cache: bool = False,
+        cache_dir: str | Path | None = None,
+    ) -> None:
+        super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
+        self._model_client = model_client
+        self._work_dir = None if work_dir is None else Path(work_dir)
+        self._options: dict[str, Any] = {
+            "language": language,
+            "wall": wall,
+            "max_attempts": max_attempts,
+            "max_test_changes": max_test_changes,
+            "max_tokens": max_tokens,
+            "max_seconds": max_seconds,
+            "concurrency": concurrency,
+            "test_timeout": test_timeout,
+            "accept_changed_tests": accept_changed_tests,
+            "cache": cache,
+            "cache_dir": cache_dir,
+        }
+        self._generator = AICodeGenerator(model_client, **self._options)
+        self._instruction = ""
+        self._remarks: list[str] = []
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return (TextMessage,)
+
+    @property
+    def wall(self) -> str:
+        """The wall around the code."""
+        return str(self._options["wall"])
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        """Make a solution of what came in since the last turn."""
+        async for item in self.on_messages_stream(messages, cancellation_token):
+            if isinstance(item, Response):
+                return item
+        raise AssertionError("unreachable: the response comes last")
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        """The same, with what happens meanwhile."""
+        self._take(messages)
+        if not self._instruction:
+            raise RequestError(f"The agent {self.name!r} was given nothing to do: there is no message from a user.")
+        events: list[BaseAgentEvent | BaseChatMessage] = []
+        async with aclosing(self._generator.stream(self._whole_instruction())) as items:
+            while True:
+                item = await linked(_next(items), cancellation_token)
+                if isinstance(item, Solution):
+                    break
+                event = event_of(self.name, item)
+                if event is not None:
+                    events.append(event)
+                    yield event
+        files = self._write(item)
+        yield Response(chat_message=final_message(self.name, item, files), inner_messages=events)
+
+    def _take(self, messages: Sequence[BaseChatMessage]) -> None:
+        for message in messages:
+            text = message.to_model_text().strip()
+            if message.source == self.name or not text:
+                continue
+            if message.source == "user" or not self._instruction:
+                self._instruction, self._remarks = text, []
+            else:
+                self._remarks.append(f"{message.source}: {text[:_LONGEST_REMARK]}")
+        del self._remarks[:-_MOST_REMARKS]
+
+    def _whole_instruction(self) -> str:
+        if not self._remarks:
+            return self._instruction
+        remarks = "\n\n".join(self._remarks)
+        return f"{self._instruction}\n\nThis was said of an earlier version, and is to be heeded:\n\n{remarks}"
+
+    def _write(self, solution: Solution) -> list[Path]:
+        if self._work_dir is None or not solution.implementations:
+            return []
+        return list(write_solution(solution, self._work_dir).paths)
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Forget the instruction and what was said of it."""
+        self._instruction, self._remarks = "", []
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The instruction and what was said of it, as JSON-like data."""
+        return CodeGeneratorAgentState(instruction=self._instruction, remarks=self._remarks).model_dump()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save_state` gave."""
+        loaded = CodeGeneratorAgentState.model_validate(state)
+        self._instruction, self._remarks = loaded.instruction, list(loaded.remarks)
+
+    def _to_config(self) -> CodeGeneratorAgentConfig:
+        options = {**self._options, "cache_dir": _text(self._options["cache_dir"])}
+        return CodeGeneratorAgentConfig(
+            name=self.name,
+            model_client=self._model_client.dump_component(),
+            description=self.description,
+            work_dir=_text(self._work_dir),
+            **options,
+        )
+
+    @classmethod
+    def _from_config(cls, config: CodeGeneratorAgentConfig) -> Self:
+        arguments = config.model_dump(exclude={"name", "model_client"})
+        return cls(config.name, ChatCompletionClient.load_component(config.model_client), **arguments)
+
+
+async def _next(items: AsyncGenerator[Any]) -> Any:
+    return await anext(items)
+
+
+def _text(path: str | Path | None) -> str | None:
+    return None if path is None else str(path)

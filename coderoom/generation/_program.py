@@ -1,0 +1,115 @@
+"""A program that comes about: what all of its functions have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from coderoom.generation._events import GenerationEvent
+from coderoom.generation._frozen import FrozenTests
+from coderoom.generation._language import Language
+from coderoom.generation._results import TestResult
+from coderoom.generation._run import TestRunner
+from coderoom.generation._scan import Level, SecurityFinding
+from coderoom.generation._specs import FunctionSpec, order
+
+__all__ = ["Program", "Rules"]
+
+_LEVELS: tuple[Level, ...] = ("low", "medium", "high")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for the work on each function.
+
+    Attributes:
+        max_attempts: How many attempts there may be.
+        max_test_changes: How many of its tests may be changed.
+        allowed_imports: The modules that may be imported; `None`: all.
+        block_severity: The least severity of a scanner's finding that keeps code from being run; `None`: none does.
+        accept_changed_tests: Whether a function that passes only since its tests were changed has passed.
+    """
+
+    max_attempts: int = 6
+    max_test_changes: int = 2
+    allowed_imports: tuple[str, ...] | None = None
+    block_severity: Level | None = "high"
+    accept_changed_tests: bool = False
+
+
+@dataclass
+class Program:
+    """A program that comes about.
+
+    Attributes:
+        instruction: The instruction.
+        language: The language.
+        rules: What holds for the work on each function.
+        emit: Called with each event.
+        specs: The functions, each after what it needs.
+        tests: The tests as they are.
+        original: The tests as they were frozen first.
+        code: The best code of each function so far.
+        passed: The functions whose code passes its tests.
+        findings: What a scanner found in the best code of each function.
+        warnings: What the reader should know.
+    """
+
+    instruction: str
+    language: Language
+    rules: Rules
+    emit: Callable[[GenerationEvent], None]
+    specs: dict[str, FunctionSpec] = field(default_factory=dict)
+    tests: FrozenTests | None = None
+    original: FrozenTests | None = None
+    code: dict[str, str] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+    findings: dict[str, tuple[SecurityFinding, ...]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    _taken: dict[str, str] = field(default_factory=dict)
+
+    def take_specs(self, specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:
+        """Take the functions, and return them layer by layer."""
+        layers = order(specs)
+        self.specs = {spec.name: spec for layer in layers for spec in layer}
+        return layers
+
+    def dependencies(self, spec: FunctionSpec) -> dict[FunctionSpec, str | None]:
+        """What a function calls, with the code of those that pass their tests."""
+        return {self.specs[name]: self.code.get(name) if name in self.passed else None for name in spec.dependencies}
+
+    def check(self, spec: FunctionSpec, code: str) -> tuple[list[str], tuple[SecurityFinding, ...]]:
+        """Why code may not be run, and what a scanner found in it. Code that may has its names from now on."""
+        problems = self.language.check(code, spec, taken=self._taken, allowed_imports=self.rules.allowed_imports)
+        if problems:
+            return [str(problem) for problem in problems], ()
+        findings = tuple(self.language.scan(code))
+        blocked = [f"a security scanner refuses it: {each}" for each in findings if self._is_blocked(each)]
+        if not blocked:
+            self._taken = {name: owner for name, owner in self._taken.items() if owner != spec.name}
+            self._taken.update(dict.fromkeys(self.language.names_defined(code), spec.name))
+        return blocked, findings
+
+    async def run(self, runner: TestRunner, spec: FunctionSpec, code: str) -> list[TestResult]:
+        """Run the tests of a function, with the best code so far of what it needs."""
+        assert self.tests is not None
+        needed = self._needed(spec.name)
+        sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
+        return await runner.run(sources, self.tests, functions=[spec.name])
+
+    def in_order(self, names: Collection[str]) -> list[str]:
+        """Names of functions, each after what it needs."""
+        return [name for name in self.specs if name in names]
+
+    def _needed(self, name: str) -> set[str]:
+        found: set[str] = {name}
+        left: Iterable[str] = [name]
+        while left:
+            further = {each for one in left for each in self.specs[one].dependencies if each in self.code}
+            left = further - found
+            found |= further
+        return found
+
+    def _is_blocked(self, finding: SecurityFinding) -> bool:
+        least = self.rules.block_severity
+        return least is not None and _LEVELS.index(finding.severity) >= _LEVELS.index(least)

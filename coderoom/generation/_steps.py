@@ -1,0 +1,156 @@
+"""The steps before there is code: what functions there are to be, and how each is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from coderoom.errors import GenerationError
+from coderoom.generation._asking import Asker
+from coderoom.generation._forms import Form, SpecsForm, TestsForm, read_specs_data, read_tests_data
+from coderoom.generation._language import Language
+from coderoom.generation._model import Message
+from coderoom.generation._prompts import again, specs_request, tests_request
+from coderoom.generation._specs import FunctionSpec, read_specs
+from coderoom.generation._tests import FunctionTest, read_tests
+from coderoom.generation._values import canonical
+
+__all__ = ["write_specs", "write_tests"]
+
+_LEAST_TESTS = 3
+_NOTHING = "there is no JSON object of the form that was asked for"
+_CUT_OFF = "the answer was cut off at a limit; be briefer"
+T = TypeVar("T")
+
+
+async def write_specs(asker: Asker, instruction: str, language: Language) -> list[FunctionSpec]:
+    """Ask for the functions; what is wrong with them is sent back once.
+
+    Raises:
+        GenerationError: They are wrong still.
+    """
+
+    def read(text: str) -> list[FunctionSpec]:
+        data = read_specs_data(text)
+        if data is None:
+            raise GenerationError(_NOTHING)
+        specs = read_specs(data)
+        wrong = [problem for spec in specs for problem in _name_problems(spec, language)]
+        if wrong:
+            raise GenerationError("\n".join(wrong))
+        return specs
+
+    specs, problems = await _ask_twice(asker, "specs", "", specs_request(instruction, language), SpecsForm, read)
+    if specs is None:
+        raise GenerationError("The model gave no usable functions, also when it was told why:\n" + "\n".join(problems))
+    return specs
+
+
+async def write_tests(
+    asker: Asker,
+    instruction: str,
+    spec: FunctionSpec,
+    functions: Sequence[str],
+    language: Language,
+    allowed_imports: Sequence[str] | None,
+) -> tuple[list[FunctionTest], list[str]]:
+    """Ask for the tests of a function; what is wrong with them is sent back once.
+
+    Args:
+        asker: Asks the model.
+        instruction: The instruction.
+        spec: What the function is to do.
+        functions: The names of all functions.
+        language: The language.
+        allowed_imports: The modules that setup code may import; `None`: all.
+
+    Returns:
+        The tests that are right, and what is to be said of those that are not.
+    """
+    kept: list[FunctionTest] = []
+
+    def read(text: str) -> list[FunctionTest]:
+        data = read_tests_data(text, spec.name)
+        if data is None:
+            raise GenerationError(_NOTHING)
+        tests, wrong = _sound_tests(data, spec, functions, language, allowed_imports)
+        if len(tests) >= len(kept):
+            kept[:] = tests
+        if len(tests) < _LEAST_TESTS:
+            wrong.append(f"there are {len(tests)} usable tests, and should be {_LEAST_TESTS} or more")
+        if wrong:
+            raise GenerationError("\n".join(wrong))
+        return tests
+
+    request = tests_request(instruction, spec, language, _LEAST_TESTS)
+    tests, problems = await _ask_twice(asker, "tests", spec.name, request, TestsForm, read)
+    if tests is not None:
+        return tests, []
+    return kept, [f"tests of {spec.name}: {problem}" for problem in problems]
+
+
+async def _ask_twice(
+    asker: Asker,
+    step: str,
+    function: str,
+    messages: Sequence[Message],
+    form: type[Form],
+    read: Callable[[str], T],
+) -> tuple[T | None, list[str]]:
+    problems: list[str] = []
+    for last in (False, True):
+        reply = await asker.ask(step, function, messages, form)
+        try:
+            return read(reply.text), []
+        except GenerationError as error:
+            problems = str(error).splitlines() if reply.complete else [_CUT_OFF]
+        if not last:
+            messages = again(messages, reply.text, problems)
+    return None, problems
+
+
+def _name_problems(spec: FunctionSpec, language: Language) -> list[str]:
+    found = [language.name_problem(name) for name in (spec.name, *(each.name for each in spec.inputs))]
+    return [problem for problem in found if problem is not None]
+
+
+def _sound_tests(
+    data: Any,
+    spec: FunctionSpec,
+    functions: Sequence[str],
+    language: Language,
+    allowed_imports: Sequence[str] | None,
+) -> tuple[list[FunctionTest], list[str]]:
+    """The tests that are right one by one, and what is wrong with the others."""
+    tests: list[FunctionTest] = []
+    wrong: list[str] = []
+    names: set[str] = set()
+    known: dict[str, str] = {}
+    for index, each in enumerate(data):
+        place = f"tests[{index}]"
+        try:
+            test = read_tests({spec.name: [each]}, [spec])[spec.name][0]
+        except GenerationError as error:
+            wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
+            continue
+        problems = language.check_setup(test.setup, functions, allowed_imports=allowed_imports) if test.setup else []
+        wrong += [f"{place}: setup: {problem}" for problem in problems]
+        if test.name in names:
+            wrong.append(f"{place}: another test has the name {test.name!r} too")
+        call, expected = _call_of(test), _expected_of(test)
+        if known.setdefault(call, expected) != expected and test.property is None:
+            wrong.append(f"{place}: another test expects something else of the same call")
+        elif not problems and test.name not in names:
+            tests.append(test)
+            names.add(test.name)
+    return tests, wrong
+
+
+def _call_of(test: FunctionTest) -> str:
+    # What has a property can have several.
+    about = test.name if test.property is not None else ""
+    return canonical([test.inputs, test.setup, about])
+
+
+def _expected_of(test: FunctionTest) -> str:
+    return canonical([test.expected_output, test.expected_error])
