@@ -312,6 +312,7 @@ def solve(
     max_seconds: Annotated[float | None, typer.Option(min=0, help="After these nothing more is asked.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests on their way at the same time.")] = 4,
     requests_per_minute: Annotated[float | None, typer.Option(min=0.001, help="Requests begun in a minute.")] = None,
+    retries: Annotated[int, typer.Option(min=0, help="How often a request is sent again when the line broke.")] = 4,
     test_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that each test has.")] = 5.0,
     accept_changed_tests: Annotated[
         bool, typer.Option("--accept-changed-tests", help="Let functions pass by tests that were changed for them.")
@@ -346,6 +347,7 @@ def solve(
                 "max_seconds": max_seconds,
                 "concurrency": concurrency,
                 "requests_per_minute": requests_per_minute,
+                "retries": retries,
                 "test_timeout": test_timeout,
                 "accept_changed_tests": accept_changed_tests,
                 "cache": cache,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import ROOT, coderoom, environment, recording
+from tests.support.solving import GOOD, SPECS, TESTS
 
 NILE = ROOT / "examples" / "nile.csv"
 REPLAY = f"replay:{ROOT / 'examples' / 'nile.replay.yaml'}"
@@ -72,6 +73,7 @@ def test_every_shipped_team_runs(tmp_path: Path) -> None:
         "coder-reviewer": [code, "It is 42.", APPROVED],
         "analyst": [code, APPROVED],
         "code-act": [code, "It is 42."],
+        "test-driven": [SPECS, TESTS, GOOD, APPROVED],
     }
     for team, words in replies.items():
         model = recording(tmp_path / f"{team}.json", words)

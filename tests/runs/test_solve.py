@@ -1,0 +1,149 @@
+"""`coderoom solve`, as a person types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import ROOT, coderoom, environment, recording
+from tests.support.openai_server import OpenAIServer, Stall
+from tests.support.solving import GOOD, SPECS, TESTS, WRONG
+
+TASK = "Write numbers as Roman numerals, and read them."
+ROMAN = f"replay:{ROOT / 'examples' / 'solve.replay.yaml'}"
+WORDS = [SPECS, TESTS, GOOD]
+
+
+def solve(cwd: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return coderoom("solve", *arguments, "--cache-dir", str(cwd / "cache"), cwd=cwd, **options)
+
+
+def test_module_tests_and_report_are_written(tmp_path: Path) -> None:
+    done = solve(tmp_path, TASK, "--model", ROMAN, "--out", "roman")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "13 of 13 tests passed" in done.stdout
+    names = sorted(path.name for path in (tmp_path / "roman").iterdir())
+    assert names == ["from_roman.py", "report.json", "report.md", "test_from_roman.py"]
+    report = json.loads((tmp_path / "roman" / "report.json").read_text())
+    assert report["all_tests_passed"] is True
+    plain = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."],
+        cwd=tmp_path / "roman",
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert plain.returncode == 0, plain.stdout.decode()
+    assert b"13 passed" in plain.stdout
+
+
+def test_without_a_folder_the_code_is_shown(tmp_path: Path) -> None:
+    done = solve(tmp_path, "Double.", "--model", recording(tmp_path / "r.json", WORDS))
+    assert done.returncode == 0
+    assert "return 2 * x" in done.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"r.json", "cache"}
+
+
+def test_json_for_programs(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", WORDS)
+    done = solve(tmp_path, "Double.", "--model", model, "--out", "out", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert (told["succeeded"], told["all_tests_passed"], told["missing"], told["error"]) == (True, True, [], "")
+    assert sorted(Path(path).name for path in told["files"]) == sorted(path.name for path in (tmp_path / "out").iterdir())
+
+
+def test_what_is_missing_is_said_and_written_too(tmp_path: Path) -> None:
+    repair = json.dumps(
+        {"wrong": "implementation", "reason": "so", "implementation": "def double(x):\n    return x * x"}
+    )
+    model = recording(tmp_path / "r.json", [*WORDS[:2], WRONG, repair, WRONG])
+    done = solve(tmp_path, "Double.", "--model", model, "--out", "out")
+    assert done.returncode == 1
+    assert "-3 gives -6" in done.stdout
+    assert "same_code" in done.stdout
+    assert "-6" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_the_second_time_it_comes_from_the_cache(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", WORDS)
+    assert solve(tmp_path, "Double.", "--model", model).returncode == 0
+    none = recording(tmp_path / "r.json", ["nothing"])
+    done = solve(tmp_path, "Double.", "--model", none)
+    assert (done.returncode, "from the cache" in done.stdout) == (0, True)
+    assert solve(tmp_path, "Double.", "--model", none, "--no-cache").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["  "], "empty"),
+        (["x", "--language", "cobol"], "cobol"),
+        (["x", "--wall", "paper"], "paper"),
+        (["x", "--name", "json", "--out", "out"], "json"),
+        (["x", "--max-attempts", "0"], "max-attempts"),
+        (["x", "--out", "r.json"], "r.json"),
+    ],
+)
+def test_wrong_requests_are_refused_before_anything_is_asked(tmp_path: Path, arguments: list[str], word: str) -> None:
+    model = recording(tmp_path / "r.json", [])
+    done = solve(tmp_path, *arguments, "--model", model)
+    assert done.returncode == 2
+    assert word in done.stderr
+
+
+def test_files_that_are_not_ours_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.md").write_text("mine")
+    model = recording(tmp_path / "r.json", WORDS)
+    done = solve(tmp_path, "Double.", "--model", model, "--out", "out")
+    assert done.returncode == 2
+    assert "report.md" in done.stderr
+    assert (tmp_path / "out" / "report.md").read_text() == "mine"
+
+
+def test_without_a_key_something_is_missing(tmp_path: Path) -> None:
+    done = solve(tmp_path, "Double.")
+    assert done.returncode == 3
+    assert "OPENAI_API_KEY" in done.stderr
+
+
+def test_a_service_that_fails_is_told_of(tmp_path: Path) -> None:
+    env = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "test"}
+    done = solve(tmp_path, "Double.", "--model", "openai:gpt-4o", "--retries", "0", env=env)
+    assert done.returncode == 1
+    assert "could not be asked" in done.stdout
+
+
+def test_an_interrupt_ends_it_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    with OpenAIServer([WORDS[0], Stall(60), *WORDS[1:]]) as server:
+        env = environment({"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "test"})
+        command = [
+            sys.executable,
+            "-m",
+            "coderoom",
+            "solve",
+            "Double.",
+            "--cache-dir",
+            "cache",
+            "--model",
+            "openai:gpt-4o",
+        ]
+        child = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE)
+        deadline = time.monotonic() + 40
+        while len(server.requests) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        child.send_signal(signal.SIGTERM)
+        output = child.communicate(timeout=20)[0].decode()
+        assert (child.returncode, "goes on from here" in output) == (130, True)
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert len(server.requests) == 4
