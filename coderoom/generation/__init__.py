@@ -35,6 +35,7 @@ from coderoom.generation._generator import AICodeGenerator
 from coderoom.generation._language import Job, Language
 from coderoom.generation._model import Message, Model, Reply
 from coderoom.generation._python import PythonLanguage
+from coderoom.generation._report import report_markdown
 from coderoom.generation._results import TestResult
 from coderoom.generation._run import TestRunner
 from coderoom.generation._scan import Level, SecurityFinding, scan
@@ -42,6 +43,7 @@ from coderoom.generation._solution import Approach, Attempt, FunctionReport, Sol
 from coderoom.generation._specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
 from coderoom.generation._tests import FunctionTest, read_tests
 from coderoom.generation._values import Record, TaggedError, decode, encode, show
+from coderoom.generation._writing import WrittenFiles, write_solution
 
 __all__ = [
     "AICodeGenerator",
@@ -86,6 +88,7 @@ __all__ = [
     "TestsWritten",
     "Usage",
     "Warned",
+    "WrittenFiles",
     "changed",
     "check_implementation",
     "check_setup",
@@ -97,6 +100,8 @@ __all__ = [
     "order",
     "read_specs",
     "read_tests",
+    "report_markdown",
     "scan",
     "show",
+    "write_solution",
 ]

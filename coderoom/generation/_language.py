@@ -32,12 +32,14 @@ class Language(ABC):
         name: What the language is called.
         labels: What blocks of it may be called in Markdown, its name among them, in lower case.
         suffix: The end of its files' names.
+        comment: What a comment of one line begins with.
         ways: What a model has to know of how functions in it are written and tested here.
     """
 
     name: ClassVar[str]
     labels: ClassVar[frozenset[str]]
     suffix: ClassVar[str]
+    comment: ClassVar[str] = "#"
     ways: ClassVar[str]
 
     @abstractmethod
@@ -130,10 +132,20 @@ class Language(ABC):
         """
 
     @abstractmethod
-    def write_tests(self, tests: Mapping[str, Sequence[FunctionTest]], module: str) -> str:
+    def write_tests(
+        self,
+        tests: Mapping[str, Sequence[FunctionTest]],
+        module: str,
+        *,
+        implementations: Mapping[str, str] | None = None,
+        outputs: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> str:
         """The tests as a file that people of this language run by its usual means.
 
         Args:
             tests: The tests by the names of the functions.
             module: The module that has the functions.
+            implementations: Their code, for what it tells of how they are best tested; `None`: it is not known.
+            outputs: What came of the tests, as tagged data, by the names of functions and tests; those of tests that
+                returned nothing are not there.
         """

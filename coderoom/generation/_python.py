@@ -8,6 +8,7 @@ import functools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
+from typing import Any
 
 from coderoom.generation import _check
 from coderoom.generation._check import CodeProblem
@@ -125,9 +126,16 @@ class PythonLanguage(Language):
         """See `Language.write_module`."""
         return python_module(implementations, about)
 
-    def write_tests(self, tests: Mapping[str, Sequence[FunctionTest]], module: str) -> str:
+    def write_tests(
+        self,
+        tests: Mapping[str, Sequence[FunctionTest]],
+        module: str,
+        *,
+        implementations: Mapping[str, str] | None = None,
+        outputs: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> str:
         """The tests as a file for pytest."""
-        return pytest_file(tests, module)
+        return pytest_file(tests, module, implementations, outputs)
 
 
 def _is_type(text: str) -> bool:

@@ -1,88 +1,148 @@
-"""Tests as a file for pytest."""
+"""Tests as a file for pytest, which needs nothing else but the standard library and the module."""
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coderoom._text import encodable, visible
+from coderoom.generation._python_calls import Written, body_of
+from coderoom.generation._python_facts import facts_of, imports_in, modules_of
+from coderoom.generation._python_help import HELPERS, help_with
 from coderoom.generation._tests import FunctionTest
-from coderoom.generation._values import decode, fields_of, tag_of
 
-__all__ = ["literal", "pytest_file"]
+__all__ = ["pytest_file"]
 
-_ITEMS = {"$tuple": "tuple([{}])", "$set": "set([{}])", "$frozenset": "frozenset([{}])"}
-_PLAIN = ("$bytes", "$bytearray", "$str", "$complex", "$int")
+_LONGEST = 60
+_USED = frozenset(dir(builtins)) | HELPERS
+_MODULES = frozenset(
+    str.split(
+        "asyncio collections datetime decimal enum fractions functools importlib inspect io math os pytest random sys"
+    )
+)
+
+_FRESH = '''\
+@pytest.fixture
+def {alias}():
+    """The module, imported anew for each test: none finds what another one has left in it."""
+    sys.modules.pop({module!r}, None)
+    return importlib.import_module({module!r})
+'''
+
+_CLEAN = '''\
+@pytest.fixture(autouse=True)
+def clean_surroundings(monkeypatch, tmp_path):
+    """Each test begins in an empty folder with nobody to answer input(); what it changes elsewhere is put back."""
+    modules = [importlib.import_module(name) for name in {modules!r}]
+    names = [(module, dict(vars(module))) for module in modules]
+    environ, limit, numbers = dict(os.environ), sys.getrecursionlimit(), random.getstate()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with decimal.localcontext():
+        yield
+    for module, before in names:
+        for name, value in before.items():
+            if vars(module).get(name) is not value:
+                setattr(module, name, value)
+    sys.setrecursionlimit(limit)
+    random.setstate(numbers)
+    os.environ.clear()
+    os.environ.update(environ)
+'''
 
 
-def pytest_file(tests: Mapping[str, Sequence[FunctionTest]], module: str) -> str:
+def pytest_file(
+    tests: Mapping[str, Sequence[FunctionTest]],
+    module: str,
+    implementations: Mapping[str, str] | None = None,
+    outputs: Mapping[str, Mapping[str, Any]] | None = None,
+) -> str:
     """The text of the file.
+
+    Every test begins in a clean state here, and has to do so there: if the code may leave something to later calls, the
+    module is imported anew for each test, and what the standard library has of state is put back. That costs little; a
+    process for each test would cost more, and be harder to debug. Where nothing can be left, the file has none of it.
 
     Args:
         tests: The tests by the names of the functions.
         module: The module that has the functions.
+        implementations: Their code. The better it is known, the plainer the file can be.
+        outputs: What came of the tests, by the names of functions and tests. Plain `==` stands where it passes with
+            this, and says as much as `compare` does.
     """
-    parts = [
-        "import datetime\nimport decimal\nimport fractions\nimport math\nimport types\n\nimport pytest\n\n"
-        f"import {module}\n"
-    ]
+    facts = facts_of(implementations)
+    setups = [test.setup for cases in tests.values() for test in cases if test.setup]
+    fresh, reaching = facts.state or bool(setups), facts.reaching or bool(setups)
+    alias = f"{module}_module" if module in _USED | _MODULES or keyword.issoftkeyword(module) else module
+    direct = not fresh and _may_be_imported({*tests, *facts.classes}, {alias, *facts.functions, *facts.classes}, tests)
+    written = Written(facts, "" if direct else f"{alias}.", alias)
+    parts = _test_functions(tests, written, outputs or {}, alias if fresh else "")
+    needs = set(written.needs)
+    fixtures = []
+    if fresh:
+        needs |= {"importlib", "pytest", "sys"}
+        fixtures.append(_FRESH.format(alias=alias, module=module))
+    if reaching:
+        needs |= {"decimal", "importlib", "io", "os", "pytest", "random", "sys"}
+        changed = sorted({*facts.modules, *modules_of(imports_in("\n".join(setups)))})
+        fixtures.append(_CLEAN.format(modules=changed))
+    help_text, more = help_with(needs & HELPERS)
+    head = _head(module, alias, (needs | more) & _MODULES, sorted(written.imported) if direct else [], fresh)
+    return "\n\n".join([head, *fixtures, *help_text, *parts])
+
+
+def _head(module: str, alias: str, modules: set[str], names: Sequence[str], fresh: bool) -> str:
+    lines = [f'"""Tests of {module}: run them with pytest."""', ""]
+    lines += [f"import {each}" for each in sorted(modules - {"pytest"})]
+    lines += ["", "import pytest"] if "pytest" in modules else []
+    if names:
+        line = f"from {module} import {', '.join(names)}"
+        if len(line) > 100:
+            line = f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")"
+        lines += ["", line]
+    elif not fresh:
+        lines += ["", f"import {module}" + (f" as {alias}" if alias != module else "")]
+    text = "\n".join(lines)
+    return re.sub("\n{3,}", "\n\n", text) + "\n"
+
+
+def _may_be_imported(names: set[str], defined: set[str], tests: Mapping[str, Sequence[FunctionTest]]) -> bool:
+    """Whether names can stand in the file by themselves: pytest would take some for tests, others are used in it."""
+    arguments = {name for cases in tests.values() for test in cases for name in test.inputs if test.property}
+    taken = _USED | _MODULES | arguments | {"result", "caught", "given"}
+    return names <= defined and not any(name in taken or name.lower().startswith("test") for name in names)
+
+
+def _test_functions(
+    tests: Mapping[str, Sequence[FunctionTest]],
+    written: Written,
+    outputs: Mapping[str, Mapping[str, Any]],
+    fixture: str,
+) -> list[str]:
+    parts = []
+    names: set[str] = set()
     for function, cases in tests.items():
-        for number, test in enumerate(cases, 1):
-            slug = re.sub(r"\W+", "_", test.name, flags=re.ASCII).strip("_").lower()[:50]
-            parts.append(
-                f"def test_{function}_{number}{'_' + slug if slug else ''}():\n{_body(function, test, module)}"
-            )
-    return "\n\n".join(parts)
+        for test in cases:
+            slug = re.sub(r"\W+|_+", "_", test.name, flags=re.ASCII).strip("_").lower()
+            name = _unused(f"test_{function}_{slug[:_LONGEST].rstrip('_')}".rstrip("_"), names)
+            came = outputs.get(function, {}).get(test.name, ...)
+            lines = body_of(function, test, written, came)
+            if slug != re.sub(r"[ _-]+", "_", test.name).lower() or len(slug) > _LONGEST:
+                told = visible(encodable(" ".join(test.name.split())))
+                lines = [f"# {told}".rstrip(), *lines]
+            body = "".join(f"    {line}\n" for line in "\n".join(lines).split("\n"))
+            parts.append(f"def {name}({fixture}):\n{body}")
+    return parts
 
 
-def _body(function: str, test: FunctionTest, module: str) -> str:
-    given = ", ".join(f"{name!r}: {literal(data)}" for name, data in test.inputs.items())
-    lines = [f"inputs = {{{given}}}"]
-    if test.setup:
-        lines += [f"exec({test.setup!r}, {{**vars({module}), 'inputs': inputs}})"]
-    call = f"{module}.{function}(**inputs)"
-    if test.expects == "error":
-        # An exception of the program's own is there by its name.
-        kind = f"getattr({module}, {test.expected_error!r}, None) or {test.expected_error}"
-        match = f", match={'(?i)' + re.escape(test.error_message)!r}" if test.error_message else ""
-        lines += [f"with pytest.raises({kind}{match}):", f"    {call}"]
-    elif test.expects == "property":
-        names = ", ".join([f"{name!r}: {literal(data)}" for name, data in test.inputs.items()])
-        lines += [f"result = {call}", f"names = {{{names}{', ' if names else ''}'result': result, 'math': math}}"]
-        lines += [f"assert eval({test.property!r}, names) is True"]
-    else:
-        lines += [f"result = {call}", f"assert {_equal(test)}"]
-    return "".join(f"    {line}\n" for line in lines)
-
-
-def _equal(test: FunctionTest) -> str:
-    expected = test.expected_output
-    text = literal(expected)
-    tag = tag_of(expected)[0]
-    if text == "math.nan":
-        return "math.isnan(result)"
-    if tag in ("float", "int"):
-        return f"result == pytest.approx({text}, rel={test.rel!r}, abs={test.abs!r})"
-    if expected is None or isinstance(expected, bool):
-        return f"result is {text}"
-    return f"{'list(result)' if tag == 'list' and not test.exact_types else 'result'} == {text}"
-
-
-def literal(data: Any) -> str:
-    """Tagged data as an expression of Python; objects are namespaces with their fields."""
-    tag, content = tag_of(data)
-    if tag == "list":
-        return f"[{', '.join(map(literal, content))}]"
-    if tag == "$dict":
-        return f"{{{', '.join(f'{literal(key)}: {literal(item)}' for key, item in content)}}}"
-    if tag in _ITEMS:
-        return _ITEMS[tag].format(", ".join(map(literal, content)))
-    if tag == "$float":
-        return f"-math.{content[1:]}" if content.startswith("-") else f"math.{content}"
-    if tag in ("$object", "$namedtuple"):
-        return f"types.SimpleNamespace({', '.join(f'{name}={literal(item)}' for name, item in fields_of(content))})"
-    value = decode(data)
-    if not tag.startswith("$") or tag in _PLAIN:
-        return repr(value)
-    module = {"$decimal": "decimal.", "$fraction": "fractions."}.get(tag, "")
-    return f"{module}{value!r}"
+def _unused(name: str, names: set[str]) -> str:
+    """A name that is not there yet: of two functions with one name, Python forgets the first."""
+    found, number = name, 1
+    while found in names:
+        number += 1
+        found = f"{name}_{number}"
+    names.add(found)
+    return found

@@ -1,0 +1,504 @@
+# ruff: noqa: E501 (programs and tests, one to a line)
+"""Files for pytest stand alone, and say of code what the runner says of it: of right code, and of wrong code too."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from coderoom.generation import (
+    FrozenTests,
+    FunctionTest,
+    PythonLanguage,
+    TestResult,
+    TestRunner,
+    compare,
+    encode,
+    freeze,
+)
+from coderoom.generation._inside import same as inside
+from coderoom.generation._python_literals import Literals
+
+from .examples import test_of
+
+
+def written(tests: FrozenTests, sources: dict[str, str], results: list[TestResult]) -> str:
+    outputs: dict[str, dict[str, Any]] = {}
+    for each in results:
+        if not each.error:
+            outputs.setdefault(each.function, {})[each.test] = each.actual_output
+    return PythonLanguage().write_tests(tests.tests, "solution", implementations=sources, outputs=outputs)
+
+
+def run_pytest(folder: Path, sources: dict[str, str], file: str) -> list[bool]:
+    """Which tests of the file pass, where there is no CodeRoom and nothing in the environment."""
+    (folder / "solution.py").write_text(PythonLanguage().write_module(sources, "A program."), "utf-8")
+    (folder / "test_solution.py").write_text(file, "utf-8")
+    (folder / "coderoom.py").write_text("raise ImportError('this is somewhere else')")
+    command = [
+        sys.executable,
+        "-I",
+        "-B",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "error",
+        "--junit-xml=done.xml",
+    ]
+    environment = {"PATH": os.environ["PATH"], "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    found = list(ElementTree.parse(folder / "done.xml").iter("testcase"))
+    assert "error" not in done.stdout.splitlines()[-1], done.stdout + file
+    return [not list(each) for each in found]
+
+
+async def agrees(
+    runner: TestRunner, folder: Path, right: dict[str, str], tests: FrozenTests, *wrong: dict[str, str]
+) -> str:
+    """Run tests both ways over right code, and the file made for that over wrong code."""
+    results = await runner.run(right, tests)
+    assert [each.why for each in results if not each.passed] == []
+    file = written(tests, right, results)
+    assert run_pytest(folder, right, file) == [True] * tests.count, file
+    for sources in wrong:
+        judged = [each.passed for each in await runner.run(sources, tests)]
+        assert run_pytest(folder, sources, file) == judged, (sources, file)
+        assert not all(judged)
+    return file
+
+
+SAME = """
+import collections, dataclasses, datetime, decimal, enum, fractions
+@dataclasses.dataclass
+class Point:
+    x: float
+    y: object = 0
+class Plain:
+    def __init__(self, x): self.x = x
+class Slots:
+    __slots__ = ("x", "y")
+    def __init__(self, x): self.x = x
+Pair = collections.namedtuple("Pair", "x y")
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+class Word(str, enum.Enum):
+    YES = "yes"
+class Text(str):
+    def __str__(self): return "?"
+class Missing(LookupError): ...
+def f(what, x=None):
+    made = {
+        "point": lambda: Point(0.1 + 0.2, [1]), "plain": lambda: Plain(x), "slots": lambda: Slots(x),
+        "pair": lambda: Pair(1, 2.5), "red": lambda: Color.RED, "yes": lambda: Word.YES, "text": lambda: Text("a"),
+        "error": lambda: Missing("gone", 1), "default": lambda: collections.defaultdict(int, {"a": 1}),
+        "deep": lambda: [{"a": (Point(1, {Color.RED}), Word.YES)}], "keys": lambda: {Color.RED: 1, (1, 2): 2, None: 3, 1.5: 4},
+    }
+    return made[what]() if what in made else x
+"""
+POINT = {"$object": {"type": "Point", "fields": {"x": 0.3, "y": [1]}}}
+RED = {"$enum": {"type": "Color", "name": "RED", "value": 1, "mixed": False}}
+YES = {"$enum": {"type": "Word", "name": "YES", "value": "yes", "mixed": True}}
+PAIR = {"$namedtuple": {"type": "Pair", "fields": [["x", 1], ["y", 2.5]]}}
+NAN = {"$float": "nan"}
+MADE: list[tuple[str, Any]] = [
+    ("point", POINT), ("plain", {"$object": {"type": "Plain", "fields": {"x": None}}}),
+    ("slots", {"$object": {"type": "Slots", "fields": [["x", None]]}}), ("pair", PAIR), ("pair", {"$tuple": [1, 2.5]}),
+    ("pair", [1, 2.5]), ("red", RED), ("yes", YES), ("yes", "yes"), ("text", "a"), ("default", {"a": 1}),
+    ("error", {"$object": {"type": "Missing", "fields": {"args": {"$tuple": ["gone", 1]}}}}),
+    ("deep", [{"a": [{"$object": {"type": "Point", "fields": {"x": 1, "y": {"$set": [RED]}}}}, "yes"]}]),
+    ("keys", {"$dict": [[RED, 1], [{"$tuple": [1, 2]}, 2], [None, 3], [1.5, 4]]}),
+]  # fmt: skip
+ECHOED: list[tuple[Any, Any]] = [
+    (3, 3), (0, 0), (1, 1), (1, 1.0), (True, True), (None, None), ("", ""), ("it's \"\"\"\n\\", "it's \"\"\"\n\\"), ("\u202e\u3164", "\u202e\u3164"),
+    ([1, 2], [1, 2]), ({"$tuple": [1, 2]}, [1, 2]), ({"$tuple": [1]}, {"$tuple": [1]}), ({"$tuple": []}, {"$tuple": []}),
+    ({"$set": []}, {"$set": []}), ({"$frozenset": [3, 4]}, {"$set": [3, 4]}), ({"$set": [0.30000000000000004, 2]}, {"$set": [0.3, 2]}),
+    ([[NAN, {"a": NAN}]], [[NAN, {"a": NAN}]]), ([{"$float": "inf"}, {"$float": "-inf"}], [{"$float": "inf"}, {"$float": "-inf"}]),
+    ({"a": [0.1, {"b": 0.30000000000000004}]}, {"a": [0.1, {"b": 0.3}]}), ({"$bytes": "aGk="}, {"$bytes": "aGk="}), ({"$bytearray": "aGk="}, {"$bytearray": "aGk="}),
+    ({"$complex": [1.0, -2.0]}, {"$complex": [1, -2]}), ({"$complex": [NAN, {"$float": "-inf"}]}, {"$complex": [NAN, {"$float": "-inf"}]}),
+    ({"$int": hex(7 ** 9_999)}, {"$int": hex(7 ** 9_999)}), (10**3_000, 10**3_000), ({"$str": "7aCA"}, {"$str": "7aCA"}),
+    ({"$decimal": "1.10"}, {"$decimal": "1.1"}), ({"$decimal": "NaN"}, {"$decimal": "NaN"}), ({"$fraction": [1, 3]}, {"$fraction": [1, 3]}),
+    ({"$datetime": "2024-02-29T12:30:00+02:00"}, {"$datetime": "2024-02-29T10:30:00+00:00"}), ({"$date": "2024-02-29"}, {"$date": "2024-02-29"}),
+    ({"$time": "12:30:00"}, {"$time": "12:30:00"}), ({"$timedelta": [1, 30, 0]}, {"$timedelta": [1, 30, 0]}), (PAIR, PAIR), (POINT, POINT),
+    ({"$dict": [["$x", 1], [{"$frozenset": [1]}, 2], [NAN, 3], [True, 4]]}, {"$dict": [[True, 4], ["$x", 1], [{"$frozenset": [1]}, 2], [NAN, 3]]}),
+    (list(range(200)), list(range(200))), ({"key": ["long text " * 9] * 3}, {"key": ["long text " * 9] * 3}),
+    ({"$object": {"type": "not a name", "fields": {"a b": 1, "class": [2]}}}, {"$object": {"type": "not a name", "fields": {"a b": 1, "class": [2]}}}),
+]  # fmt: skip
+WRONG = [
+    0,
+    1,
+    True,
+    False,
+    None,
+    "wrong",
+    3.0000000001,
+    [1, 2.0000001],
+    {"$tuple": [1, 2]},
+    {"$set": [1]},
+    {"$decimal": "1.1"},
+    [[NAN, {"a": 1}]],
+]
+
+
+def cases() -> list[FunctionTest]:
+    made = [
+        test_of(f"{what} {number}", inputs={"what": what}, expected_output=it) for number, (what, it) in enumerate(MADE)
+    ]
+    return made + [
+        test_of(f"echo {number}", inputs={"what": "x", "x": x}, expected_output=it)
+        for number, (x, it) in enumerate(ECHOED)
+    ]
+
+
+async def test_every_form_of_value(runner: TestRunner, tmp_path: Path) -> None:
+    tests = freeze({"f": cases()})
+    wrong = []
+    for other in ("True", "0.0", "'yes'", "range(200)", "x", "made(x)"):
+        wrong.append(
+            {"f": f"def made(x): return tuple(x) if isinstance(x, list) else x\ndef f(what, x=None): return {other}"}
+        )
+    await agrees(runner, tmp_path, {"f": SAME}, tests, *wrong)
+
+
+async def test_exact_types_and_tolerances(runner: TestRunner, tmp_path: Path) -> None:
+    tests = [
+        test_of("exact", inputs={"x": {"$tuple": [3, 4]}}, expected_output={"$tuple": [3, 4]}, exact_types=True),
+        test_of("exact list", inputs={"x": [3, 4]}, expected_output=[3, 4], exact_types=True),
+        test_of("exact set", inputs={"x": {"$set": [3]}}, expected_output={"$set": [3]}, exact_types=True),
+        test_of("rel", inputs={"x": [[1, {"a": 2.0}]]}, expected_output=[[1.0, {"a": 1.0}]], rel=0.5),
+        test_of("abs", inputs={"x": {"$set": [1.0, 2.0]}}, expected_output={"$set": [1.4, 2.4]}, abs=0.5),
+        test_of("int", inputs={"x": 2.0000000000000004}, expected_output=2),
+    ]
+    right = {"f": "def f(x): return x"}
+    for wrong in (
+        "tuple(x) if isinstance(x, (list, tuple)) else x",
+        "list(x) if isinstance(x, (tuple, set)) else x",
+        "frozenset(x) if isinstance(x, set) else x",
+        "3",
+    ):
+        await agrees(runner, tmp_path, right, freeze({"f": tests}), {"f": f"def f(x): return {wrong}"})
+
+
+ERRORS = """
+import json
+class Missing(LookupError): ...
+class TimeoutError(Exception): ...
+def f(x):
+    class Hidden(Missing): ...
+    if x == 0: raise Missing("No SUCH (thing) [x]")
+    if x == 1: raise Hidden("\\u0130 and \\u00df")
+    if x == 2: return json.loads("{")
+    if x == 3: raise KeyError("it's")
+    if x == 4: raise SystemExit(3)
+    if x == 5: input()
+    if x == 6: raise KeyboardInterrupt
+    return f(x)
+"""
+
+
+async def test_errors(runner: TestRunner, tmp_path: Path) -> None:
+    expected = [
+        (0, "Missing", "such (THING) ["), (0, "LookupError", None), (0, "Exception", ""), (1, "Hidden", None),
+        (1, "Missing", "\u0130 AND \u00df"), (2, "JSONDecodeError", "expecting"), (2, "ValueError", None), (3, "KeyError", "'s"),
+        (4, "SystemExit", "3"), (5, "EOFError", None), (6, "KeyboardInterrupt", None), (7, "RecursionError", "maximum"),
+    ]  # fmt: skip
+    tests = [
+        test_of(
+            f"{number}", inputs={"x": x}, expected_error=name, **({} if message is None else {"error_message": message})
+        )
+        for number, (x, name, message) in enumerate(expected)
+    ]
+    for wrong in (
+        "return x",
+        "raise ValueError('no')",
+        "raise Missing('such (thing) [')",
+        "raise KeyError('No such')",
+        "import sys; sys.exit(3)",
+    ):
+        code = {"f": f"class Missing(LookupError): ...\ndef f(x): {wrong}"}
+        await agrees(runner, tmp_path, {"f": ERRORS}, freeze({"f": tests}), code)
+
+
+PROPERTIES = [
+    ("result == x and len(x) == 2", [3, 4]), ("all(e in x for e in result)", [3]), ("math.isclose(sum(result), 7)", [3, 4]),
+    ("not (lambda e: e)(result == 3)", [1]), ("(y := result) == x", [1]), ("result\t== x", [1]), ("(result ==\n x)", [1]),
+    ("result == x # said", [1]), ("isinstance(result, list)  ", []), ("bool(result) or 1 == 1", []), ("result is not None", 3),
+    ("result in (True, False) and type(result) is bool", True), ("[f for f in result] == x", [1]), ("result.x == 1", {"$object": {"type": "P", "fields": {"x": 1}}}),
+    ("result == x", {"$object": {"type": "P", "fields": {"x": 1}}}), ("result == '\u202e\"\"\"'", "\u202e\"\"\""),
+]  # fmt: skip
+
+
+async def test_properties(runner: TestRunner, tmp_path: Path) -> None:
+    tests = [test_of(f"{number}", inputs={"x": x}, property=text) for number, (text, x) in enumerate(PROPERTIES)]
+    for wrong in ("'w'", "None", "[5]", "0", "[x, x]"):
+        await agrees(
+            runner, tmp_path, {"f": "def f(x): return x"}, freeze({"f": tests}), {"f": f"def f(x): return {wrong}"}
+        )
+
+
+async def test_properties_see_the_inputs_as_they_were(runner: TestRunner, tmp_path: Path) -> None:
+    tests = freeze({"add": [test_of(inputs={"x": [1], "add": 2}, property="result == x + [add]")]})
+    right = {"add": "def add(x, add):\n    x.append(add)\n    return x"}
+    await agrees(runner, tmp_path, right, tests, {"add": "def add(x, add): return x"})
+
+
+async def test_properties_with_names_that_the_file_uses(runner: TestRunner, tmp_path: Path) -> None:
+    names = ["datetime", "Record", "math", "as_data", "finished", "asyncio", "pytest", "solution", "given"]
+    value = {"$tuple": [{"$date": "2024-02-29"}, {"$object": {"type": "P", "fields": {}}}]}
+    tests = {f"f_{name}": [test_of(inputs={name: value}, property=f"result == {name}")] for name in names}
+    sources = {f"f_{name}": f"async def f_{name}({name}): return {name}" for name in names}
+    wrong = {f"f_{name}": f"async def f_{name}({name}): return 2" for name in names}
+    await agrees(runner, tmp_path, sources, freeze(tests), wrong)
+
+
+async def test_objects_are_fields_for_properties(runner: TestRunner, tmp_path: Path) -> None:
+    tests = [
+        test_of("array", inputs={"x": 0}, property="result == [1, 2] and result[0] is not None"),
+        test_of("bool", inputs={"x": 1}, property="result is True"),
+        test_of("expected bool", inputs={"x": 1}, expected_output=True),
+        test_of("scalar", inputs={"x": 2}, expected_output=1.5),
+        test_of("same", inputs={"x": 0}, expected_output={"$array": {"dtype": "int64", "shape": [2], "items": [1, 2]}}),
+        test_of("list", inputs={"x": 0}, expected_output=[1, 2]),
+        test_of("any", inputs={"x": 0}, expected_output={"$array": {"items": [1, 2]}}),
+    ]
+    right = {"f": "import numpy\ndef f(x): return [numpy.array([1, 2]), numpy.bool_(True), numpy.float32(1.5)][x]"}
+    for wrong in ("numpy.array([[1, 2]])", "numpy.array([1.0, 2.0])", "[1, 2]", "numpy.int64(1)"):
+        await agrees(runner, tmp_path, right, freeze({"f": tests}), {"f": f"import numpy\ndef f(x): return {wrong}"})
+
+
+STATE = """
+import functools, os, random, time, decimal, sys, asyncio
+CALLS = []
+count = 0
+def f(x=0, seen=[]):
+    global count
+    count += 1
+    CALLS.append(x)
+    seen.append(x)
+    f.calls = getattr(f, "calls", 0) + 1
+    os.environ["COUNT"] = os.environ.get("COUNT", "") + "x"
+    decimal.getcontext().prec += 1
+    with open("log", "a") as file: file.write("x")
+    size = os.path.getsize("log")
+    patched = time.strftime("%Y") == "now"
+    time.strftime = lambda *a: "now"
+    sys.setrecursionlimit(sys.getrecursionlimit() + 1)
+    return [count, len(CALLS), len(seen), f.calls, os.environ["COUNT"], decimal.getcontext().prec, size, patched, sys.getrecursionlimit() > 1]
+@functools.cache
+def made(): return []
+def g(x):
+    made().append(x)
+    return made()
+"""
+
+
+async def test_each_test_begins_in_a_clean_state(runner: TestRunner, tmp_path: Path) -> None:
+    expected = [1, 1, 1, 1, "x", 29, 1, False, True]
+    tests = {"f": [test_of(f"{number}", inputs={"x": number}, expected_output=expected) for number in range(4)]}
+    tests["g"] = [test_of(f"{number}", inputs={"x": number}, expected_output=[number]) for number in range(4)]
+    sources = {"f": STATE, "g": "def g(x):\n    made().append(x)\n    return made()"}
+    sources["f"] = STATE.split("def g")[0]
+    await agrees(runner, tmp_path, sources, freeze(tests), {**sources, "f": sources["f"] + "\nf = lambda x: x"})
+
+
+async def test_setup(runner: TestRunner, tmp_path: Path) -> None:
+    tests = [
+        test_of(
+            "inputs",
+            inputs={"x": 1},
+            setup="inputs['x'] = [Point(e) for e in range(3)]\nimport time",
+            expected_output=3,
+        ),
+        test_of("later", inputs={"x": [3, 4]}, expected_output=2),
+        test_of(
+            "patched",
+            inputs={"x": [1]},
+            setup="import time\ntime.time = lambda: 7\nSTATE['more'] = 5",
+            expected_output=6,
+        ),
+        test_of("not patched", inputs={"x": [1]}, expected_output=1),
+        test_of("fails", inputs={"x": [1]}, setup='raise OSError(\'"""\')', expected_error="OSError"),
+        test_of("adds", inputs={}, setup="inputs['x'] = 'ab'", property="result == 2"),
+        test_of("odd", inputs={"x": [1]}, setup="text = '''a\n  b\n'''\ninputs['x'] = text", expected_output=6),
+    ]
+    right = "STATE = {}\nclass Point:\n    def __init__(self, x): self.x = x\ndef f(x, /): return len(x) + STATE.get('more', 0)"
+    wrong = right.replace("len(x)", "1")
+    await agrees(runner, tmp_path, {"f": right}, freeze({"f": tests}), {"f": wrong})
+
+
+async def test_coroutines(runner: TestRunner, tmp_path: Path) -> None:
+    sources = {
+        "f": "import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x",
+        "g": "def g(x): return f(x) if x else 0",
+        "h": "def odd(function): return lambda x: 5\n@odd\nasync def h(x): return x",
+    }
+    tests = {
+        name: [test_of("zero", inputs={"x": 0}, expected_output=0), test_of("two", inputs={"x": 2}, expected_output=2)]
+        for name in "fg"
+    }
+    tests["h"] = [test_of(inputs={"x": 1}, expected_output=5)]
+    wrong = {**sources, "f": "async def f(x): return 'wrong'"}
+    await agrees(runner, tmp_path, sources, freeze(tests), wrong)
+
+
+NAMES = [
+    "it's \"odd\"", '"""', "a\nb", "a b", "a-b", "A b", "größer als 0", "\u202e\u2028\x0c\r", "x" * 300, "x" * 299, "   ", "日本",
+    "# coding: latin-1", "\\", "{}%s", "1", "\t",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["test_x", "Test", "set", "same", "pytest", "solution", "f", "result", "f_1", "match", "import_", "asyncio"],
+)
+async def test_no_name_hides_a_test(runner: TestRunner, tmp_path: Path, function: str) -> None:
+    tests = {
+        function: [test_of(name, inputs={"x": {"$set": [1.5]}}, expected_output={"$set": [1.5]}) for name in NAMES]
+    }
+    tests["other"] = [
+        test_of("1 a", inputs={"x": 1}, expected_output=3),
+        test_of("one", inputs={"x": 1}, property="result == 3"),
+    ]
+    tests["other_1"] = [
+        test_of("a", inputs={"x": 1}, expected_output=3),
+        test_of("set", inputs={"x": 1}, expected_error="TypeError"),
+    ]
+    sources = {
+        function: f"def {function}(x): return x",
+        "other": "def other(x): return 3",
+        "other_1": "TestError = TypeError\ndef other_1(x):\n    return 3",
+    }
+    tests["other_1"].pop()
+    wrong = {name: source.split("return")[0] + "return {1}" for name, source in sources.items()}
+    await agrees(runner, tmp_path, sources, freeze(tests), wrong)
+
+
+async def test_the_common_case_reads_well(runner: TestRunner, tmp_path: Path) -> None:
+    sources = {
+        "add": "def add(a: int, b: int = 0) -> int:\n    if a is None:\n        raise ValueError('no number')\n    return a + b",
+        "shout": "def shout(text):\n    return add(1, 0) and text.upper()",
+    }
+    tests = {
+        "add": [
+            test_of("two numbers", inputs={"a": 1, "b": 2}, expected_output=3),
+            test_of("nothing", inputs={"a": 0, "b": 0}, expected_output=0),
+            test_of("no number", inputs={"a": None}, expected_error="ValueError", error_message="No number"),
+            test_of("grows", inputs={"a": 2, "b": 3}, property="result > a"),
+        ],
+        "shout": [test_of("a word", inputs={"text": "hi"}, expected_output="HI")],
+    }
+    file = await agrees(
+        runner,
+        tmp_path,
+        sources,
+        freeze(tests),
+        {"add": "def add(a, b=0): return False", "shout": "def shout(text): return text"},
+    )
+    assert (
+        file
+        == '''\
+"""Tests of solution: run them with pytest."""
+
+import pytest
+
+from solution import add, shout
+
+
+def test_add_two_numbers():
+    assert add(1, 2) == 3
+
+
+def test_add_nothing():
+    result = add(0, 0)
+    assert result == 0 and result is not False
+
+
+def test_add_no_number():
+    with pytest.raises(ValueError) as caught:
+        add(None)
+    assert 'no number' in str(caught.value).lower()
+
+
+def test_add_grows():
+    result = add(2, 3)
+    a = 2
+    assert result > a
+
+
+def test_shout_a_word():
+    assert shout('hi') == 'HI'
+'''
+    )
+
+
+def test_the_file_is_tidy_and_has_no_more_than_it_uses(tmp_path: Path) -> None:
+    file = PythonLanguage().write_tests(freeze({"f": cases()}).tests, "solution")
+    assert "Any" not in file
+    (tmp_path / "test_solution.py").write_text(file)
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--select",
+        "E,F,W,I",
+        "--ignore",
+        "E501",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    used = {node.id for node in ast.walk(ast.parse(file)) if isinstance(node, ast.Name)}
+    defined = {node.name for node in ast.parse(file).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    assert {name for name in defined if not name.startswith(("test_", "clean_", "solution"))} <= used
+
+
+LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 3), st.floats(), st.sampled_from([0.1 + 0.2, 0.3, 1e20, 10**20, 2**53]), st.text("ab", max_size=2),
+    st.binary(max_size=2), st.complex_numbers(), st.decimals().filter(lambda number: not number.is_snan()), st.fractions(), st.datetimes(), st.dates(), st.timedeltas(),
+)  # fmt: skip
+KEYS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 3),
+    st.text("ab$", max_size=2),
+    st.tuples(st.integers(0, 1), st.booleans()),
+    st.frozensets(st.integers(0, 2), max_size=2),
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.lists(inner, max_size=3).map(tuple), st.dictionaries(KEYS, inner, max_size=3),
+        st.sets(KEYS | st.floats(0, 1), max_size=3), st.frozensets(KEYS, max_size=3),
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@settings(max_examples=600, deadline=None)
+@given(expected=VALUES, actual=VALUES, exact=st.booleans(), rel=st.sampled_from([0, 1e-9, 0.5]))
+@example([True], [1], False, 1e-9)
+@example({1.0, 2}, {1, 2.0000000001}, False, 1e-9)
+@example((1, [2]), [1, (2,)], False, 0)
+def test_the_helper_says_what_the_comparison_says(expected: Any, actual: Any, exact: bool, rel: float) -> None:
+    for other in (actual, expected):
+        wanted = encode(expected)
+        literal = eval(
+            Literals().expected(wanted),
+            {**vars(inside), **{name: __import__(name) for name in ("datetime", "decimal", "fractions")}},
+        )
+        said = compare(wanted, encode(other), rel=rel, exact_types=exact).equal
+        assert inside.same(other, literal, rel=rel, exact=exact) is said
