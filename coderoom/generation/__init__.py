@@ -43,7 +43,7 @@ from coderoom.generation._solution import Approach, Attempt, FunctionReport, Sol
 from coderoom.generation._specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
 from coderoom.generation._tests import FunctionTest, read_tests
 from coderoom.generation._values import Record, TaggedError, decode, encode, show
-from coderoom.generation._writing import WrittenFiles, write_solution
+from coderoom.generation._writing import WrittenFiles, check_folder, write_solution
 
 __all__ = [
     "AICodeGenerator",
@@ -90,6 +90,7 @@ __all__ = [
     "Warned",
     "WrittenFiles",
     "changed",
+    "check_folder",
     "check_implementation",
     "check_setup",
     "compare",

@@ -21,7 +21,7 @@ from coderoom.generation._python_facts import imports_in
 from coderoom.generation._report import report_markdown, verdict
 from coderoom.generation._solution import Solution
 
-__all__ = ["WrittenFiles", "write_solution"]
+__all__ = ["WrittenFiles", "check_folder", "write_solution"]
 
 _MARK = "Written by CodeRoom"
 _HEAD = 200
@@ -51,6 +51,37 @@ class WrittenFiles:
     report: Path
     data: Path
 
+    @property
+    def paths(self) -> list[Path]:
+        """All that there are."""
+        return [path for path in (self.module, self.tests, self.report, self.data) if path is not None]
+
+
+def check_folder(folder: str | Path, name: str | None = None, language: Language | None = None) -> None:
+    """Find out before there is a solution whether one can be written.
+
+    Args:
+        folder: The folder.
+        name: The name of the module, if it is known.
+        language: The language of the functions; `None`: Python.
+
+    Raises:
+        RequestError: It cannot, as far as that can be known.
+    """
+    language = language if language is not None else PythonLanguage()
+    names = ["report.md", "report.json"]
+    if name is not None:
+        _check_name(name, set(), language)
+        names += [f"{name}{language.suffix}", f"test_{name}{language.suffix}"]
+    root = Path(folder)
+    try:
+        if root.exists() and not root.is_dir():
+            raise RequestError(f"The solution cannot be written to {str(root)!r}: it is no folder.")
+        for each in names:
+            _see_to(root / each)
+    except OSError as error:
+        raise _unwritable(root, error) from error
+
 
 def write_solution(
     solution: Solution, folder: str | Path, *, name: str | None = None, language: Language | None = None
@@ -78,7 +109,7 @@ def write_solution(
             _see_to(root / each)
         _write_all(root, texts)
     except OSError as error:
-        raise RequestError(f"The solution cannot be written to {str(root)!r}: {error.strerror or error}.") from error
+        raise _unwritable(root, error) from error
     code, tests = f"{module}{language.suffix}", f"test_{module}{language.suffix}"
     return WrittenFiles(
         folder=root,
@@ -92,12 +123,20 @@ def write_solution(
 def _module_name(solution: Solution, name: str | None, language: Language) -> str:
     needed = {each for source in solution.implementations.values() for each in imports_in(source)}
     if name is not None:
-        problem = _name_problem(name, needed, language)
-        if problem is not None:
-            raise RequestError(f"{problem}; take another name=, such as 'solution'.")
+        _check_name(name, needed, language)
         return name
     last = next(reversed(solution.implementations), "solution")
     return "solution" if _name_problem(last, needed, language) else last
+
+
+def _check_name(name: str, needed: set[str], language: Language) -> None:
+    problem = _name_problem(name, needed, language)
+    if problem is not None:
+        raise RequestError(f"{problem}; take another name=, such as 'solution'.")
+
+
+def _unwritable(root: Path, error: OSError) -> RequestError:
+    return RequestError(f"The solution cannot be written to {str(root)!r}: {error.strerror or error}.")
 
 
 def _name_problem(name: str, needed: set[str], language: Language) -> str | None:

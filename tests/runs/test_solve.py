@@ -58,7 +58,9 @@ def test_json_for_programs(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert done.returncode == 0
     assert (told["succeeded"], told["all_tests_passed"], told["missing"], told["error"]) == (True, True, [], "")
-    assert sorted(Path(path).name for path in told["files"]) == sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert sorted(Path(path).name for path in told["files"]) == sorted(
+        path.name for path in (tmp_path / "out").iterdir()
+    )
 
 
 def test_what_is_missing_is_said_and_written_too(tmp_path: Path) -> None:
