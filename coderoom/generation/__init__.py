@@ -13,6 +13,7 @@ What a test expects never goes where the functions are: values and exceptions co
 from __future__ import annotations
 
 from coderoom.errors import GenerationError
+from coderoom.generation._cache import CacheStats, SolutionCache, cache_key
 from coderoom.generation._check import CodeProblem, check_implementation, check_setup, names_defined
 from coderoom.generation._compare import Comparison, compare
 from coderoom.generation._events import (
@@ -30,6 +31,7 @@ from coderoom.generation._events import (
     Warned,
 )
 from coderoom.generation._frozen import FrozenTests, TestChange, changed, freeze
+from coderoom.generation._journal import Journal
 from coderoom.generation._language import Job, Language
 from coderoom.generation._model import Message, Model, Reply
 from coderoom.generation._python import PythonLanguage
@@ -45,6 +47,7 @@ __all__ = [
     "Approach",
     "Attempt",
     "CacheHit",
+    "CacheStats",
     "CodeProblem",
     "CodeRefused",
     "CodeWritten",
@@ -59,6 +62,7 @@ __all__ = [
     "GenerationError",
     "GenerationEvent",
     "Job",
+    "Journal",
     "Language",
     "Level",
     "Message",
@@ -69,6 +73,7 @@ __all__ = [
     "Reply",
     "SecurityFinding",
     "Solution",
+    "SolutionCache",
     "SpecsWritten",
     "StopReason",
     "TaggedError",
@@ -81,6 +86,7 @@ __all__ = [
     "TestsWritten",
     "Usage",
     "Warned",
+    "cache_key",
     "changed",
     "check_implementation",
     "check_setup",
