@@ -13,6 +13,7 @@ What a test expects never goes where the functions are: values and exceptions co
 from __future__ import annotations
 
 from coderoom.errors import GenerationError
+from coderoom.generation._cache import CacheStats, SolutionCache, cache_key
 from coderoom.generation._check import CodeProblem, check_implementation, check_setup, names_defined
 from coderoom.generation._clients import AutoGenModel, OpenAIModel
 from coderoom.generation._compare import Comparison, compare
@@ -32,6 +33,7 @@ from coderoom.generation._events import (
 )
 from coderoom.generation._frozen import FrozenTests, TestChange, changed, freeze
 from coderoom.generation._generator import AICodeGenerator
+from coderoom.generation._journal import Journal
 from coderoom.generation._language import Job, Language
 from coderoom.generation._model import Message, Model, Reply
 from coderoom.generation._python import PythonLanguage
@@ -51,6 +53,7 @@ __all__ = [
     "Attempt",
     "AutoGenModel",
     "CacheHit",
+    "CacheStats",
     "CodeProblem",
     "CodeRefused",
     "CodeWritten",
@@ -65,6 +68,7 @@ __all__ = [
     "GenerationError",
     "GenerationEvent",
     "Job",
+    "Journal",
     "Language",
     "Level",
     "Message",
@@ -76,6 +80,7 @@ __all__ = [
     "Reply",
     "SecurityFinding",
     "Solution",
+    "SolutionCache",
     "SpecsWritten",
     "StopReason",
     "TaggedError",
@@ -89,6 +94,7 @@ __all__ = [
     "Usage",
     "Warned",
     "WrittenFiles",
+    "cache_key",
     "changed",
     "check_folder",
     "check_implementation",

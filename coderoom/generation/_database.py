@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import random
 import sqlite3
 import stat
 import time
@@ -14,13 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
+from coderoom._text import visible
+
 __all__ = ["Database", "Unavailable"]
 
 _T = TypeVar("_T")
-_Identity = tuple[int, int]
 _log = logging.getLogger("coderoom.generation")
 
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 30.0  # To ask a model again costs more than to wait.
+_PAUSE: Final = (0.0005, 0.003)
 _TRIES: Final = 3
 _BESIDE: Final = ("-journal", "-wal", "-shm")
 _DAMAGE: Final = frozenset(
@@ -43,9 +46,7 @@ class Unavailable(Exception):  # noqa: N818 (a state, and no mistake of the call
 
 
 class _Damaged(Exception):  # noqa: N818
-    def __init__(self, why: str, identity: _Identity | None = None) -> None:
-        super().__init__(why)
-        self.identity = identity
+    """The file is not what it should be; the message says why."""
 
 
 class Database:
@@ -55,9 +56,10 @@ class Database:
     each other, and whoever is killed leaves nothing half done. It has a rollback journal and no write-ahead log: that
     would need memory which all users of the file share, and network file systems have none.
 
-    A file that is damaged, or of another version, gets another name, and a new one begins. That is done only while
-    nobody uses it, which is what the lock file is for: the journal of somebody's transaction would otherwise be rolled
-    back into the new file.
+    A file that is damaged, or of another version, gets another name, and a new one begins. That may be done only while
+    nobody uses it: the journal of somebody's transaction would otherwise be rolled back into the new file. So there is
+    a lock file, for every use. It is also what keeps many that wait from missing their turn for seconds, as they would
+    with SQLite's own way to wait.
 
     Args:
         path: The file. Its folder is made by the first use that may create it.
@@ -89,16 +91,17 @@ class Database:
                 path = self._locate(create)
                 if path is None:
                     return None
-                try:
-                    return self._attempt(path, work)
-                except _Damaged as damage:
-                    _set_aside(path, damage)
+                with _locked(path):
+                    try:
+                        return self._attempt(path, work)
+                    except _Damaged as damage:
+                        _set_aside(path, str(damage))
         except (OSError, RuntimeError) as error:  # Python 3.11 calls a circle of links a RuntimeError.
             raise Unavailable(str(error)) from error
         raise Unavailable(f"{str(self._path)!r} is damaged again and again")
 
     def _locate(self, create: bool) -> Path | None:
-        """The file behind all links, if nobody but this user can have put it there."""
+        """The file behind all links, if no stranger can have put it there."""
         folder = self._path.parent
         if create:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -112,9 +115,6 @@ class Database:
         except FileNotFoundError:
             if self._path.is_symlink():
                 raise Unavailable(f"{str(self._path)!r} is a link to {str(path)!r}, which is not there") from None
-            # It is made without opening it: to close it would end the locks that other threads have on it.
-            with contextlib.suppress(OSError):
-                os.mknod(path, stat.S_IFREG | 0o600)
             return path
         if not stat.S_ISREG(status.st_mode):
             raise Unavailable(f"{str(path)!r} is no ordinary file")
@@ -123,17 +123,17 @@ class Database:
         return path
 
     def _attempt(self, path: Path, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        with _locked(path, fcntl.LOCK_SH):
-            identity = _identity(path)
-            try:
-                return self._transaction(path, work)
-            except _Damaged as damage:
-                damage.identity = identity
-                raise
-            except sqlite3.Error as error:
-                if _is_damage(error, path):
-                    raise _Damaged(str(error), identity) from error
-                raise Unavailable(f"{str(path)!r}: {error}") from error
+        # Made so, since SQLite would let others read it; where that cannot be done, SQLite makes it.
+        with contextlib.suppress(OSError):
+            os.mknod(path, stat.S_IFREG | 0o600)
+        try:
+            return self._transaction(path, work)
+        except sqlite3.Error as error:
+            if _is_damage(error, path):
+                raise _Damaged(visible(str(error))) from error
+            raise Unavailable(f"{str(path)!r}: {error}") from error
+        except UnicodeDecodeError as error:  # SQLite names what is damaged, in the bytes that it has become.
+            raise _Damaged("its schema is malformed") from error
 
     def _transaction(self, path: Path, work: Callable[[sqlite3.Connection], _T]) -> _T:
         with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
@@ -171,7 +171,7 @@ def _number(connection: sqlite3.Connection, query: str) -> int:
 
 
 def _check_folder(folder: Path) -> None:
-    """See to it that no other user can put files into a folder: a planted journal changes a database."""
+    """See to it that not everybody can put files into a folder: a planted journal would change the database."""
     status = folder.stat()
     if status.st_uid not in (os.geteuid(), 0):
         raise Unavailable(f"{str(folder)!r} belongs to another user ({status.st_uid})")
@@ -187,28 +187,20 @@ def _is_damage(error: sqlite3.Error, path: Path) -> bool:
     return code is not None and code & 0xFF in _DAMAGE
 
 
-def _identity(path: Path) -> _Identity | None:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 @contextlib.contextmanager
-def _locked(path: Path, kind: int) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path.with_name(f"{path.name}.lock"), flags, 0o600)
     try:
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
-                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise Unavailable(f"{str(path)!r} is kept busy by other processes") from None
-                time.sleep(0.01)
+                time.sleep(random.uniform(*_PAUSE))
         try:
             yield
         finally:
@@ -218,19 +210,16 @@ def _locked(path: Path, kind: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _set_aside(path: Path, damage: _Damaged) -> None:
-    with _locked(path, fcntl.LOCK_EX):
-        if damage.identity is None or _identity(path) != damage.identity:
-            return  # Somebody else has done it.
-        when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        aside = path.with_name(f"{path.name}.damaged-{when}")
-        number = 1
-        while os.path.lexists(aside):
-            number += 1
-            aside = path.with_name(f"{path.name}.damaged-{when}-{number}")
-        # The file itself goes last. Whoever is killed before that leaves a damaged file, and no journal of it that
-        # would be taken for the new one's.
-        for end in (*_BESIDE, ""):
-            with contextlib.suppress(FileNotFoundError):
-                path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
-    _log.warning("%r cannot be used: %s. It is now called %r, and a new one begins.", str(path), damage, aside.name)
+def _set_aside(path: Path, why: str) -> None:
+    when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    aside = path.with_name(f"{path.name}.damaged-{when}")
+    number = 1
+    while os.path.lexists(aside):
+        number += 1
+        aside = path.with_name(f"{path.name}.damaged-{when}-{number}")
+    # The file itself goes last. Whoever is killed before that leaves a damaged file, and no journal of it that would be
+    # taken for the new one's.
+    for end in (*_BESIDE, ""):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
+    _log.warning("%r cannot be used: %s. It is now called %r, and a new one begins.", str(path), why, aside.name)

@@ -160,7 +160,7 @@ def code_in(text: str, function: str, language: Language) -> str:
 
 def _bare(code: str, language: Language) -> str:
     """Code in JSON may stand in a fence there too."""
-    if "```" not in code:
+    if "```" not in code and "~~~" not in code:
         return code
     return "\n\n".join(_blocks(code, language)) or code
 
