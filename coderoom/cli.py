@@ -332,6 +332,8 @@ def solve(
 
     from coderoom.runs import solve
 
+    if not debug:
+        _hush_autogen()
     solved = asyncio.run(
         solve(
             _standard_input().decode("utf-8", "replace") if instruction == "-" else instruction,
