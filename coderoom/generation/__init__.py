@@ -1,4 +1,9 @@
-"""Functions from specs, tests first: all of it that needs no model.
+"""From an instruction to tested functions, tests first.
+
+    solution = await AICodeGenerator(model).generate_solution("Write numbers as Roman numerals.")
+    write_solution(solution, "roman")                 # a module, its tests, a report
+
+What it is made of can be used without a model:
 
     specs = read_specs(data)                          # checked one by one and together
     for layer in order(specs): ...                    # functions that can be written at the same time
