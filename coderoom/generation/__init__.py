@@ -30,6 +30,7 @@ from coderoom.generation._events import (
     Warned,
 )
 from coderoom.generation._frozen import FrozenTests, TestChange, changed, freeze
+from coderoom.generation._javascript import JavaScriptLanguage
 from coderoom.generation._language import Job, Language
 from coderoom.generation._model import Message, Model, Reply
 from coderoom.generation._python import PythonLanguage
@@ -58,6 +59,7 @@ __all__ = [
     "FunctionTest",
     "GenerationError",
     "GenerationEvent",
+    "JavaScriptLanguage",
     "Job",
     "Language",
     "Level",

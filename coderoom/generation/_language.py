@@ -75,11 +75,15 @@ class Language(ABC):
 
     @abstractmethod
     def load(self) -> str:
-        """The cell that gets a session ready for `run` and `run_alone`."""
+        """The cell that gets a session ready for `run` and `run_alone`; a text as its value says what is missing."""
 
     @abstractmethod
     def define(self, function: str, source: str) -> str:
-        """The cell that loads the code of a function, after that of those that it needs."""
+        """The cell that loads the code of a function, after that of those that it needs.
+
+        It has failed if it raises, or if its value is an answer with an error. Lines of the code are told as those of
+        `<cell N>`, where N is the number of the cell in its session; that of `load` is 1.
+        """
 
     @abstractmethod
     def begin(self) -> str:
@@ -130,10 +134,14 @@ class Language(ABC):
         """
 
     @abstractmethod
-    def write_tests(self, tests: Mapping[str, Sequence[FunctionTest]], module: str) -> str:
+    def write_tests(
+        self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
+    ) -> str:
         """The tests as a file that people of this language run by its usual means.
 
         Args:
             tests: The tests by the names of the functions.
             module: The module that has the functions.
+            specs: The functions, for languages that know arguments by their order only. Without them it is the order
+                of each test.
         """
