@@ -298,4 +298,5 @@ def _write(files: Dict[str, str]) -> str:
 
 
 def _environment() -> Dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("NODE_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NODE_")}
+    return {**kept, "TZ": "UTC"}  # Dates are to be the same everywhere.

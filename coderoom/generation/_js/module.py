@@ -13,8 +13,8 @@ __all__ = ["javascript_module", "without_ends"]
 
 _MODULES = (
     "assert async_hooks buffer child_process console constants crypto dgram diagnostics_channel dns events fs http "
-    "http2 https inspector module net os path perf_hooks process punycode querystring readline stream string_decoder timers "
-    "tls tty url util v8 vm wasi worker_threads zlib"
+    "http2 https inspector module net os path perf_hooks process punycode querystring readline stream string_decoder "
+    "timers tls tty url util v8 vm wasi worker_threads zlib"
 )
 _OF_NODE = frozenset(_MODULES.split())
 

@@ -69,12 +69,16 @@ def _body(function: str, test: FunctionTest, names: Sequence[str]) -> list[str]:
     if test.expects == "error":
         name, message = json.dumps(test.expected_error), json.dumps(test.error_message or "")
         return [*lines, f"await assert.rejects(async () => {call}, (error) => isA(error, {name}, {message}));"]
-    expected = literal(as_expected(test.expected_output))
+    expected = literal(as_expected(test.expected_output), "new Float({})")
     return [*lines, f"equal(await {call}, {expected}, {test.rel!r}, {test.abs!r});"]
 
 
-def literal(data: Any) -> str:
+def literal(data: Any, whole: str = "{}") -> str:
     """Tagged data as an expression of JavaScript.
+
+    Args:
+        data: The data.
+        whole: What to make of a float that is whole.
 
     Raises:
         ValueError: JavaScript has no such value.
@@ -82,28 +86,31 @@ def literal(data: Any) -> str:
     if data is None or isinstance(data, bool | str):
         return json.dumps(data)
     tag, content = tag_of(data)
-    if tag == "int":
-        return str(content) if abs(content) <= _SAFE else f"{content}n"
     if tag == "float":
-        return f"new Float({data!r})" if data.is_integer() and abs(data) > _CLOSE else _number(data)
+        return (whole if data.is_integer() and abs(data) > _CLOSE else "{}").format(_number(data))
     if tag in ("list", "$tuple"):
-        return f"[{', '.join(map(literal, content))}]"
+        return f"[{', '.join(literal(item, whole) for item in content)}]"
     if tag in ("$set", "$frozenset"):
-        return f"new Set([{', '.join(map(literal, content))}])"
+        return f"new Set([{', '.join(literal(item, whole) for item in content)}])"
     if tag == "$dict":
         if all(isinstance(key, str) for key, _ in content):
-            return _object(dict(content))
-        return f"new Map([{', '.join(f'[{literal(key)}, {literal(item)}]' for key, item in content)}])"
-    if tag in ("$object", "$namedtuple"):
-        return f"instance({json.dumps(content['type'])}, {_object(dict(map(tuple, fields_of(content))))})"
-    return _leaf(tag, content)
+            return _object(dict(content), whole)
+        return f"new Map([{', '.join(f'[{literal(key)}, {literal(item, whole)}]' for key, item in content)}])"
+    if tag == "$enum" and content.get("mixed") is True:
+        return literal(content["value"], whole)
+    if tag in ("$object", "$namedtuple", "$enum"):
+        fields = fields_of(content) if tag != "$enum" else [(name, content[name]) for name in ("name", "value")]
+        return f"instance({json.dumps(content['type'])}, {_object(dict(map(tuple, fields)), whole)})"
+    return literal(content["items"], whole) if tag == "$array" else _leaf(tag, content)
 
 
 def _leaf(tag: str, content: Any) -> str:
+    if tag == "int":
+        return str(content) if abs(content) <= _SAFE else f"{content}n"
     if tag == "$float":
         return _NUMBERS[content]
     if tag == "$int":
-        return f"{int(content, 16)}n" if len(content) < 3_000 else f"BigInt({json.dumps(content)})"
+        return f"{content}n"  # Hexadecimal in both languages.
     if tag in ("$bytes", "$bytearray"):
         return f"Uint8Array.from(Buffer.from({json.dumps(content)}, 'base64'))"
     if tag == "$datetime":
@@ -117,7 +124,7 @@ def _number(value: float) -> str:
     return "-0" if value == 0 and math.copysign(1, value) < 0 else repr(value)
 
 
-def _object(fields: Mapping[str, Any]) -> str:
+def _object(fields: Mapping[str, Any], whole: str = "{}") -> str:
     # As a name in the text of an object, this one would set its prototype.
     pairs = [(f"[{json.dumps(key)}]" if key == "__proto__" else json.dumps(key), item) for key, item in fields.items()]
-    return f"{{{', '.join(f'{key}: {literal(item)}' for key, item in pairs)}}}"
+    return f"{{{', '.join(f'{key}: {literal(item, whole)}' for key, item in pairs)}}}"

@@ -52,14 +52,16 @@ function classesOf(error) {
   }
   const types = [];
   let base = 'object';
+  let steps = 0;
   try {
-    for (let each = getPrototypeOf(error); each !== null && types.length < 20; each = getPrototypeOf(each)) {
+    for (let each = getPrototypeOf(error); each !== null && types.length < 20 && steps++ < 100; each = getPrototypeOf(each)) {
       const name = baseOf(each);
       if (name !== undefined) {
         base = name;
         break;
       }
-      types[types.length] = namesOf(each);
+      const called = namesOf(each);
+      if (called !== 'anonymous') types[types.length] = called;
     }
     const name = getOwnPropertyDescriptor(error, 'name')?.value;
     if (typeof name === 'string' && name && !types.includes(name)) types.unshift(name.slice(0, 100));
