@@ -299,4 +299,5 @@ def _write(files: Dict[str, str]) -> str:
 
 def _environment() -> Dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NODE_")}
-    return {**kept, "TZ": "UTC"}  # Dates are to be the same everywhere.
+    # Dates are to be the same everywhere; and each arena takes addresses.
+    return {**kept, "TZ": "UTC", "MALLOC_ARENA_MAX": "1"}

@@ -24,9 +24,6 @@ const codePointAt = String.prototype.codePointAt;
 const toBase64 = Buffer.prototype.toString;
 const bytesFrom = Buffer.from.bind(Buffer);
 const plainPrototype = Object.prototype;
-const known = new Map();
-for (const name of Object.getOwnPropertyNames(globalThis)) known.set(name, getOwnPropertyDescriptor(globalThis, name));
-const knows = known.get.bind(known);
 
 export class NoValue extends Error {}
 
@@ -257,7 +254,7 @@ function quoted(value) {
 }
 
 function isBuiltIn(name, prototype) {
-  const found = knows(name);
+  const found = getOwnPropertyDescriptor(globalThis, name); // To look at all of them beforehand would load much.
   const made = getOwnPropertyDescriptor(prototype, 'constructor')?.value;
   if (found === undefined || made === undefined) return false;
   return (found.get === undefined ? found.value : apply(found.get, globalThis, [])) === made;
