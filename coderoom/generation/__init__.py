@@ -38,6 +38,7 @@ from coderoom.generation._events import (
 )
 from coderoom.generation._frozen import FrozenTests, TestChange, changed, freeze
 from coderoom.generation._generator import AICodeGenerator
+from coderoom.generation._javascript import JavaScriptLanguage
 from coderoom.generation._journal import Journal
 from coderoom.generation._language import Job, Language
 from coderoom.generation._model import Message, Model, Reply
@@ -72,6 +73,7 @@ __all__ = [
     "FunctionTest",
     "GenerationError",
     "GenerationEvent",
+    "JavaScriptLanguage",
     "Job",
     "Journal",
     "Language",

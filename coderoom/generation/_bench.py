@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from coderoom.errors import RequestError
+from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation._answers import Answer, read_answer
 from coderoom.generation._language import UNTIDY, Job, Language
+from coderoom.generation._results import told_error
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, Session
 
@@ -167,13 +168,18 @@ class Bench:
                 f"Functions in {self._language.name} cannot be tested in this sandbox; it takes the engine cpython and "
                 f"the policy open: {result.error}"
             )
+        if result.value_is_data and isinstance(result.value, str):
+            raise MissingDependencyError(
+                f"Functions in {self._language.name} cannot be tested in this sandbox: {result.value}"
+            )
         self.cells = {"<setup>": "setup"}
         for number, (function, source) in enumerate(self._without_failures().items(), 2):
             cell = self._language.define(function, source)
             result = await session.run(cell, timeout=_LOAD_SECONDS)
             self.cells[f"<cell {number}>"] = function
-            if not result.success or result.state_lost:
-                self.failures[function] = _failure(result)
+            failure = self._failure(result)
+            if failure is not None:
+                self.failures[function] = failure
                 if result.state_lost:
                     return False
         return await self._settle(session)
@@ -193,6 +199,19 @@ class Bench:
         self.failures.update(dict.fromkeys(self._without_failures(), failure))
         return False
 
+    def _failure(self, result: ExecutionResult) -> Failure | None:
+        """Why code that was to be loaded is not there; `None` if it is."""
+        if result.success and not result.state_lost:
+            told = read_answer(result.value, self._longest) if result.value_is_data else None
+            if told is None or told.raised is None:
+                return None
+            error = told_error(told.raised, self.cells, self._sources)
+            return Failure(Outcome.ERROR, f"The code could not be loaded: {told.raised}", error)
+        if result.error is None:
+            return Failure(result.outcome, "The code ended its own process while it was loaded.")
+        why = f"The code could not be loaded: {result.error.type}: {result.error.message}"
+        return Failure(result.outcome, why, str(result.error))
+
     def _without_failures(self) -> dict[str, str]:
         return {name: source for name, source in self._sources.items() if name not in self.failures}
 
@@ -201,10 +220,3 @@ def _read_one(told: Any, largest: int) -> Answer | None:
     if not isinstance(told, list) or len(told) != 4:
         return None
     return read_answer(told[0], 2 * largest, told[1:])
-
-
-def _failure(result: ExecutionResult) -> Failure:
-    error = result.error
-    if error is None:
-        return Failure(result.outcome, "The code ended its own process while it was loaded.")
-    return Failure(result.outcome, f"The code could not be loaded: {error.type}: {error.message}", str(error))

@@ -19,11 +19,11 @@ from coderoom.generation._clients import OpenAIModel, as_model
 from coderoom.generation._events import CacheHit, GenerationEvent, Warned
 from coderoom.generation._frozen import freeze
 from coderoom.generation._language import Language
+from coderoom.generation._languages import language_named
 from coderoom.generation._model import Model
 from coderoom.generation._pipeline import Pipeline, verdict
 from coderoom.generation._program import Program, Rules
 from coderoom.generation._prompts import PROMPT_VERSION
-from coderoom.generation._python import PythonLanguage
 from coderoom.generation._run import TestRunner
 from coderoom.generation._scan import Level
 from coderoom.generation._solution import Solution, StopReason
@@ -32,7 +32,6 @@ from coderoom.sandbox import Sandbox
 __all__ = ["AICodeGenerator"]
 
 _LONGEST = 100_000
-_LANGUAGES: dict[str, Callable[[], Language]] = {"python": PythonLanguage}
 _CUT_SHORT = (StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS)
 
 
@@ -121,7 +120,7 @@ class AICodeGenerator:
         if model_client is None:
             self._own_model = OpenAIModel(model, api_key=api_key, base_url=base_url, headers=headers)
         self._model: Model = self._own_model or as_model(model_client)
-        self._language = _language(language)
+        self._language = language_named(language)
         self._cache = SolutionCache(cache_dir) if cache else None
         self._sandbox = sandbox
         self._wall = wall
@@ -255,14 +254,6 @@ class AICodeGenerator:
                 "max_test_changes": rules.max_test_changes,
             },
         )
-
-
-def _language(language: str | Language) -> Language:
-    if isinstance(language, Language):
-        return language
-    if language not in _LANGUAGES:
-        raise RequestError(f"There is no language {language!r:.80}; there are {', '.join(_LANGUAGES)}.")
-    return _LANGUAGES[language]()
 
 
 def _instruction(instruction: object) -> str:

@@ -77,11 +77,15 @@ class Language(ABC):
 
     @abstractmethod
     def load(self) -> str:
-        """The cell that gets a session ready for `run` and `run_alone`."""
+        """The cell that gets a session ready for `run` and `run_alone`; a text as its value says what is missing."""
 
     @abstractmethod
     def define(self, function: str, source: str) -> str:
-        """The cell that loads the code of a function, after that of those that it needs."""
+        """The cell that loads the code of a function, after that of those that it needs.
+
+        It has failed if it raises, or if its value is an answer with an error. Lines of the code are told as those of
+        `<cell N>`, where N is the number of the cell in its session; that of `load` is 1.
+        """
 
     @abstractmethod
     def begin(self) -> str:
@@ -137,6 +141,7 @@ class Language(ABC):
         tests: Mapping[str, Sequence[FunctionTest]],
         module: str,
         *,
+        specs: Sequence[FunctionSpec] = (),
         implementations: Mapping[str, str] | None = None,
         outputs: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> str:
@@ -145,6 +150,8 @@ class Language(ABC):
         Args:
             tests: The tests by the names of the functions.
             module: The module that has the functions.
+            specs: The functions, for languages that know arguments by their order only. Without them it is the order
+                of each test.
             implementations: Their code, for what it tells of how they are best tested; `None`: it is not known.
             outputs: What came of the tests, as tagged data, by the names of functions and tests; those of tests that
                 returned nothing are not there.

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-import functools
-import json
 from collections.abc import Collection, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 from coderoom.generation import _check
+from coderoom.generation._cells import call_inside, load_inside, setting
 from coderoom.generation._check import CodeProblem
 from coderoom.generation._language import Job, Language
 from coderoom.generation._python_module import python_module
@@ -20,26 +18,6 @@ from coderoom.generation._specs import FunctionSpec, name_problem
 from coderoom.generation._tests import FunctionTest
 
 __all__ = ["PythonLanguage"]
-
-# A name that no program has; what is inside finds its own parts by it.
-_PACKAGE = "_coderoom_tests_"
-_MODULES = ("records", "values", "reading", "calls", "batches")
-
-# `__main__` is what cells run in. Under another name nobody takes the program for a script, and its classes are found.
-_LOAD = """\
-import sys, types
-def load(modules, package):
-    for name, text in modules:
-        module = types.ModuleType(f"{{package}}.{{name}}" if name else package)
-        module.__package__, module.__path__ = package, []
-        sys.modules[module.__name__] = module
-        exec(compile(text, f"<{{module.__name__}}>", "exec"), module.__dict__)
-load({modules!r}, {package!r})
-sys.modules["program"] = sys.modules["__main__"]
-del load, sys, types
-__name__ = "program"
-"""
-_INSIDE = f"__import__('sys').modules['{_PACKAGE}.{{}}']"
 
 
 class PythonLanguage(Language):
@@ -91,7 +69,7 @@ class PythonLanguage(Language):
 
     def load(self) -> str:
         """See `Language.load`."""
-        return _load_cell()
+        return load_inside()
 
     def define(self, function: str, source: str) -> str:
         """See `Language.define`."""
@@ -99,16 +77,15 @@ class PythonLanguage(Language):
 
     def begin(self) -> str:
         """See `Language.begin`."""
-        return f"{_INSIDE.format('batches')}.begin(__import__('tempfile').gettempdir())"
+        return call_inside("batches", "begin", plain="__import__('tempfile').gettempdir()")
 
     def run_alone(self, job: Job, longest: int) -> str:
         """See `Language.run_alone`."""
-        return f"{_setting(longest)} or {_INSIDE.format('batches')}.alone({_literal(job)})"
+        return f"{setting(longest)} or {call_inside('batches', 'alone', job)}"
 
     def run(self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int) -> str:
         """See `Language.run`."""
-        call = f"{_INSIDE.format('batches')}.run({_literal(list(jobs))}, {each}, {whole}, {longest}, {room})"
-        return f"{_setting(longest)} or {call}"
+        return f"{setting(longest)} or {call_inside('batches', 'run', list(jobs), each, whole, longest, room)}"
 
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`.
@@ -131,6 +108,7 @@ class PythonLanguage(Language):
         tests: Mapping[str, Sequence[FunctionTest]],
         module: str,
         *,
+        specs: Sequence[FunctionSpec] = (),
         implementations: Mapping[str, str] | None = None,
         outputs: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> str:
@@ -144,19 +122,3 @@ def _is_type(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
-
-
-@functools.cache
-def _load_cell() -> str:
-    folder = resources.files("coderoom.generation._inside")
-    modules = [("", ""), *((name, (folder / f"{name}.py").read_text("utf-8")) for name in _MODULES)]
-    return _LOAD.format(modules=modules, package=_PACKAGE)
-
-
-def _setting(longest: int) -> str:
-    return f"{_INSIDE.format('calls')}.budget.update(text={longest})"
-
-
-def _literal(data: object) -> str:
-    """JSON as an expression of one line, which nothing in the data can leave."""
-    return f"__import__('json').loads({json.dumps(data, separators=(',', ':'))!r})"

@@ -55,7 +55,7 @@ class TestRunner:
             each other's files there.
         timeout: The seconds that each test has.
         sessions: How many sessions work side by side. Each takes one of the places that the sandbox's `concurrency`
-            allows, and one more for properties.
+            allows, and one more for properties; where there are fewer places, there are fewer sessions.
         language: The language of the functions; `None`: Python.
 
     Raises:
@@ -71,9 +71,11 @@ class TestRunner:
             raise RequestError("Tests would find each other's files: take a Sandbox without workspace=.")
         if not timeout > 0 or sessions < 1:
             raise RequestError(f"timeout={timeout!r} and sessions={sessions!r} have to be above 0.")
+        if sandbox.concurrency < 2:
+            raise RequestError("Tests need two places, one of them for properties: Sandbox(concurrency=2), or more.")
         self._sandbox = sandbox
         self._timeout = timeout
-        self._sessions = sessions
+        self._sessions = min(sessions, sandbox.concurrency // 2)
         self._language = language if language is not None else PythonLanguage()
 
     async def run(

@@ -129,7 +129,7 @@ def _sound_tests(
     for index, each in enumerate(data):
         place = f"tests[{index}]"
         try:
-            test = read_tests({spec.name: [each]}, [spec])[spec.name][0]
+            test = read_tests({spec.name: [each]}, [spec], language=language)[spec.name][0]
         except GenerationError as error:
             wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
             continue

@@ -5,14 +5,18 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_serializer, model_validator
 
 from coderoom.errors import GenerationError
+from coderoom.generation._check import check_setup
 from coderoom.generation._specs import FunctionSpec, name_problem, problems_of
 from coderoom.generation._values import decode
+
+if TYPE_CHECKING:
+    from coderoom.generation._language import Language
 
 __all__ = ["FunctionTest", "read_tests"]
 
@@ -87,7 +91,6 @@ class FunctionTest(BaseModel):
             raise ValueError(f"expected_error: {self.expected_error!r} is no exception's name; ValueError is one")
         if self.property is not None:
             _check_property(self.property, self.inputs)
-        _parse(self.setup or "", "setup", "exec")
         return self
 
     @model_serializer(mode="wrap")
@@ -115,12 +118,15 @@ class FunctionTest(BaseModel):
         return found + [f"the argument {name!r} is not given" for name in missing]
 
 
-def read_tests(data: Any, specs: Sequence[FunctionSpec]) -> dict[str, list[FunctionTest]]:
+def read_tests(
+    data: Any, specs: Sequence[FunctionSpec], *, language: Language | None = None
+) -> dict[str, list[FunctionTest]]:
     """Tests from JSON-like data, each checked against the function that it is for.
 
     Args:
         data: Lists of tests by the names of the functions.
         specs: The functions.
+        language: The language that setup code is in; `None`: Python.
 
     Raises:
         GenerationError: Something is wrong; the message lists every mistake.
@@ -129,7 +135,7 @@ def read_tests(data: Any, specs: Sequence[FunctionSpec]) -> dict[str, list[Funct
         tests = _TESTS.validate_python(data)
     except ValidationError as error:
         raise GenerationError("\n".join(problems_of(error, "tests"))) from error
-    wrong = problems_together(tests, specs)
+    wrong = [*problems_together(tests, specs), *_problems_of_setups(tests, language)]
     if wrong:
         raise GenerationError("\n".join(wrong))
     return tests
@@ -154,6 +160,15 @@ def problems_together(tests: Mapping[str, Sequence[FunctionTest]], specs: Sequen
     return wrong
 
 
+def _problems_of_setups(tests: Mapping[str, Sequence[FunctionTest]], language: Language | None) -> Iterator[str]:
+    """What is wrong with setup code; of Python only whether it is any, since names are checked with the code."""
+    for function, cases in tests.items():
+        for index, test in enumerate(cases):
+            setup = test.setup or ""
+            for problem in check_setup(setup, ()) if language is None else language.check_setup(setup, tests):
+                yield f"tests.{function}[{index}]: setup: {problem}."
+
+
 def _is_optional(spec: FunctionSpec, name: str) -> bool:
     """Whether the spec's words for a type say that the argument may be left out."""
     told = next(each.type for each in spec.inputs if each.name == name).lower()
@@ -161,7 +176,10 @@ def _is_optional(spec: FunctionSpec, name: str) -> bool:
 
 
 def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
-    _parse(text, "property", "eval")
+    try:
+        ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"property: it is no Python: {error}") from error
     known = _OPEN | {"result", *inputs}
     table = symtable.symtable(text, "property", "eval")
     unknown = sorted({name for name in _free(table) if name not in known})
@@ -177,13 +195,6 @@ def _free(table: symtable.SymbolTable) -> set[str]:
     if table.get_type() == "module":
         names = {symbol.get_name() for symbol in table.get_symbols() if not symbol.is_assigned()}
     return names.union(*(_free(child) for child in table.get_children()))
-
-
-def _parse(text: str, what: str, mode: Literal["eval", "exec"]) -> None:
-    try:
-        ast.parse(text, mode=mode)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{what}: it is no Python: {error}") from error
 
 
 _TESTS: TypeAdapter[dict[str, list[FunctionTest]]] = TypeAdapter(dict[str, list[FunctionTest]])

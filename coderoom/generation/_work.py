@@ -216,7 +216,7 @@ class FunctionWork:
         assert program.tests is not None
         if self._changes >= program.rules.max_test_changes:
             raise GenerationError(f"{self._changes} of its tests were changed already, and no more may be")
-        test = read_tests({spec.name: [repair.test]}, [spec])[spec.name][0]
+        test = read_tests({spec.name: [repair.test]}, [spec], language=program.language)[spec.name][0]
         if test.name not in {each.name for each in self._tests()}:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():

@@ -16,7 +16,7 @@ from typing import Any
 from coderoom._text import encodable
 from coderoom.errors import RequestError
 from coderoom.generation._language import Language
-from coderoom.generation._python import PythonLanguage
+from coderoom.generation._languages import language_named
 from coderoom.generation._python_facts import imports_in
 from coderoom.generation._report import report_markdown, verdict
 from coderoom.generation._solution import Solution
@@ -57,18 +57,18 @@ class WrittenFiles:
         return [path for path in (self.module, self.tests, self.report, self.data) if path is not None]
 
 
-def check_folder(folder: str | Path, name: str | None = None, language: Language | None = None) -> None:
+def check_folder(folder: str | Path, name: str | None = None, language: str | Language = "python") -> None:
     """Find out before there is a solution whether one can be written.
 
     Args:
         folder: The folder.
         name: The name of the module, if it is known.
-        language: The language of the functions; `None`: Python.
+        language: The language of the functions, or its name.
 
     Raises:
         RequestError: It cannot, as far as that can be known.
     """
-    language = language if language is not None else PythonLanguage()
+    language = language_named(language)
     names = ["report.md", "report.json"]
     if name is not None:
         _check_name(name, set(), language)
@@ -94,12 +94,12 @@ def write_solution(
         solution: The solution.
         folder: The folder; it is made if it is not there.
         name: The name of the module; `None`: that of its last function if it can be one, and `solution` otherwise.
-        language: The language of the functions; `None`: Python.
+        language: The language of the functions; `None`: the one that the solution names.
 
     Raises:
         RequestError: The name cannot be one, a file that is not ours is in the way, or the folder cannot be written.
     """
-    language = language if language is not None else PythonLanguage()
+    language = language if language is not None else language_named(solution.language)
     module = _module_name(solution, name, language)
     root = Path(folder)
     texts = _texts(solution, module, language)
@@ -158,7 +158,13 @@ def _texts(solution: Solution, module: str, language: Language) -> dict[str, str
         texts[f"{module}{language.suffix}"] = _marked(language.write_module(code, solution.instruction), language)
     tests = {name: cases for name, cases in solution.tests.items() if cases}
     if code and tests:
-        file = language.write_tests(tests, module, implementations=code, outputs=_outputs(solution))
+        file = language.write_tests(
+            tests,
+            module,
+            specs=solution.function_specs,
+            implementations=code,
+            outputs=_outputs(solution),
+        )
         texts[f"test_{module}{language.suffix}"] = _marked(file, language)
     texts["report.md"] = f"<!-- {_MARK}. -->\n\n{report_markdown(solution)}"
     about: dict[str, Any] = {"about": _MARK, "verdict": verdict(solution), "missing": solution.missing}

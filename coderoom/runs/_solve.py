@@ -83,7 +83,7 @@ async def solve(
     """
     Sandbox(wall)  # Refuses a name that is none.
     if out is not None:
-        check_folder(out, name)
+        check_folder(out, name, (options or {}).get("language", "python"))
     named = model or default_model()
     if named.startswith("replay:"):  # Its answers are in an order.
         options = {**(options or {}), "concurrency": 1}

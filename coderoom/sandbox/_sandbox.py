@@ -98,9 +98,8 @@ class Sandbox:
         check_variables(spec.env)
         modules = a_list("preload", preload, str)
         self._engine_name = engine
-        self._engine = make_engine(
-            engine, a_wall(wall), spec, self._policy, modules, a_count("concurrency", concurrency)
-        )
+        self.concurrency = a_count("concurrency", concurrency)
+        self._engine = make_engine(engine, a_wall(wall), spec, self._policy, modules, self.concurrency)
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None

@@ -217,6 +217,17 @@ class TestRequests:
         with pytest.raises(RequestError):
             TestRunner(Sandbox(), **arguments)
 
+    def test_one_place_is_too_few(self) -> None:
+        with pytest.raises(RequestError, match="concurrency=2"):
+            TestRunner(Sandbox(concurrency=1))
+
+    @pytest.mark.parametrize("places", [2, 3])
+    async def test_few_places_are_enough(self, places: int) -> None:
+        tests = [test_of(f"{n}", inputs={"x": n}, property="result == x") for n in range(60)]
+        async with Sandbox(concurrency=places) as sandbox:
+            results = await TestRunner(sandbox, sessions=8).run({"f": "def f(x): return x"}, frozen("f", *tests))
+        assert all(each.passed for each in results)
+
     async def test_it_needs_no_wall(self) -> None:
         tests = [test_of(f"{n}", inputs={"x": n}, expected_output=n + n % 2) for n in range(30)]
         async with Sandbox("none") as sandbox:

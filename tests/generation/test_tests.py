@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import ValidationError
 
-from coderoom.generation import FunctionTest, GenerationError, read_tests
+from coderoom.generation import FunctionTest, GenerationError, JavaScriptLanguage, read_tests
 
 from .examples import spec, test_of
 
@@ -52,7 +52,6 @@ class TestForm:
             ({"property": "result ="}, "property: it is no Python"),
             ({"property": "True"}, "nothing about result"),
             ({"property": "result == y"}, "'y' is not known there"),
-            ({"expected_output": 1, "setup": "def"}, "setup: it is no Python"),
             ({"expected_output": 1, "rel": -1}, "rel"),
             ({"expected_output": 1, "verdict": True}, "verdict"),
             ({"expected_output": 1, "kind": "hard"}, "kind"),
@@ -75,6 +74,20 @@ class TestForm:
     )
     def test_properties_may_have_names_of_their_own(self, text: str) -> None:
         test_of(property=text, inputs={"x": []})
+
+
+class TestSetupCode:
+    TEST: ClassVar[dict[str, Any]] = {"name": "a", "inputs": {"x": 1}, "expected_output": 1}
+
+    def test_it_has_to_be_python(self) -> None:
+        with pytest.raises(GenerationError, match=r"tests.f\[0\]: setup: line 1: this is no Python"):
+            read_tests({"f": [{**self.TEST, "setup": "const a = 1"}]}, [spec("f")])
+
+    def test_or_what_the_language_takes(self) -> None:
+        language = JavaScriptLanguage()
+        assert read_tests({"f": [{**self.TEST, "setup": "const a = 1"}]}, [spec("f")], language=language)
+        with pytest.raises(GenerationError, match=r"tests.f\[0\]: setup: line 2: setup code may not .* 'f'"):
+            read_tests({"f": [{**self.TEST, "setup": "//\nf = () => 1"}]}, [spec("f")], language=language)
 
 
 class TestAgainstTheFunction:

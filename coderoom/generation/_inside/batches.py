@@ -9,20 +9,18 @@ import select
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 from .calls import answer, answer_now, make_call, warm
+from .tidy import clear, remember, tidy
 from .values import Encoder
 
 __all__ = ["alone", "begin", "run"]
 
 _PR_SET_CHILD_SUBREAPER = 36
-_MOST_FILES = 2_000
 _MOST_PRINTED = 10_000
 _CHUNK = 65_536
 
-_folders: List[str] = []
-_before: Dict[str, Tuple[int, ...]] = {}
 _fork: List[Callable[[], int]] = [os.fork]
 
 
@@ -49,9 +47,7 @@ def begin(scratch: str) -> None:
     Args:
         scratch: The folder for temporary files.
     """
-    _folders[:] = sorted({os.getcwd(), scratch})
-    _before.clear()
-    _before.update(_files())
+    remember(scratch)
     try:
         import ctypes
 
@@ -66,7 +62,7 @@ def begin(scratch: str) -> None:
 
 def alone(job: Dict[str, Any]) -> str:
     """Do a job in this process, if everything is as it was."""
-    return answer_now(job) if _tidy() else "untidy"
+    return answer_now(job) if tidy() else "untidy"
 
 
 def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
@@ -88,7 +84,7 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
     """
     answers: List[Any] = []
     end = time.monotonic() + whole
-    if _thread._count() > 1 or not _tidy():
+    if _thread._count() > 1 or not tidy():
         return answers
     # Forks print into this; what they change is theirs, and each page of memory that they need not is time.
     sys.stdout = out = Out()
@@ -96,7 +92,7 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
         found = _looked(job) if "property" in job else _forked(job, each, largest, out)
         answers.append(found)
         room -= 0 if found is None else 2 * len(found[0]) + 100
-        if found is None or room < 2 * largest or time.monotonic() > end or not _clear():
+        if found is None or room < 2 * largest or time.monotonic() > end or not clear():
             break
     return answers
 
@@ -161,52 +157,3 @@ def _read(reader: int, end: float, largest: int) -> Optional[str]:
         if part.endswith(b"\0"):
             return b"".join(parts).decode("utf-8", "replace")
     return None
-
-
-def _clear() -> bool:
-    """Leave nothing of the last job; say whether that has worked."""
-    try:
-        os.waitpid(-1, os.WNOHANG)
-        return False  # Somebody is left, who was started by the job.
-    except ChildProcessError:
-        return _tidy()
-
-
-def _files() -> Dict[str, Tuple[int, ...]]:
-    found: Dict[str, Tuple[int, ...]] = {}
-    seen: Set[str] = set()
-    folders = list(_folders)
-    while folders:
-        folder = folders.pop()
-        if folder in seen:
-            continue
-        seen.add(folder)
-        try:
-            entries = list(os.scandir(folder))
-        except OSError:
-            continue
-        for entry in entries:
-            facts = entry.stat(follow_symlinks=False)
-            is_folder = entry.is_dir(follow_symlinks=False)
-            found[entry.path] = () if is_folder else (facts.st_size, facts.st_mtime_ns, facts.st_ino)
-            if len(found) > _MOST_FILES:
-                return found
-            if is_folder:
-                folders.append(entry.path)
-    return found
-
-
-def _tidy() -> bool:
-    """Remove files that were not there before; say whether all is as it was."""
-    try:
-        now = _files()
-        if now == _before:
-            return True
-        for path in sorted(set(now) - set(_before), reverse=True):
-            if now[path]:
-                os.unlink(path)
-            else:
-                os.rmdir(path)
-        return _files() == _before
-    except OSError:
-        return False

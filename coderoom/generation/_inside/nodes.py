@@ -1,0 +1,303 @@
+"""Calls of functions in JavaScript: for each a process of Node of its own, one after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .calls import answer_now, budget
+from .tidy import clear, remember, tidy
+
+__all__ = ["alone", "begin", "define", "load", "run"]
+
+_OLDEST = 18
+_MOST_PRINTED = 10_000
+_MOST_COMPLAINED = 20_000
+_CHUNK = 65_536
+_SECONDS_TO_TRY = 20.0
+_HOOK = "export async function coderoom$(inputs) { return { value: await eval(arguments[1]), inputs }; }"
+
+
+class Part(NamedTuple):
+    """The code of a function: what it is called in traces, its text, and what it imports."""
+
+    cell: str
+    body: str
+    imports: List[str]
+
+
+class Done(NamedTuple):
+    """What a process of Node has left: its answer if there is one, what it wrote, the time and the memory it took."""
+
+    told: Optional[str]
+    printed: str
+    complained: str
+    seconds: float
+    peak: int
+
+
+_helpers: Dict[str, str] = {}
+_flags: List[str] = []
+_parts: List[Part] = []
+_parameters: Dict[str, Any] = {}
+_cells = [1]
+
+
+def load(helpers: Dict[str, str]) -> Optional[str]:
+    """Find out how Node runs here.
+
+    Args:
+        helpers: The files that go beside the program.
+
+    Returns:
+        Why it does not run; `None` if it does.
+    """
+    _helpers.update(helpers)
+    remember(tempfile.gettempdir())
+    try:
+        version = subprocess.run(["node", "--version"], stdout=subprocess.PIPE, env=_environment()).stdout.decode()
+    except OSError:
+        return "there is no node in it; apt-get install nodejs gives one"
+    if int(version.lstrip("v").split(".")[0] or 0) < _OLDEST:
+        return "its node is %s, and has to be %d or later" % (version.strip(), _OLDEST)
+    addresses, memory = resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLIMIT_DATA)[0]
+    room = _room(addresses)
+    if room is None or (memory != resource.RLIM_INFINITY and room < memory // 2):
+        # V8 reserves many addresses for machine code; without a compiler it needs none of them.
+        _flags[:] = ["--jitless", "--no-expose-wasm"]
+        room = _room(addresses)
+    if room is None:
+        return "its node cannot be started within its limits"
+    if memory != resource.RLIM_INFINITY:
+        _flags.append("--max-old-space-size=%d" % max(min(memory, room) * 3 // 4 >> 20, 16))
+    return None
+
+
+def _room(addresses: int) -> Optional[int]:
+    """How many addresses are left once Node has started; `None` if it does not."""
+    told = _start({}, [], _SECONDS_TO_TRY).told
+    if told is None:
+        return None
+    return sys.maxsize if addresses == resource.RLIM_INFINITY else max(addresses - int(json.loads(told)["value"]), 0)
+
+
+def define(function: str, body: str, imports: List[str], parameters: Any) -> Optional[str]:
+    """Load the code of a function; what can be loaded is part of the program from then on.
+
+    Args:
+        function: The function.
+        body: Its code, without imports and exports.
+        imports: What it imports.
+        parameters: The names of its parameters, and whether each takes all that is left; `None`: not known.
+
+    Returns:
+        An answer that says what is wrong; `None` if nothing is.
+    """
+    _cells[0] += 1
+    part = Part("<cell %d>" % _cells[0], body, imports)
+    wrong = _parsed([part]) or _loaded([*_parts, part])
+    tidy()
+    if wrong is not None:
+        return wrong
+    _parts.append(part)
+    _parameters[function] = parameters
+    return None
+
+
+def begin() -> None:
+    """Take note of how things are before the first job."""
+    from . import batches
+
+    batches.begin(tempfile.gettempdir())
+
+
+def alone(job: Dict[str, Any]) -> str:
+    """Do a job in a state that no other has had to do with, if everything is as it was.
+
+    Raises:
+        MemoryError: The process wanted more memory than it may have.
+    """
+    if not tidy():
+        return "untidy"
+    if "property" in job:
+        return answer_now(job)
+    done = _start(job, _parts, show=True)
+    if done.told is None and ("heap out of memory" in done.complained or "process out of memory" in done.complained):
+        raise MemoryError
+    return done.told or ""
+
+
+def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
+    """Do jobs, as far as time and room go, and end at the first that takes too long or leaves something behind.
+
+    Args:
+        jobs: The jobs.
+        each: The seconds that each may take.
+        whole: The seconds after which none is begun.
+        largest: The most bytes that an answer may have.
+        room: The most bytes that all answers may have.
+
+    Returns:
+        As `batches.run`.
+    """
+    answers: List[Any] = []
+    end = time.monotonic() + whole
+    if not tidy():
+        return answers
+    for job in jobs:
+        found: Optional[List[Any]] = None
+        if "property" in job:
+            found = [answer_now(job), "", 0.0, 0]
+        else:
+            done = _start(job, _parts, each)
+            if done.told is not None and len(done.told) <= largest:
+                found = [done.told, done.printed, done.seconds, done.peak]
+        answers.append(found)
+        room -= 0 if found is None else 2 * len(found[0]) + 100
+        if found is None or room < 2 * largest or time.monotonic() > end or not clear():
+            break
+    return answers
+
+
+def _program(parts: List[Part]) -> Tuple[str, List[Tuple[str, int, int]]]:
+    """The text of the module, and the first and the last line of each part."""
+    lines: List[str] = []
+    places: List[Tuple[str, int, int]] = []
+    imports: Dict[str, None] = {}
+    for part in parts:
+        first = len(lines) + 1
+        lines += part.body.split("\n")
+        places.append((part.cell, first, len(lines)))
+        lines.append(";")  # A bracket would go on with what stands before it.
+        imports.update(dict.fromkeys(part.imports))
+    return "\n".join([*lines, *imports, _HOOK, ""]), places
+
+
+def _parsed(parts: List[Part]) -> Optional[str]:
+    """What is wrong with the form of the code."""
+    text, places = _program(parts)
+    folder = _write({"program.mjs": text})
+    try:
+        command = ["node", *_flags, "--check", os.path.join(folder, "program.mjs")]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              env=_environment())  # fmt: skip
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not done.returncode:
+        return None
+    said = done.stderr[:_MOST_COMPLAINED].decode("utf-8", "replace").splitlines()
+    number = said[0].rpartition(":")[2] if said else ""
+    line = int(number) if number.isdigit() else 0
+    message = next((each for each in said if "Error: " in each), "SyntaxError: it is no JavaScript")
+    kind, _, message = message.partition(": ")
+    trace = [[cell, line - first + 1, "<module>"] for cell, first, last in places if first <= line <= last]
+    return json.dumps({"error": {"types": [], "base": kind, "message": message, "trace": trace}})
+
+
+def _loaded(parts: List[Part]) -> Optional[str]:
+    """What goes wrong when the code is loaded."""
+    done = _start({}, parts)
+    if done.told is None:
+        what = "the code ended its own process while it was loaded"
+        return json.dumps({"error": {"types": [], "base": "Exit", "message": what, "trace": []}})
+    told = json.loads(done.told)
+    if "error" not in told:
+        return None
+    # Of what does not fit together only the parser knows the line.
+    return (_parsed(parts) if told["error"].get("base") == "SyntaxError" else None) or done.told
+
+
+def _start(job: Dict[str, Any], parts: List[Part], seconds: Optional[float] = None, show: bool = False) -> Done:
+    """Do a job in a process of its own, and end that and what it has started."""
+    program, places = _program(parts)
+    reader, writer = os.pipe()
+    more = {"answer": writer, "longest": budget["text"], "parts": places}
+    told = {**job, **more, "parameters": _parameters.get(job.get("function", ""))}
+    # Written anew each time: an earlier job may have changed them.
+    folder = _write({**_helpers, "program.mjs": program, "job.json": json.dumps(told)})
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    command = ["node", *_flags, os.path.join(folder, "harness.mjs")]
+    start = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        pass_fds=[writer],
+        start_new_session=True,
+        env=_environment(),
+        **pipes,  # type: ignore[call-overload]
+    )
+    os.close(writer)
+    said: List[bytes] = [b"", b"", b""]
+    peak, took = 0, 0.0
+    try:
+        _read([reader, process.stdout.fileno(), process.stderr.fileno()], said, seconds)
+        took = time.monotonic() - start
+    finally:
+        peak = _end(process)
+        for each in (process.stdout, process.stderr):
+            each.close()
+        os.close(reader)
+        shutil.rmtree(folder, ignore_errors=True)
+        printed = said[1].decode("utf-8", "replace")[:_MOST_PRINTED]
+        if show:
+            sys.stdout.write(printed)
+    answer = said[0][:-1].decode("utf-8", "replace") if said[0].endswith(b"\0") else None
+    return Done(answer, printed, said[2].decode("utf-8", "replace"), took, peak)
+
+
+def _read(readers: List[int], said: List[bytes], seconds: Optional[float]) -> None:
+    """Read until there is an answer, or the time is up; of what is printed the beginning is kept."""
+    end = None if seconds is None else time.monotonic() + seconds
+    rooms = [4 * budget["text"] + 10, 4 * _MOST_PRINTED, _MOST_COMPLAINED]
+    poll = select.poll()
+    for each in readers:
+        poll.register(each, select.POLLIN)
+    answered = False
+    while True:
+        left = None if end is None else (end - time.monotonic()) * 1000
+        if left is not None and left <= 0:
+            return
+        ready = poll.poll(0 if answered else left)
+        if answered and not ready:
+            return
+        for fd, _ in ready:
+            index = readers.index(fd)
+            part = os.read(fd, _CHUNK)
+            if not part:
+                poll.unregister(fd)
+                if not index:
+                    answered = True
+            said[index] += part[: max(rooms[index] - len(said[index]), 0)]
+            answered = answered or (not index and (part.endswith(b"\0") or len(said[0]) >= rooms[0]))
+
+
+def _end(process: Any) -> int:
+    """End a process and its group; return the most memory that it has had."""
+    process.returncode = 0  # Nobody else waits for it.
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+        return os.wait4(process.pid, 0)[2].ru_maxrss * 1024
+    except OSError:
+        return 0
+
+
+def _write(files: Dict[str, str]) -> str:
+    folder = tempfile.mkdtemp(prefix="program-")
+    for name, text in files.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(text)
+    return folder
+
+
+def _environment() -> Dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NODE_")}
+    # Dates are to be the same everywhere; and each arena takes addresses.
+    return {**kept, "TZ": "UTC", "MALLOC_ARENA_MAX": "1"}

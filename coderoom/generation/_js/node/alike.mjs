@@ -1,0 +1,94 @@
+// A float that is whole: near it is near enough, which for an integer it is not.
+class Float {
+  constructor(value) {
+    this.value = value;
+  }
+}
+
+// Whether a value is what was expected: the order of keys and of sets does not count, nor what is within a tolerance.
+function alike(actual, expected, rel, abs) {
+  if (actual == null || expected == null) return actual == null && expected == null;
+  if (expected instanceof Float) return isNumber(actual) && near(Number(actual), expected.value, rel, abs);
+  if (isNumber(actual) && isNumber(expected)) {
+    if (isWhole(actual) && isWhole(expected)) return BigInt(actual) === BigInt(expected);
+    return near(Number(actual), Number(expected), rel, abs);
+  }
+  if (typeof actual !== 'object' || typeof expected !== 'object') return actual === expected;
+  if (expected instanceof Date) return actual instanceof Date && actual.getTime() === expected.getTime();
+  if (expected instanceof Uint8Array || actual instanceof Uint8Array) {
+    return expected instanceof Uint8Array && actual instanceof Uint8Array && Buffer.compare(actual, expected) === 0;
+  }
+  const same = (one, other) => alike(one, other, rel, abs);
+  const list = ArrayBuffer.isView(actual) ? Array.from(actual) : actual;
+  if (Array.isArray(expected) || Array.isArray(list)) {
+    return Array.isArray(expected) && Array.isArray(list) && list.length === expected.length
+      && expected.every((item, index) => same(list[index], item));
+  }
+  if (expected instanceof Set || actual instanceof Set) {
+    return expected instanceof Set && actual instanceof Set && paired([...actual], [...expected], same);
+  }
+  if (kindOf(actual) !== kindOf(expected)) return false;
+  return paired(pairsOf(actual), pairsOf(expected), (one, other) => same(one[0], other[0]) && same(one[1], other[1]));
+}
+
+function near(actual, expected, rel, abs) {
+  if (Number.isNaN(expected) || actual === expected) return Object.is(actual, expected) || actual === expected;
+  const most = Math.max(rel * Math.max(Math.abs(actual), Math.abs(expected)), abs);
+  return Number.isFinite(actual) && Number.isFinite(expected) && Math.abs(actual - expected) <= most;
+}
+
+function isNumber(value) {
+  return typeof value === 'number' || typeof value === 'bigint';
+}
+
+function isWhole(value) {
+  return typeof value === 'bigint' || Number.isInteger(value);
+}
+
+function kindOf(value) {
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === null || value instanceof Map ? 'Object' : prototype.constructor.name;
+}
+
+function pairsOf(value) {
+  if (value instanceof Map) return [...value];
+  const names = Object.keys(value);
+  if (value instanceof Error && !names.includes('message')) names.push('message');
+  return names.map((name) => [name, value[name]]);
+}
+
+function paired(actual, expected, same) {
+  const left = [...actual];
+  return actual.length === expected.length && expected.every((item) => {
+    const index = left.findIndex((other) => same(other, item));
+    if (index >= 0) left.splice(index, 1);
+    return index >= 0;
+  });
+}
+
+// An object of a class of that name.
+function instance(name, fields) {
+  return Object.assign(new ({ [name]: class {} })[name](), fields);
+}
+
+function equal(actual, expected, rel, abs) {
+  assert.ok(alike(actual, expected, rel, abs), `${inspect(expected)} was expected, ${inspect(actual)} came`);
+}
+
+// Whether an error is of a class of that name, or of one below it.
+function isA(error, name, message) {
+  if (!(error instanceof Error)) return false;
+  const names = [Object.hasOwn(error, 'name') && !/^(Type|Range|Syntax|Reference)?Error$/.test(error.name) ? error.name : ''];
+  for (let each = Object.getPrototypeOf(error); each !== Object.prototype; each = Object.getPrototypeOf(each)) {
+    names.push(each.constructor.name);
+  }
+  return names.includes(name) && error.message.toLowerCase().includes(message.toLowerCase());
+}
+
+// Runs code that goes before a call; it sees what the program exports, and may change the inputs.
+async function prepared(inputs, setup) {
+  const AsyncFunction = (async () => {}).constructor;
+  const names = Object.keys(program);
+  const run = new AsyncFunction('inputs', ...names, `"use strict"; {${setup}\n}\nreturn inputs;`);
+  return run(inputs, ...names.map((name) => program[name]));
+}

@@ -1,0 +1,159 @@
+// Makes one call in a process of its own, and tells what came of it. What was expected is not known here.
+import fs from 'node:fs';
+import { Encoder, NoValue, decode, namesOf, opaque, plainText } from './values.mjs';
+
+const MOST_TOLD = 4_000;
+const MOST_FRAMES = 16;
+const MOST_LINES = 200;
+
+const { apply, getPrototypeOf, getOwnPropertyDescriptor, has } = Reflect;
+const { writeSync } = fs;
+const write = String;
+const bytesFrom = Buffer.from.bind(Buffer);
+const on = process.on.bind(process);
+const folder = new URL('.', import.meta.url).href;
+const own = new Map(
+  [Error, TypeError, RangeError, SyntaxError, ReferenceError, EvalError, URIError, AggregateError].map((each) => [
+    each.prototype,
+    each.name,
+  ]),
+);
+const baseOf = own.get.bind(own);
+const job = JSON.parse(fs.readFileSync(new URL('./job.json', import.meta.url), 'utf8'));
+
+const peak = 1024 * Number(/VmPeak:\s+(\d+)/.exec(fs.readFileSync('/proc/self/status', 'utf8'))?.[1] ?? 0);
+
+let told = false;
+
+function tell(text) {
+  if (told) return;
+  told = true;
+  if (text.length > job.longest) {
+    text = `{"value":${opaque('value', `as data it has more than ${job.longest} characters`)}}`;
+  }
+  let data = bytesFrom(`${text}\0`);
+  while (data.length) data = data.subarray(writeSync(job.answer, data));
+}
+
+// Nothing that a test can expect has such a base: it is no exception that the function has raised.
+function tellOfTest(base, message) {
+  tell(`{"error":{"types":[],"base":${plainText(base)},"message":${plainText(message)},"trace":[]}}`);
+}
+
+function explain(error) {
+  const { types, base } = classesOf(error);
+  const message = plainText(without(messageOf(error)).slice(0, MOST_TOLD));
+  return `{"error":{"types":[${types.map(plainText)}],"base":${plainText(base)},"message":${message},"trace":${frames(error)}}}`;
+}
+
+function classesOf(error) {
+  if (error === null || (typeof error !== 'object' && typeof error !== 'function')) {
+    return { types: [], base: error === null ? 'null' : typeof error };
+  }
+  const types = [];
+  let base = 'object';
+  let steps = 0;
+  try {
+    for (let each = getPrototypeOf(error); each !== null && types.length < 20 && steps++ < 100; each = getPrototypeOf(each)) {
+      const name = baseOf(each);
+      if (name !== undefined) {
+        base = name;
+        break;
+      }
+      const called = namesOf(each);
+      if (called !== 'anonymous') types[types.length] = called;
+    }
+    const name = getOwnPropertyDescriptor(error, 'name')?.value;
+    if (typeof name === 'string' && name && !types.includes(name)) types.unshift(name.slice(0, 100));
+  } catch {
+    base = 'object';
+  }
+  return { types, base };
+}
+
+function messageOf(error) {
+  try {
+    const found = error !== null && typeof error === 'object' && has(error, 'message') ? error.message : error;
+    return write(found);
+  } catch {
+    return 'its text could not be made';
+  }
+}
+
+function without(text) {
+  return text.split(folder).join('').split(folder.slice('file://'.length)).join('');
+}
+
+function frames(error) {
+  const found = [];
+  try {
+    const stack = error !== null && typeof error === 'object' ? error.stack : '';
+    for (const line of write(stack).slice(0, 100_000).split('\n').slice(0, MOST_LINES)) {
+      const parts = /^\s+at (?:async )?(?:(.*?) \()?([^()]*|<setup>):(\d+):\d+\)?$/.exec(line);
+      const place = parts && placeOf(parts[2], Number(parts[3]));
+      if (place) found.unshift([place[0], place[1], nameIn(parts[1])]);
+    }
+  } catch {
+    return '[]';
+  }
+  return `[${found.slice(-MOST_FRAMES).map(([cell, line, name]) => `[${plainText(cell)},${line},${plainText(name)}]`)}]`;
+}
+
+function placeOf(file, line) {
+  // What stands around setup code, and behind the functions, nobody has written.
+  if (file === '<setup>') return line <= job.setup.split('\n').length ? ['<setup>', line] : null;
+  if (file !== `${folder}program.mjs`) return null;
+  const part = job.parts.find(([, first, last]) => first <= line && line <= last);
+  return part ? [part[0], line - part[1] + 1] : null;
+}
+
+function nameIn(text) {
+  if (!text || text === 'eval' || text.startsWith('file:')) return '<module>';
+  return text.replace(/^(new|Object\.|Function\.) ?/, '').slice(0, 100);
+}
+
+function argumentsOf(given) {
+  const names = job.parameters;
+  if (names === null) return Object.values(given);
+  const unknown = Object.keys(given).find((name) => !names.some((each) => each[0] === name));
+  if (unknown !== undefined) throw new NoValue(`${job.function} has no parameter ${unknown}`);
+  const found = [];
+  for (const [name, rest] of names) {
+    if (rest && Array.isArray(given[name])) found.push(...given[name]);
+    else if (!rest || name in given) found.push(given[name]);
+  }
+  const last = names.findLastIndex(([name]) => name in given);
+  return names.some(([, rest]) => rest) ? found : found.slice(0, last + 1);
+}
+
+async function prepare() {
+  const program = await import('./program.mjs');
+  if (job.function === undefined) return null;
+  const look = program.coderoom$;
+  let given = {};
+  for (const [name, data] of Object.entries(job.inputs)) given[name] = decode(data, name);
+  if (job.setup) {
+    ({ inputs: given } = await look(given, `(async () => {${job.setup}\n})()\n//# sourceURL=<setup>`));
+  }
+  const { value } = await look(given, `[typeof ${job.function} === 'function' ? ${job.function} : null]`);
+  if (value[0] === null) throw new NoValue(`the function ${job.function} is not defined`);
+  return [value[0], argumentsOf(given)];
+}
+
+on('beforeExit', () => tellOfTest('Unsettled', 'nothing was left to do, and the promise that it returned was not settled'));
+on('uncaughtException', (error) => tellOfTest('Uncaught', `outside of the call: ${without(messageOf(error))}`.slice(0, MOST_TOLD)));
+Error.stackTraceLimit = MOST_FRAMES;
+process.argv.length = 1;
+
+try {
+  const call = await prepare();
+  if (call === null) {
+    tell(`{"value":${peak}}`);
+  } else {
+    const value = await apply(call[0], undefined, call[1]);
+    tell(`{"value":${new Encoder().encode(value)}}`);
+  }
+} catch (error) {
+  if (error instanceof NoValue) tellOfTest('Call', error.message);
+  else tell(explain(error));
+}

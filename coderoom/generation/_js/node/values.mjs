@@ -1,0 +1,306 @@
+// Values to tagged data and back. It runs beside the code under test, so nothing here is to be trusted with a verdict;
+// what it needs is taken before that code is loaded, so that code which changes the built-ins spoils little.
+import { Buffer } from 'node:buffer';
+import { types } from 'node:util';
+
+const MOST_ITEMS = 50_000;
+const MOST_CHARACTERS = 400_000;
+const DEEPEST = 60;
+const MOST_DIGITS = 4_000;
+const RETURN_LIST = 'it gives its items only once; return an array';
+
+const { apply, getPrototypeOf, getOwnPropertyDescriptor } = Reflect;
+const { keys, is, fromEntries } = Object;
+const { isArray, from: listOf } = Array;
+const { stringify } = JSON;
+const { isInteger } = Number;
+const write = String;
+const mapEach = Map.prototype.forEach;
+const setEach = Set.prototype.forEach;
+const toISO = Date.prototype.toISOString;
+const slice = String.prototype.slice;
+const startsWith = String.prototype.startsWith;
+const codePointAt = String.prototype.codePointAt;
+const toBase64 = Buffer.prototype.toString;
+const bytesFrom = Buffer.from.bind(Buffer);
+const plainPrototype = Object.prototype;
+
+export class NoValue extends Error {}
+
+// Tagged data to values.
+
+export function decode(data, place) {
+  if (data === null || typeof data !== 'object') return data;
+  if (isArray(data)) return data.map((item, index) => decode(item, `${place}[${index}]`));
+  const names = keys(data);
+  if (names.length === 1 && names[0].startsWith('$')) {
+    const read = READERS[names[0]];
+    if (read === undefined) throw new NoValue(`${place}: JavaScript has no value for ${names[0]}`);
+    return read(data[names[0]], place);
+  }
+  return fromEntries(names.map((name) => [name, decode(data[name], `${place}.${name}`)]));
+}
+
+const items = (data, place) => decode(data, place);
+const bytes = (data) => Uint8Array.from(bytesFrom(data, 'base64'));
+
+const READERS = {
+  __proto__: null,
+  $tuple: items,
+  $set: (data, place) => new Set(items(data, place)),
+  $frozenset: (data, place) => new Set(items(data, place)),
+  $dict(pairs, place) {
+    const found = pairs.map(([key, item]) => [decode(key, place), decode(item, place)]);
+    return found.every(([key]) => typeof key === 'string') ? fromEntries(found) : new Map(found);
+  },
+  $bytes: bytes,
+  $bytearray: bytes,
+  $float: (data) => ({ nan: NaN, inf: Infinity, '-inf': -Infinity })[data],
+  $int: (data) => (data.startsWith('-') ? -BigInt(data.slice(1)) : BigInt(data)),
+  $datetime: (data) => new Date(data),
+  $object: ({ type, fields }, place) => record(type, fields, place),
+  $namedtuple: ({ type, fields }, place) => record(type, fields, place),
+  $enum: (data, place) =>
+    data.mixed === true ? decode(data.value, place) : record(data.type, { name: data.name, value: data.value }, place),
+  $array: (data, place) => decode(data.items, place),
+};
+
+function record(type, fields, place) {
+  const made = new ({ [type]: class {} })[type]();
+  for (const [name, item] of isArray(fields) ? fields : Object.entries(fields)) {
+    made[name] = decode(item, `${place}.${name}`);
+  }
+  return made;
+}
+
+// Values to tagged data, as the text of JSON.
+
+export class Encoder {
+  #items = MOST_ITEMS;
+  #characters = MOST_CHARACTERS;
+  #above = [];
+
+  encode(value) {
+    switch (typeof value) {
+      case 'undefined':
+        return 'null';
+      case 'boolean':
+        return value ? 'true' : 'false';
+      case 'number':
+        return number(value);
+      case 'bigint':
+        return this.#bigint(value);
+      case 'string':
+        return this.#text(value);
+      case 'symbol':
+        return opaque('symbol', 'symbols have no value to compare');
+      case 'function':
+        return opaque('function', 'functions and classes have no value to compare; return what it computes');
+    }
+    return value === null ? 'null' : this.#nested(value);
+  }
+
+  #nested(value) {
+    const above = this.#above;
+    for (let index = 0; index < above.length; index++) {
+      if (above[index] === value) return opaque(nameOf(value), 'it contains itself');
+    }
+    if (above.length >= DEEPEST) return opaque(nameOf(value), `it is nested more than ${DEEPEST} levels deep`);
+    above[above.length] = value;
+    try {
+      return this.#object(value);
+    } finally {
+      above.length -= 1;
+    }
+  }
+
+  #object(value) {
+    if (types.isProxy(value)) return opaque('Proxy', 'what it is changes with who looks; return plain data');
+    if (isArray(value)) return this.#list(value.length, (index) => value[index]) ?? this.#tooMany('Array');
+    if (types.isSet(value)) return this.#set(value);
+    if (types.isMap(value)) return this.#map(value);
+    if (types.isDate(value)) return date(value);
+    if (types.isUint8Array(value)) return this.#bytes(value);
+    if (types.isAnyArrayBuffer(value)) return this.#bytes(new Uint8Array(value));
+    if (types.isTypedArray(value)) {
+      return this.#list(value.length, (index) => value[index]) ?? this.#tooMany('typed array');
+    }
+    if (types.isBoxedPrimitive(value)) return this.encode(value.valueOf());
+    if (types.isPromise(value)) return opaque('Promise', 'nobody has awaited it');
+    if (types.isGeneratorObject(value) || types.isMapIterator(value) || types.isSetIterator(value)) {
+      return opaque('iterator', RETURN_LIST);
+    }
+    if (types.isNativeError(value)) return this.#fields(nameOf(value), value, ['message']);
+    const prototype = getPrototypeOf(value);
+    if (prototype === null || prototype === plainPrototype) return this.#plain(value);
+    const kind = nameOf(value);
+    if (typeof value.next === 'function' && typeof value[Symbol.iterator] === 'function') {
+      return opaque(kind, RETURN_LIST);
+    }
+    // Of what is built in one cannot see what is inside.
+    if (isBuiltIn(kind, prototype)) return opaque(kind, 'there is no form for it; return plain data');
+    return this.#fields(kind, value, []);
+  }
+
+  #tooMany(kind) {
+    return opaque(kind, `there are more than ${MOST_ITEMS} items in all`);
+  }
+
+  #list(count, get) {
+    this.#items -= count;
+    if (this.#items < 0) return null;
+    let text = '[';
+    for (let index = 0; index < count; index++) text += (index ? ',' : '') + this.encode(get(index));
+    return text + ']';
+  }
+
+  #set(value) {
+    const found = [];
+    apply(setEach, value, [(item) => { found[found.length] = item; }]);
+    const told = this.#list(found.length, (index) => found[index]);
+    return told === null ? this.#tooMany('Set') : `{"$set":${told}}`;
+  }
+
+  #map(value) {
+    const found = [];
+    apply(mapEach, value, [(item, key) => { found[found.length] = [key, item]; }]);
+    return this.#pairs(found.length, (index) => found[index][0], (index) => found[index][1]) ?? this.#tooMany('Map');
+  }
+
+  #plain(value) {
+    const names = keys(value);
+    if (names.some((name) => apply(startsWith, name, ['$']) || !wellFormed(name))) {
+      return this.#pairs(names.length, (index) => names[index], (index) => value[names[index]]) ?? this.#tooMany('object');
+    }
+    this.#items -= names.length;
+    if (this.#items < 0) return this.#tooMany('object');
+    let text = '{';
+    for (let index = 0; index < names.length; index++) {
+      text += `${index ? ',' : ''}${this.#text(names[index])}:${this.encode(value[names[index]])}`;
+    }
+    return text + '}';
+  }
+
+  #pairs(count, key, item) {
+    this.#items -= count;
+    if (this.#items < 0) return null;
+    let text = '';
+    for (let index = 0; index < count; index++) {
+      text += `${index ? ',' : ''}[${this.encode(key(index))},${this.encode(item(index))}]`;
+    }
+    return `{"$dict":[${text}]}`;
+  }
+
+  #fields(kind, value, more) {
+    const names = keys(value);
+    for (const name of more) if (!names.includes(name)) names[names.length] = name;
+    this.#items -= names.length;
+    if (this.#items < 0) return this.#tooMany(kind);
+    let text = '';
+    for (let index = 0; index < names.length; index++) {
+      text += `${index ? ',' : ''}[${plainText(names[index])},${this.encode(value[names[index]])}]`;
+    }
+    return `{"$object":{"type":${plainText(kind)},"fields":[${text}]}}`;
+  }
+
+  #bigint(value) {
+    const digits = write(value);
+    this.#characters -= digits.length;
+    if (this.#characters < 0) return opaque('bigint', `there are more than ${MOST_CHARACTERS} characters in all`);
+    if (digits.length <= MOST_DIGITS) return digits;
+    return value < 0n ? `{"$int":"-0x${(-value).toString(16)}"}` : `{"$int":"0x${value.toString(16)}"}`;
+  }
+
+  #text(value) {
+    this.#characters -= value.length;
+    if (this.#characters < 0) return opaque('string', `there are more than ${MOST_CHARACTERS} characters in all`);
+    return wellFormed(value) ? quoted(value) : `{"$str":"${base64(halves(value))}"}`;
+  }
+
+  #bytes(value) {
+    this.#characters -= value.length;
+    if (this.#characters < 0) return opaque('bytes', `there are more than ${MOST_CHARACTERS} characters in all`);
+    return `{"$bytes":"${base64(bytesFrom(value.buffer, value.byteOffset, value.length))}"}`;
+  }
+}
+
+export function nameOf(value) {
+  try {
+    const prototype = getPrototypeOf(value);
+    return prototype === null ? 'object' : namesOf(prototype);
+  } catch {
+    return 'object';
+  }
+}
+
+// The name of the class that a prototype is of.
+export function namesOf(prototype) {
+  const made = getOwnPropertyDescriptor(prototype, 'constructor')?.value;
+  const name = typeof made === 'function' ? getOwnPropertyDescriptor(made, 'name')?.value : undefined;
+  return typeof name === 'string' && name ? apply(slice, name, [0, 200]) : 'anonymous';
+}
+
+// JSON of any text, halves of characters replaced.
+export function plainText(value) {
+  return quoted(wellFormed(value) ? value : value.replace(/\p{Surrogate}/gu, '?'));
+}
+
+export function opaque(type, why) {
+  return `{"$opaque":{"type":${plainText(type)},"why":${plainText(why)}}}`;
+}
+
+function quoted(value) {
+  return stringify(value);
+}
+
+function isBuiltIn(name, prototype) {
+  const found = getOwnPropertyDescriptor(globalThis, name); // To look at all of them beforehand would load much.
+  const made = getOwnPropertyDescriptor(prototype, 'constructor')?.value;
+  if (found === undefined || made === undefined) return false;
+  return (found.get === undefined ? found.value : apply(found.get, globalThis, [])) === made;
+}
+
+function number(value) {
+  if (value !== value) return '{"$float":"nan"}';
+  if (value === Infinity || value === -Infinity) return `{"$float":"${value > 0 ? 'inf' : '-inf'}"}`;
+  if (is(value, -0)) return '-0.0';
+  // So that all digits of what is no safe integer are those of a float.
+  return isInteger(value) && (value > 2 ** 53 || value < -(2 ** 53)) && value < 1e21 && value > -1e21
+    ? `${write(value)}.0`
+    : write(value);
+}
+
+function date(value) {
+  try {
+    const text = apply(toISO, value, []);
+    if (text.length === 24) return `{"$datetime":"${text.slice(0, 23).replace('.000', '')}+00:00"}`;
+  } catch {
+    return opaque('Date', 'it is an invalid date');
+  }
+  return opaque('Date', 'its year has more than four digits');
+}
+
+function wellFormed(value) {
+  for (let index = 0; index < value.length; index++) {
+    const code = apply(codePointAt, value, [index]);
+    if (code >= 0xd800 && code <= 0xdfff) return false;
+    if (code > 0xffff) index++;
+  }
+  return true;
+}
+
+function base64(value) {
+  return apply(toBase64, value, ['base64']);
+}
+
+// UTF-8 in which halves of characters are written as if they were characters.
+function halves(value) {
+  return Buffer.concat(
+    listOf(value, (char) => {
+      const code = char.codePointAt(0);
+      const half = code >= 0xd800 && code <= 0xdfff;
+      return half ? bytesFrom([0xe0 | (code >> 12), 0x80 | ((code >> 6) & 63), 0x80 | (code & 63)]) : bytesFrom(char);
+    }),
+  );
+}
+

@@ -1,0 +1,348 @@
+# ruff: noqa: E501 (pieces of code, one to a line)
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.errors import MissingDependencyError
+from coderoom.generation import JavaScriptLanguage, TestResult, TestRunner, freeze
+from coderoom.outcome import Outcome
+from coderoom.sandbox import Limits, Sandbox
+
+from .examples import frozen, spec, test_of
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
+LANGUAGE = JavaScriptLanguage()
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox(limits=Limits(memory_bytes=512 * 1024 * 1024)) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def runner(sandbox: Sandbox) -> TestRunner:
+    return TestRunner(sandbox, timeout=5, language=LANGUAGE)
+
+
+async def run_one(runner: TestRunner, source: str, **fields: Any) -> TestResult:
+    (result,) = await runner.run({"f": source}, frozen("f", test_of(**fields)))
+    return result
+
+
+SAME = "function f(x) { return x }"
+VALUES: list[Any] = [
+    None, True, 0, -7, 1.5, 2**53, 2**53 + 1, -(2**90), 1e300, "", "text \u20ac \U0001f600 \u2028", [], [1, [2, "3"]],
+    {"a": {"b": None}, "__proto__": 1, "constructor": 2, "toString": 3},
+    {"$tuple": [1, 2]}, {"$set": [1, "a"]}, {"$set": [{"$tuple": [1, 2]}]}, {"$frozenset": [1]},
+    {"$dict": [[1, "one"], [{"$tuple": [1, 2]}, []]]}, {"$dict": [["$x", 1]]}, {"$bytes": "aGk="}, {"$bytearray": "aGk="},
+    {"$float": "nan"}, {"$float": "inf"}, {"$float": "-inf"}, {"$int": hex(10**5_000)}, {"$int": hex(-(10**5_000))},
+    {"$datetime": "2024-02-29T12:30:00"}, {"$datetime": "2024-02-29T12:30:00.250000+02:00"}, {"$date": "2024-02-29"},
+    {"$str": "7aCA"}, {"$object": {"type": "Point", "fields": {"x": 1, "y": [2]}}},
+    {"$namedtuple": {"type": "Point", "fields": {"x": 1}}},
+    {"$enum": {"type": "Color", "name": "RED", "value": 1, "mixed": True}}, -0.0, 1e-300, 12345678901234567890.0,
+]  # fmt: skip
+
+
+@needs_node
+class TestVerdicts:
+    async def test_values_go_there_and_come_back(self, runner: TestRunner) -> None:
+        tests = [test_of(f"{n}", inputs={"x": data}, expected_output=data) for n, data in enumerate(VALUES)]
+        results = await runner.run({"f": SAME}, frozen("f", *tests))
+        assert [(each.test, each.why) for each in results if not each.passed] == []
+
+    async def test_other_values_are_told_apart(self, runner: TestRunner) -> None:
+        pairs = [
+            (1, True), (0, None), ("1", 1), ([], {}), ({"a": 1}, {"a": 2}), ({"a": 1}, {"b": 1}), (2**53, 2**53 + 1),
+            ({"$set": [1]}, [1]), ({"$bytes": "aGk="}, "hi"), ({"$datetime": "2024-02-29T12:30:00"}, "2024-02-29"),
+            ({"$object": {"type": "P", "fields": {"x": 1}}}, {"x": 1}), ({"$float": "nan"}, 0), (10**30, 10**30 + 1),
+            ({"$dict": [[1, 2]]}, {"1": 2}), ("ab", ["a", "b"]), (1.5, 1.5000001),
+        ]  # fmt: skip
+        tests = [test_of(f"{n}", inputs={"x": one}, expected_output=two) for n, (one, two) in enumerate(pairs)]
+        results = await runner.run({"f": SAME}, frozen("f", *tests))
+        assert [each.test for each in results if each.passed] == []
+
+    @pytest.mark.parametrize(
+        ("source", "fields"),
+        [
+            ("const f = (x, y = 2) => x * y", {"inputs": {"x": 2}, "expected_output": 4.0}),
+            ("export default async function f(y, x) { await null; return x - y }", {"inputs": {"x": 3, "y": 1}, "expected_output": 2}),
+            ("export const f = async x => x;\nexport { f as default };", {"inputs": {"x": 1}, "expected_output": 1}),
+            ("function f(x) { return new Promise(done => setTimeout(() => done(x), 20)) }", {"inputs": {"x": 1}, "expected_output": 1}),
+            ("function f() {}", {"expected_output": None}),
+            ("function f(a, ...rest) { return rest }", {"inputs": {"a": 1, "rest": [2, 3]}, "expected_output": [2, 3]}),
+            ("import fs, { readFileSync } from 'fs'\nfunction f() { return fs.readFileSync === readFileSync }", {"expected_output": True}),
+            ("function f(x) { return new Map(Object.entries(x)) }", {"inputs": {"x": {"a": 1}}, "expected_output": {"a": 1}}),
+            ("class P { #a = 1; constructor() { this.x = 1 } }\nfunction f() { return new P }", {"expected_output": {"$object": {"type": "P", "fields": {"x": 1}}}}),
+            ("function f() { return [new Float64Array([1.5]), new Uint8Array([104, 105])] }", {"expected_output": [[1.5], {"$bytes": "aGk="}]}),
+            ("function f(n) { let x = 1n; for (let i = 2n; i <= n; i++) x *= i; return x }", {"inputs": {"n": 25}, "expected_output": 15511210043330985984000000}),
+            ("function f() { return 0.1 + 0.2 }", {"expected_output": 0.3}),
+            ("function f() { null.x }", {"expected_error": "TypeError"}),
+            ("function f() { null.x }", {"expected_error": "Error", "error_message": "CANNOT READ"}),
+            ("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "Missing"}),
+            ("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "RangeError"}),
+            ("async function f() { throw Object.assign(new Error('no'), {name: 'OddError'}) }", {"expected_error": "OddError"}),
+            ("function f(x) { return x.reverse() }", {"inputs": {"x": [1, 2]}, "property": "result[0] == x[-1] and len(x) == 2"}),
+            ("function f() { return new Map([[[1, 2], new Set([[3]])]]) }", {"property": "result[(1, 2)] == {(3,)}"}),
+            ("const K = 3\nfunction f(x) { return x }", {"inputs": {"x": 1}, "setup": "inputs.x = K + (await import('node:path')).sep.length", "expected_output": 4}),
+            ("function f(x) { return x }", {"inputs": {"x": 1}, "setup": "inputs = {x: 5}", "expected_output": 5}),
+            ("function f() { setInterval(() => {}, 5); return 1 }", {"expected_output": 1}),
+            ("function f(x) { const re = /[/`'\"]/g; return `${x.replace(re, `${'}'}`)}` }", {"inputs": {"x": "a`b"}, "expected_output": "a}b"}),
+        ],
+    )  # fmt: skip
+    async def test_what_is_right_passes(self, runner: TestRunner, source: str, fields: dict[str, Any]) -> None:
+        result = await run_one(runner, source, **fields)
+        assert result.passed, result
+
+    @pytest.mark.parametrize(
+        ("source", "fields", "why"),
+        [
+            ("function f(x) { return [x, x + 1] }", {"inputs": {"x": 1}, "expected_output": [1, 3]}, "result[1]: 3 was expected, 2 came"),
+            ("function f() { let x = 1; for (let i = 2; i <= 25; i++) x *= i; return x }", {"expected_output": 15511210043330985984000001}, "was expected"),
+            ("function f() { return f }", {"expected_output": [1]}, "functions and classes have no value"),
+            ("function f() { return Symbol('x') }", {"expected_output": [1]}, "symbols have no value"),
+            ("function f() { const x = {}; x.x = x; return x }", {"expected_output": {}}, "it contains itself"),
+            ("function f() { let x = []; for (let i = 0; i < 90; i++) x = [x]; return x }", {"expected_output": []}, "levels deep"),
+            ("function* f() { yield 1 }", {"expected_output": [1]}, "it gives its items only once"),
+            ("function f() { return [1].values() }", {"expected_output": [1]}, "it gives its items only once"),
+            ("function f() { return new URL('http://x/') }", {"expected_output": {"$object": {"type": "URL", "fields": {}}}}, "no form for it"),
+            ("function f() { return new Proxy({}, {}) }", {"expected_output": {}}, "changes with who looks"),
+            ("function f() { return [Promise.resolve(1)] }", {"expected_output": [1]}, "nobody has awaited it"),
+            ("function f() { return new Date(NaN) }", {"expected_output": None}, "invalid date"),
+            ("function f() { return 'x'.repeat(10 ** 6) }", {"expected_output": 1}, "more than 400000 characters"),
+            ("function f() { return new Array(10 ** 6).fill(1) }", {"expected_output": 1}, "more than 50000 items"),
+            ("function f() { return 1 }", {"expected_error": "TypeError"}, "TypeError was expected, and it returned 1"),
+            ("function f() { throw new Error('TypeError') }", {"expected_error": "TypeError"}, "and it raised Error: TypeError"),
+            ("function f() { throw 'text' }", {"expected_error": "Error"}, "and it raised string: text"),
+            ("function f() { throw null }", {"expected_error": "Error"}, "and it raised null: null"),
+            ("function f() { throw {message: 'm', name: 'Error'} }", {"expected_error": "Error"}, "and it raised"),
+            ("function f() { return new Promise(() => {}) }", {"expected_error": "Error"}, "was not settled"),
+            ("function f() { setTimeout(() => { throw new Error('late') }); return new Promise(() => {}) }", {"expected_error": "Error"}, "outside of the call: late"),
+            ("function f() { throw new Error('no') }", {"property": "result is None"}, "and it raised Error: no"),
+            ("function f() { return 1 }", {"property": "result == 2"}, "does not hold"),
+            ("function f(a) { return 1 }", {"inputs": {"x": 1}, "expected_error": "TypeError"}, "f has no parameter x"),
+            ("function g() { return 1 }", {"expected_error": "ReferenceError"}, "the function f is not defined"),
+            ("function f(x) { return x }", {"inputs": {"x": {"$decimal": "1"}}, "expected_output": 1}, "x: JavaScript has no value for $decimal"),
+            ("function f(", {"expected_output": 1}, "could not be loaded: SyntaxError"),
+            ("throw new Error('at once')\nfunction f() {}", {"expected_output": 1}, "could not be loaded: Error: at once"),
+            ("import x from 'lodash'\nfunction f() {}", {"expected_output": 1}, "could not be loaded: Error: Cannot find package 'lodash'"),
+            ("process.exit(0)\nfunction f() {}", {"expected_output": None}, "ended its own process while it was loaded"),
+            ("function f() { while (true); }", {"expected_output": None}, "The code was stopped after 5 seconds."),
+            ("function f() { const x = []; while (true) x.push(new Array(1000).fill(x.length)) }", {"expected_output": None}, "more memory than"),
+        ],
+    )  # fmt: skip
+    async def test_what_is_wrong_fails_and_says_why(
+        self, runner: TestRunner, source: str, fields: dict[str, Any], why: str
+    ) -> None:
+        result = await run_one(runner, source, **fields)
+        assert not result.passed
+        assert why in result.why, result
+
+    async def test_an_error_has_the_lines_of_the_program(self, runner: TestRunner) -> None:
+        sources = {
+            "g": "import fs from 'fs'\nexport function g(x) {\n  throw new TypeError('no')\n}",
+            "f": "\nexport const f = (x) => {\n  const y = g(x)\n  return y\n}\n",
+        }
+        (result,) = await runner.run(sources, frozen("f", test_of(inputs={"x": 0}, expected_output=1)))
+        assert result.error.splitlines() == [
+            "  in f, line 3 of f: const y = g(x)",
+            "  in g, line 3 of g: throw new TypeError('no')",
+            "TypeError: no",
+        ]
+        assert result.outcome is Outcome.ERROR
+
+    async def test_so_has_one_of_setup_code_and_of_what_cannot_be_loaded(self, runner: TestRunner) -> None:
+        result = await run_one(runner, SAME, inputs={"x": 1}, setup="\nnull.x", expected_output=1)
+        assert "in <module>, line 2 of setup: null.x" in result.error
+        result = await run_one(runner, "function f() {\n  let x = 1\n  let x = 2\n}", expected_output=1)
+        assert "line 3 of f: let x = 2" in result.error
+
+    async def test_what_is_printed_is_kept_and_bounded(self, runner: TestRunner) -> None:
+        for expected in (None, 1):
+            result = await run_one(runner, "function f() { console.log('x'.repeat(50_000)) }", expected_output=expected)
+            assert result.passed == (expected is None)
+            assert result.stdout == "x" * 10_000
+
+
+@needs_node
+class TestStates:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "const seen = []\nfunction f(x) { seen.push(x); return seen.length }",
+            "import fs from 'fs'\nfunction f(x) { fs.writeFileSync(`${x}`, ''); return fs.readdirSync('.').length }",
+            "import fs from 'fs'\nfs.writeFileSync('a', '')\nfunction f(x) { fs.appendFileSync('a', 'x'); return fs.readFileSync('a').length }",
+            "import fs from 'fs'\nfunction f(x) { fs.appendFileSync(new URL(import.meta.url).pathname, '\\nthrow 1'); return 1 }",
+            "function f(x) { Math.n = (Math.n ?? 0) + 1; return Math.n }",
+        ],
+    )
+    async def test_no_test_sees_what_another_did(self, runner: TestRunner, source: str) -> None:
+        tests = [test_of(f"{number}", inputs={"x": number}, expected_output=1) for number in range(10)]
+        results = await runner.run({"f": source}, frozen("f", *tests))
+        assert [each.passed for each in results] == [True] * 10
+
+    async def test_a_function_that_cannot_be_loaded_harms_no_other(self, runner: TestRunner) -> None:
+        tests = freeze({name: [test_of(expected_output=1)] for name in "efghij"})
+        sources = {
+            "e": "function e() { return 1 } /*",
+            "f": "process.exit(1)",
+            "g": "import fs from 'node:fs'\nfunction g() { return 1 }",
+            "h": "function h( {",
+            "i": "process.kill(process.pid, 'SIGKILL')",
+            "j": "import fs from 'fs'\nfunction j() { return fs ? g() : 2 }",
+        }
+        results = await runner.run(sources, tests)
+        assert [each.passed for each in results] == [False, False, True, False, False, True]
+
+    async def test_little_memory_is_enough_without_a_compiler(self) -> None:
+        async with Sandbox(limits=Limits(processes=32, memory_bytes=128 * 1024 * 1024)) as sandbox:
+            result = await run_one(TestRunner(sandbox, language=LANGUAGE), SAME, inputs={"x": 1}, expected_output=1)
+        assert result.passed, result
+
+    async def test_it_needs_no_wall(self) -> None:
+        tests = [test_of(f"{n}", inputs={"x": n}, expected_output=n + n % 2) for n in range(6)]
+        async with Sandbox("none") as sandbox:
+            results = await TestRunner(sandbox, language=LANGUAGE).run({"f": SAME}, frozen("f", *tests))
+        assert [each.passed for each in results] == [True, False] * 3
+
+
+class Elsewhere(JavaScriptLanguage):
+    """Where programs are looked for in vain."""
+
+    def load(self) -> str:
+        return f"import os\nos.environ['PATH'] = '/nowhere'\n{super().load()}"
+
+
+async def test_where_there_is_no_node_it_is_said(sandbox: Sandbox) -> None:
+    runner = TestRunner(sandbox, language=Elsewhere())
+    with pytest.raises(MissingDependencyError, match="there is no node in it; apt-get install nodejs gives one"):
+        await run_one(runner, SAME, inputs={"x": 1}, expected_output=1)
+
+
+class TestChecks:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "function f(x) { return x }",
+            "export async function f(x, y = 2, ...z) {}",
+            "const a = 1, f = (x) => x",
+            "let f = async function (x) {}",
+            "import fs from 'node:fs/promises'\n'use strict'\nclass A extends Error {}\nexport const f = x => x",
+            "const T = new Map()\nT.max = 3\nfunction f(x) {\n  for (;;) {}\n}\nexport { f }",
+            "// function f() {}\n/* const f */\nconst t = `${'function f() {'}`\nfunction f(x) { return /}/.test(x) }",
+        ],
+    )
+    def test_what_is_right(self, source: str) -> None:
+        assert LANGUAGE.check(source, spec("f"), allowed_imports=["fs"]) == []
+
+    @pytest.mark.parametrize(
+        ("source", "said"),
+        [
+            ("const g = 1", "does not define the function 'f'"),
+            ("const f = 1", "does not define the function 'f'"),
+            ("// function f(x) {}", "does not define"),
+            ("function g() { function f(x) {} }", "does not define"),
+            ("function f(x) {}\nfunction f(x) {}", "line 2: it defines 'f' twice"),
+            ("function f() {}", "the parameter 'x' of f(x) is missing"),
+            ("function f({x}) {}", "the parameter 'x' of f(x) is missing"),
+            ("function f(x, y) {}", "'y' is no parameter of f(x)"),
+            ("function f(x) {}\nconsole.log(1)", "line 2: at the top level there may only be"),
+            ("function f(x) {}\nfor (const a of []) {}", "line 2: at the top level"),
+            ("function f(x) {}\nmodule.exports = f", "line 2: at the top level"),
+            ("import http from 'node:http'\nfunction f(x) {}", "line 1: the module 'node:http' may not be imported"),
+            ("function f(x) {\n return import('http') }", "line 2: the module 'http' may not"),
+            ("function f(x) { return import(x) }", "has to stand there as text"),
+            ("const a = require('fs')\nfunction f(x) {}", "there is no require()"),
+            ("import a from './a.mjs'\nfunction f(x) {}", "no other file here"),
+            ("export * from 'fs'\nfunction f(x) {}", "nothing of another module"),
+            ("function f(x) {}\nconst helper = 1", "line 2: 'helper' is defined by the code of 'g'"),
+            ("function f(x) {}\nfunction dep() {}", "line 2: 'dep' is a function of its own"),
+            ("import { dep } from 'fs'\nfunction f(x) {}", "'dep' is a function of its own"),
+            ("x" * 200_001, "there are 200,001 characters"),
+        ],
+    )
+    def test_what_is_wrong(self, source: str, said: str) -> None:
+        found = LANGUAGE.check(source, spec("f", needs=["dep"]), taken={"helper": "g"}, allowed_imports=["fs"])
+        assert any(said in str(each) for each in found), found
+
+    def test_setup_code(self) -> None:
+        def check(source: str) -> list[str]:
+            return [str(each) for each in LANGUAGE.check_setup(source, ["f"], allowed_imports=["fs"])]
+
+        assert check("inputs.x = f(1); const fs = await import('node:fs'); inputs.f = 2") == []
+        for source in ("f = 1", "function f() {}", "let a\nconst f = 2", "import a from 'fs'", "await import('http')"):
+            assert len(check(source)) == 1, source
+
+    def test_names_and_heads(self) -> None:
+        source = "import a from 'b'\nconst {c, d: [e]} = {}, g = 1\nclass H {}\nexport function f() { const z = 1 }"
+        assert LANGUAGE.names_defined(source) == ["c", "e", "g", "H", "f"]
+        assert LANGUAGE.name_problem("f") is None
+        assert LANGUAGE.name_problem("function")
+        assert LANGUAGE.name_problem("a b")
+        head = LANGUAGE.signature(spec("f", ["x", "y"], kind="list[int] */"))
+        assert head.endswith("function f(x, y)")
+        assert head.count("*/") == 1
+        assert (LANGUAGE.name, LANGUAGE.suffix) == ("javascript", ".mjs")
+        assert LANGUAGE.scan("eval(x)") == []
+
+    @pytest.mark.parametrize(
+        ("expected", "types", "base", "matches"),
+        [
+            ("TypeError", [], "TypeError", True),
+            ("Error", [], "TypeError", True),
+            ("Own", ["Other", "Own"], "Error", True),
+            ("RangeError", ["RangeError"], "TypeError", False),
+            ("ValueError", [], "TypeError", False),
+            ("Error", [], "string", False),
+            ("Own", ["Own"], "object", False),
+        ],
+    )
+    def test_one_line_of_classes_counts(self, expected: str, types: list[str], base: str, matches: bool) -> None:
+        assert LANGUAGE.error_matches(expected, types, base) is matches
+
+    def test_nothing_in_a_job_is_code(self) -> None:
+        nasty = '\'); import os; os._exit(3) #\n""" \\ {} `${1}` \u2028 \0'
+        cell = LANGUAGE.run_alone({"function": "f", "inputs": {"x": nasty}}, 1_000)
+        assert "\n" not in cell
+        compile(cell, "cell", "eval")
+
+
+WRITTEN = {
+    "g": "import fs from 'fs'\nexport class Missing extends Error {}\nconst H = 1\nexport function g(x) { if (x === 'missing') throw new Missing('There is none'); return x }",
+    "f": "import { readFileSync } from 'node:fs'\nimport fs from 'node:fs'\n\nexport default async function f(x, y = 1) { return g(x) }",
+}  # fmt: skip
+ERRORS = [
+    test_of("of its own", inputs={"x": "missing"}, expected_error="Missing", error_message="there is"),
+    test_of("above it", inputs={"x": "missing"}, expected_error="Error"),
+    test_of("setup", inputs={"x": 1}, setup="inputs.x = typeof Missing", expected_output="function"),
+    test_of("a property", inputs={"x": 1}, property="result == 1"),
+]
+
+
+@needs_node
+class TestWritten:
+    def run(self, folder: Path, module: str) -> subprocess.CompletedProcess[str]:
+        values = [
+            test_of(f'it\'s "{n}" \u2028\n', inputs={"x": data}, expected_output=data) for n, data in enumerate(VALUES)
+        ]
+        (folder / "solution.mjs").write_text(module)
+        text = LANGUAGE.write_tests({"f": [*values, *ERRORS]}, "solution", [spec("f", ["x", "y"])])
+        (folder / "solution.test.mjs").write_text(text)
+        command = ["node", "--test", "--test-reporter=tap", "solution.test.mjs"]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+    def test_what_is_right_passes(self, tmp_path: Path) -> None:
+        done = self.run(tmp_path, LANGUAGE.write_module(WRITTEN, "About\nit. */"))
+        assert done.returncode == 0, done.stdout
+        assert f"# pass {len(VALUES) + len(ERRORS) - 1}" in done.stdout
+
+    def test_what_is_wrong_fails(self, tmp_path: Path) -> None:
+        done = self.run(tmp_path, "export class Missing extends Error {}\nexport const f = () => 'wrong'")
+        assert f"# fail {len(VALUES) + len(ERRORS) - 1}" in done.stdout, done.stdout
+        assert "# pass 0" in done.stdout
