@@ -22,6 +22,7 @@ from coderoom.generation._solution import StopReason, Usage
 
 __all__ = ["Asker", "BudgetSpent", "Memory"]
 
+_LONGEST = 400_000  # To look for blocks and JSON in more would take too long.
 _TRANSIENT = frozenset(
     {"APIConnectionError", "APITimeoutError", "InternalServerError", "RateLimitError", "TransportError"}
 )
@@ -136,7 +137,7 @@ class Asker:
             text = f"The model {self._model.name!r} could not be asked: {type(error).__name__}: {error!s:.500}"
             self._broken = ModelError(text)
             raise self._broken from error
-        return Reply(encodable(reply.text), reply.prompt_tokens, reply.completion_tokens, reply.complete)
+        return _cleaned(reply)
 
     def _deadline(self) -> float | None:
         if self._end is None:
@@ -162,6 +163,14 @@ class Asker:
             completion_tokens=usage.completion_tokens + reply.completion_tokens,
             replayed=usage.replayed,
         )
+
+
+def _cleaned(reply: Reply) -> Reply:
+    """The answer, whatever a server puts where text and numbers should be."""
+    text = reply.text if isinstance(reply.text, str) else ""
+    told = (reply.prompt_tokens, reply.completion_tokens)
+    tokens = [count if type(count) is int and count > 0 else 0 for count in told]
+    return Reply(encodable(text[:_LONGEST]), *tokens, complete=bool(reply.complete) and len(text) <= _LONGEST)
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -163,7 +164,13 @@ def _is_optional(spec: FunctionSpec, name: str) -> bool:
 def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
     _parse(text, "property", "eval")
     known = _OPEN | {"result", *inputs}
-    table = symtable.symtable(text, "property", "eval")
+    try:
+        table = symtable.symtable(text, "property", "eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "property", "eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"property: it is no Python: {error}") from error
     unknown = sorted({name for name in _free(table) if name not in known})
     if unknown:
         listed = ", ".join(map(repr, unknown))
