@@ -168,9 +168,16 @@ class Asker:
 def _cleaned(reply: Reply) -> Reply:
     """The answer, whatever a server puts where text and numbers should be."""
     text = reply.text if isinstance(reply.text, str) else ""
-    told = (reply.prompt_tokens, reply.completion_tokens)
-    tokens = [count if type(count) is int and count > 0 else 0 for count in told]
-    return Reply(encodable(text[:_LONGEST]), *tokens, complete=bool(reply.complete) and len(text) <= _LONGEST)
+    return Reply(
+        encodable(text[:_LONGEST]),
+        _tokens(reply.prompt_tokens),
+        _tokens(reply.completion_tokens),
+        bool(reply.complete) and len(text) <= _LONGEST,
+    )
+
+
+def _tokens(told: object) -> int:
+    return told if type(told) is int and told > 0 else 0
 
 
 def _may_pass(error: BaseException) -> bool:
