@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._text import encodable
 
-__all__ = ["json_objects", "output_arguments", "parse_tolerantly", "request_for_json", "strict_schema"]
+__all__ = ["json_objects", "json_whole", "output_arguments", "parse_tolerantly", "request_for_json", "strict_schema"]
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -65,13 +65,22 @@ def json_objects(text: str) -> list[tuple[dict[str, Any], str]]:
             return found
         end = position + 1
         try:
-            value, end = decoder.raw_decode(text, position)
+            value, after = decoder.raw_decode(text, position)
+            found.append((_encodable(value), text[position:after]))
+            end = after
         except (ValueError, RecursionError):
             pass
-        else:
-            found.append((_encodable(value), text[position:end]))
         position = text.find("{", end)
     return []
+
+
+def json_whole(text: str) -> dict[str, Any] | None:
+    """The JSON object that the whole text is; `None` if it is none."""
+    try:
+        value = _encodable(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _encodable(value: Any) -> Any:

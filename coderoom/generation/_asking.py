@@ -22,6 +22,7 @@ from coderoom.generation._solution import StopReason, Usage
 
 __all__ = ["Asker", "BudgetSpent", "Memory"]
 
+_LONGEST = 400_000  # To look for blocks and JSON in more would take too long.
 _TRANSIENT = frozenset(
     {"APIConnectionError", "APITimeoutError", "InternalServerError", "RateLimitError", "TransportError"}
 )
@@ -136,7 +137,7 @@ class Asker:
             text = f"The model {self._model.name!r} could not be asked: {type(error).__name__}: {error!s:.500}"
             self._broken = ModelError(text)
             raise self._broken from error
-        return Reply(encodable(reply.text), reply.prompt_tokens, reply.completion_tokens, reply.complete)
+        return _cleaned(reply)
 
     def _deadline(self) -> float | None:
         if self._end is None:
@@ -162,6 +163,21 @@ class Asker:
             completion_tokens=usage.completion_tokens + reply.completion_tokens,
             replayed=usage.replayed,
         )
+
+
+def _cleaned(reply: Reply) -> Reply:
+    """The answer, whatever a server puts where text and numbers should be."""
+    text = reply.text if isinstance(reply.text, str) else ""
+    return Reply(
+        encodable(text[:_LONGEST]),
+        _tokens(reply.prompt_tokens),
+        _tokens(reply.completion_tokens),
+        bool(reply.complete) and len(text) <= _LONGEST,
+    )
+
+
+def _tokens(told: object) -> int:
+    return told if type(told) is int and told > 0 else 0
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom._json_output import json_objects
+from coderoom._json_output import json_objects, json_whole
 from coderoom.blocks import extract_code_blocks
 from coderoom.generation._language import Language
 
@@ -171,10 +170,5 @@ def _blocks(text: str, language: Language) -> list[str]:
 
 def _values(text: str) -> list[dict[str, Any]]:
     stripped = text.strip()
-    try:
-        whole = json.loads(stripped)
-    except (ValueError, RecursionError):
-        whole = None
-    if isinstance(whole, dict):
-        return [whole]
-    return [value for value, _ in json_objects(stripped)]
+    whole = json_whole(stripped)
+    return [whole] if whole is not None else [value for value, _ in json_objects(stripped)]

@@ -84,8 +84,15 @@ class Pipeline:
 
     async def _write_tests_of(self, spec: FunctionSpec) -> list[FunctionTest]:
         program = self._program
+        rules, functions = program.rules, list(program.specs)
         tests, problems = await write_tests(
-            self._asker, program.instruction, spec, list(program.specs), program.language, program.rules.allowed_imports
+            self._asker,
+            self._runner,
+            program.instruction,
+            spec,
+            functions,
+            program.language,
+            rules.allowed_imports,
         )
         for problem in problems:
             self._warn(problem)

@@ -114,6 +114,24 @@ class TestRunner:
             judge = await stack.enter_async_context(_Judge(self._sandbox, self._language, count))
             return await _Run(self, cases, implementations, benches, judge).do()
 
+    async def look(self, properties: Sequence[tuple[str, Any, Mapping[str, Any]]]) -> list[bool]:
+        """Look at properties of values that are given, where no code under test has ever been.
+
+        Args:
+            properties: Properties, each with the result and the inputs that it is about, as tagged data.
+
+        Returns:
+            Of each, whether it holds; what could not be looked at does not.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+        """
+        if not properties:
+            return []
+        jobs = [{"property": text, "result": result, "inputs": dict(inputs)} for text, result, inputs in properties]
+        async with _Judge(self._sandbox, self._language, 1) as judge:
+            return [answer is not None and answer.value is True for answer in await judge.look_at(jobs)]
+
     @property
     def language(self) -> Language:
         """The language of the functions."""
@@ -144,7 +162,9 @@ class _Judge:
         looks = Jobs(jobs, [str(job["property"]) for job in jobs])
         if jobs:
             async with self._lock:
-                await _all([bench.work(looks) for bench in self._benches[: _number_of_benches(len(jobs), 99)]])
+                await _all(
+                    [bench.work(looks) for bench in self._benches[: _number_of_benches(len(jobs), len(self._benches))]]
+                )
         return looks.answers
 
     async def look(self, job: Job) -> str:

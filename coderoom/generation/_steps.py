@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from coderoom.errors import GenerationError
@@ -11,8 +11,10 @@ from coderoom.generation._forms import Form, SpecsForm, TestsForm, read_specs_da
 from coderoom.generation._language import Language
 from coderoom.generation._model import Message
 from coderoom.generation._prompts import again, specs_request, tests_request
+from coderoom.generation._run import TestRunner
 from coderoom.generation._specs import FunctionSpec, read_specs
 from coderoom.generation._tests import FunctionTest, read_tests
+from coderoom.generation._vacuous import say_nothing, what_it_says, why_too_wide
 from coderoom.generation._values import canonical
 
 __all__ = ["write_specs", "write_tests"]
@@ -20,6 +22,7 @@ __all__ = ["write_specs", "write_tests"]
 _LEAST_TESTS = 3
 _NOTHING = "there is no JSON object of the form that was asked for"
 _CUT_OFF = "the answer was cut off at a limit; be briefer"
+_SAY = "say what the result has to be"
 T = TypeVar("T")
 
 
@@ -30,7 +33,7 @@ async def write_specs(asker: Asker, instruction: str, language: Language) -> lis
         GenerationError: They are wrong still.
     """
 
-    def read(text: str) -> list[FunctionSpec]:
+    async def read(text: str) -> list[FunctionSpec]:
         data = read_specs_data(text)
         if data is None:
             raise GenerationError(_NOTHING)
@@ -48,6 +51,7 @@ async def write_specs(asker: Asker, instruction: str, language: Language) -> lis
 
 async def write_tests(
     asker: Asker,
+    runner: TestRunner,
     instruction: str,
     spec: FunctionSpec,
     functions: Sequence[str],
@@ -58,6 +62,7 @@ async def write_tests(
 
     Args:
         asker: Asks the model.
+        runner: Looks at properties.
         instruction: The instruction.
         spec: What the function is to do.
         functions: The names of all functions.
@@ -69,11 +74,14 @@ async def write_tests(
     """
     kept: list[FunctionTest] = []
 
-    def read(text: str) -> list[FunctionTest]:
+    async def read(text: str) -> list[FunctionTest]:
         data = read_tests_data(text, spec.name)
         if data is None:
             raise GenerationError(_NOTHING)
         tests, wrong = _sound_tests(data, spec, functions, language, allowed_imports)
+        for test in await say_nothing(tests, runner):
+            wrong.append(f"the property of {test.name!r} holds of None, -1, 'x', [] and any object too: {_SAY}")
+            tests.remove(test)
         if len(tests) >= len(kept):
             kept[:] = tests
         if len(tests) < _LEAST_TESTS:
@@ -95,13 +103,13 @@ async def _ask_twice(
     function: str,
     messages: Sequence[Message],
     form: type[Form],
-    read: Callable[[str], T],
+    read: Callable[[str], Awaitable[T]],
 ) -> tuple[T | None, list[str]]:
     problems: list[str] = []
     for last in (False, True):
         reply = await asker.ask(step, function, messages, form)
         try:
-            return read(reply.text), []
+            return await read(reply.text), []
         except GenerationError as error:
             problems = str(error).splitlines() if reply.complete else [_CUT_OFF]
         if not last:
@@ -126,6 +134,7 @@ def _sound_tests(
     wrong: list[str] = []
     names: set[str] = set()
     known: dict[str, str] = {}
+    said: dict[str, str] = {}
     for index, each in enumerate(data):
         place = f"tests[{index}]"
         try:
@@ -133,10 +142,16 @@ def _sound_tests(
         except GenerationError as error:
             wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
             continue
-        problems = language.check_setup(test.setup, functions, allowed_imports=allowed_imports) if test.setup else []
-        wrong += [f"{place}: setup: {problem}" for problem in problems]
+        found = language.check_setup(test.setup, functions, allowed_imports=allowed_imports) if test.setup else []
+        problems = [f"setup: {problem}" for problem in found]
+        if too_wide := why_too_wide(test):
+            problems.append(too_wide)
+        wrong += [f"{place}: {problem}" for problem in problems]
         if test.name in names:
             wrong.append(f"{place}: another test has the name {test.name!r} too")
+        elif (same := said.setdefault(what_it_says(test), test.name)) != test.name:
+            wrong.append(f"{place}: it is the same as {same!r}, and shows nothing that that does not")
+            continue
         call, expected = _call_of(test), _expected_of(test)
         if known.setdefault(call, expected) != expected and test.property is None:
             wrong.append(f"{place}: another test expects something else of the same call")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -181,7 +182,13 @@ def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"property: it is no Python: {error}") from error
     known = _OPEN | {"result", *inputs}
-    table = symtable.symtable(text, "property", "eval")
+    try:
+        table = symtable.symtable(text, "property", "eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "property", "eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"property: it is no Python: {error}") from error
     unknown = sorted({name for name in _free(table) if name not in known})
     if unknown:
         listed = ", ".join(map(repr, unknown))

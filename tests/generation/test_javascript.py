@@ -332,7 +332,7 @@ class TestWritten:
             test_of(f'it\'s "{n}" \u2028\n', inputs={"x": data}, expected_output=data) for n, data in enumerate(VALUES)
         ]
         (folder / "solution.mjs").write_text(module)
-        text = LANGUAGE.write_tests({"f": [*values, *ERRORS]}, "solution", [spec("f", ["x", "y"])])
+        text = LANGUAGE.write_tests({"f": [*values, *ERRORS]}, "solution", specs=[spec("f", ["x", "y"])])
         (folder / "solution.test.mjs").write_text(text)
         command = ["node", "--test", "--test-reporter=tap", "solution.test.mjs"]
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -4,7 +4,8 @@
         client = OpenAIChatCompletionClient(model="gpt-4o-2024-08-06", api_key="test", base_url=server.base_url)
 
 Each request takes the next step of the script; a request that OpenAI would refuse is answered as OpenAI does and takes
-none. By hand: `python -m tests.support.openai_server --script FILE --port N`, where the file is a JSON list such as
+none. `OpenAIServer(respond=...)` answers by a function of the request instead. By hand:
+`python -m tests.support.openai_server --script FILE --port N`, where the file is a JSON list such as
 `["Hello.", {"failure": 429, "retry_after": 1}, {"cut": "Hel", "after_bytes": 9}, {"stall": 30}]`.
 """
 
@@ -20,7 +21,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -33,6 +34,7 @@ __all__ = [
     "Cut",
     "Failure",
     "OpenAIServer",
+    "Raw",
     "Refused",
     "Reply",
     "Request",
@@ -122,7 +124,23 @@ class Stall:
     content: str = ""
 
 
-Step: TypeAlias = Reply | Failure | Cut | Stall
+@dataclass(frozen=True)
+class Raw:
+    """A body of any kind, as servers send it that only almost speak the protocol.
+
+    Attributes:
+        body: The bytes.
+        status: The HTTP status.
+        content_type: What it is said to be.
+    """
+
+    body: bytes
+    _: KW_ONLY
+    status: int = 200
+    content_type: str = "application/json"
+
+
+Step: TypeAlias = Reply | Failure | Cut | Stall | Raw
 
 CONTEXT_LENGTH_EXCEEDED = Failure(
     400,
@@ -411,6 +429,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._cut(request, step)
             case Stall():
                 self._stall(request, step)
+            case Raw():
+                self._send(step.status, step.body, {"content-type": step.content_type})
             case None:
                 message = f"The script is exhausted: nothing is left for request {len(self.server.owner.requests)}."
                 self._send(500, _error_body(500, message), {"x-should-retry": "false"})
@@ -547,10 +567,11 @@ class _HTTPServer(ThreadingHTTPServer):
 
 
 class OpenAIServer:
-    """A server on the loopback interface that answers from a script, in its own thread.
+    """A server on the loopback interface that answers from a script, or by a function, in its own thread.
 
     Args:
         script: The answers in their order; a string stands for a `Reply`.
+        respond: Called with each request for its answer, in the thread of the connection; `None`: the script has it.
         port: The port, or 0 for a free one.
         model: The model that the answers name; by default the one that was asked for.
         repeat: Begin the script again after its end.
@@ -560,11 +581,18 @@ class OpenAIServer:
     """
 
     def __init__(
-        self, script: Iterable[Step | str] = (), *, port: int = 0, model: str | None = None, repeat: bool = False
+        self,
+        script: Iterable[Step | str] = (),
+        *,
+        respond: Callable[[Request], Step | str] | None = None,
+        port: int = 0,
+        model: str | None = None,
+        repeat: bool = False,
     ) -> None:
         self.requests: list[Request] = []
         self.closing = False
         self._script = deque(_step(step) for step in script)
+        self._respond = respond
         self._model = model
         self._repeat = repeat
         self._ids = count(1)
@@ -627,12 +655,17 @@ class OpenAIServer:
         with self._arrived:
             self.requests.append(request)
             self._arrived.notify_all()
-            if not self._script:
-                return None
-            step = self._script.popleft()
-            if self._repeat:
-                self._script.append(step)
-            return step
+            if self._respond is None:
+                return self._next()
+        return _step(self._respond(request))  # Others need not wait for it.
+
+    def _next(self) -> Step | None:
+        if not self._script:
+            return None
+        step = self._script.popleft()
+        if self._repeat:
+            self._script.append(step)
+        return step
 
     def new_id(self, kind: str = "chatcmpl") -> str:
         """Give a fresh identifier (for the handler)."""

@@ -68,8 +68,7 @@ def alone(job: Dict[str, Any]) -> str:
 def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
     """Do jobs, as far as time and room go, and end at the first that takes too long or leaves something behind.
 
-    Calls are made in a fork each. Properties are looked at here: they are expressions over data, and none of the code
-    under test is in the same process.
+    Calls are made, and properties looked at, in a fork each.
 
     Args:
         jobs: The jobs.
@@ -89,16 +88,12 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
     # Forks print into this; what they change is theirs, and each page of memory that they need not is time.
     sys.stdout = out = Out()
     for job in jobs:
-        found = _looked(job) if "property" in job else _forked(job, each, largest, out)
+        found = _forked(job, each, largest, out)
         answers.append(found)
         room -= 0 if found is None else 2 * len(found[0]) + 100
         if found is None or room < 2 * largest or time.monotonic() > end or not clear():
             break
     return answers
-
-
-def _looked(job: Dict[str, Any]) -> List[Any]:
-    return [answer_now(job), "", 0.0, 0]
 
 
 def _forked(job: Dict[str, Any], seconds: float, largest: int, out: Out) -> Optional[List[Any]]:

@@ -17,6 +17,7 @@ __all__ = ["answer", "answer_now", "budget", "make_call"]
 _MOST_TOLD = 4_000
 _MOST_FRAMES = 8
 budget = {"text": 400_000}
+_classes_of = type.__dict__["__mro__"].__get__  # A metaclass may say something else.
 
 Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any]]
 
@@ -109,12 +110,16 @@ def _arranged(function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], D
 
 def _with_setup(setup: Any, name: str, inputs: Dict[str, Any]) -> Any:
     names = sys.modules["__main__"].__dict__
-    names["inputs"] = inputs
-    exec(setup, names)
     if name not in names:
         raise NameError("name %r is not defined" % name)
-    positional, named = _arranged(names[name], names["inputs"])
-    return names[name](*positional, **named)
+    function = names[name]
+    code = getattr(function, "__code__", None)
+    names["inputs"] = inputs
+    exec(setup, names)
+    if getattr(function, "__code__", None) is not code:
+        raise RuntimeError("setup code may not change %r, which is to be tested" % name)
+    positional, named = _arranged(function, names["inputs"])
+    return function(*positional, **named)
 
 
 def _look(look: Any, names: Dict[str, Any]) -> bool:
@@ -126,11 +131,15 @@ def _look(look: Any, names: Dict[str, Any]) -> bool:
     return bool(found)
 
 
+_name_of = type.__dict__["__name__"].__get__
+
+
 def _explain(error: BaseException) -> Dict[str, Any]:
     """What is told of an exception: its class, those above it, its text, and the frames of the code under test."""
     kind = type(error)
-    own = [each.__name__ for each in kind.__mro__ if getattr(builtins, each.__name__, None) is not each]
-    base = next(each.__name__ for each in kind.__mro__ if getattr(builtins, each.__name__, None) is each)
+    classes = [(_name_of(each), each) for each in _classes_of(kind)]
+    own = [name for name, each in classes if getattr(builtins, name, None) is not each]
+    base = next(name for name, each in classes if getattr(builtins, name, None) is each)
     try:
         message = str(error)[:_MOST_TOLD]
     except BaseException:
