@@ -76,6 +76,8 @@ class TestRunner:
         self._sandbox = sandbox
         self._timeout = timeout
         self._sessions = min(sessions, sandbox.concurrency // 2)
+        # More at a time could have all places, and each wait for another one.
+        self._runs = asyncio.Semaphore(sandbox.concurrency // (2 * self._sessions))
         self._language = language if language is not None else PythonLanguage()
 
     async def run(
@@ -106,6 +108,7 @@ class TestRunner:
         if not cases:
             return []
         async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._runs)
             count = _number_of_benches(len(cases), self._sessions)
             benches = [Bench(self._sandbox, self._language, implementations) for _ in range(count)]
             for bench in benches:
@@ -129,7 +132,7 @@ class TestRunner:
         if not properties:
             return []
         jobs = [{"property": text, "result": result, "inputs": dict(inputs)} for text, result, inputs in properties]
-        async with _Judge(self._sandbox, self._language, 1) as judge:
+        async with self._runs, _Judge(self._sandbox, self._language, 1) as judge:
             return [answer is not None and answer.value is True for answer in await judge.look_at(jobs)]
 
     @property

@@ -1,6 +1,7 @@
 # ruff: noqa: E501 (pieces of code, one to a line)
 from __future__ import annotations
 
+import asyncio
 import textwrap
 from typing import Any
 
@@ -227,6 +228,13 @@ class TestRequests:
         async with Sandbox(concurrency=places) as sandbox:
             results = await TestRunner(sandbox, sessions=8).run({"f": "def f(x): return x"}, frozen("f", *tests))
         assert all(each.passed for each in results)
+
+    async def test_many_runs_at_a_time_do_not_wait_for_each_other_for_ever(self) -> None:
+        tests = frozen("f", *(test_of(f"{n}", inputs={"x": n}, property="result == x") for n in range(60)))
+        async with Sandbox(concurrency=5) as sandbox:
+            runner = TestRunner(sandbox)
+            runs = await asyncio.gather(*(runner.run({"f": "def f(x): return x"}, tests) for _ in range(6)))
+        assert all(each.passed for results in runs for each in results)
 
     async def test_it_needs_no_wall(self) -> None:
         tests = [test_of(f"{n}", inputs={"x": n}, expected_output=n + n % 2) for n in range(30)]
