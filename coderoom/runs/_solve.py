@@ -81,7 +81,7 @@ async def solve(
         MissingDependencyError: The model needs a key or a package that is not there.
         SandboxUnavailable: There is no sandbox, or it broke.
     """
-    Sandbox(wall)  # Refuses a name that is none.
+    sandbox = Sandbox(wall)
     if out is not None:
         check_folder(out, name, (options or {}).get("language", "python"))
     named = model or default_model()
@@ -90,8 +90,10 @@ async def solve(
     client = make_model(named)
     view = SolveView(console)
     try:
-        generator = AICodeGenerator(client, wall=wall, **(options or {}))
-        solution = await _watch(generator, instruction, view)
+        generator = AICodeGenerator(client, sandbox=sandbox, **(options or {}))
+        async with sandbox:
+            view.begin(sandbox.wall)
+            solution = await _watch(generator, instruction, view)
     finally:
         view.stop()
         await client.close()

@@ -27,6 +27,7 @@ from coderoom.generation import (
     Warned,
     WrittenFiles,
 )
+from coderoom.runs._exec_view import isolation_words
 
 __all__ = ["SolveView"]
 
@@ -50,6 +51,10 @@ class SolveView:
         )
         self._functions = self._progress.add_task("functions", total=None)
         self._tests = self._progress.add_task("tests", total=None)
+
+    def begin(self, wall: str) -> None:
+        """Say plainly what protects this machine, or that nothing does."""
+        self._console.print(isolation_words(wall))
         self._progress.start()
 
     def show(self, event: GenerationEvent) -> None:

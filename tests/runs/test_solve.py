@@ -29,6 +29,7 @@ def solve(cwd: Path, *arguments: str, **options: Any) -> subprocess.CompletedPro
 def test_module_tests_and_report_are_written(tmp_path: Path) -> None:
     done = solve(tmp_path, TASK, "--model", ROMAN, "--out", "roman")
     assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Code is isolated from this machine by: ")
     assert "13 of 13 tests passed" in done.stdout
     names = sorted(path.name for path in (tmp_path / "roman").iterdir())
     assert names == ["from_roman.py", "report.json", "report.md", "test_from_roman.py"]
@@ -82,6 +83,12 @@ def test_the_second_time_it_comes_from_the_cache(tmp_path: Path) -> None:
     done = solve(tmp_path, "Double.", "--model", none)
     assert (done.returncode, "from the cache" in done.stdout) == (0, True)
     assert solve(tmp_path, "Double.", "--model", none, "--no-cache").returncode == 1
+
+
+def test_without_a_wall_that_is_said_first(tmp_path: Path) -> None:
+    done = solve(tmp_path, "Double.", "--model", recording(tmp_path / "r.json", WORDS), "--wall", "none")
+    assert done.returncode == 0
+    assert "not isolated" in done.stdout.partition("\n")[0]
 
 
 @pytest.mark.parametrize(
