@@ -63,11 +63,14 @@ def check_implementation(
     others = {name: owner for name, owner in (taken or {}).items() if owner != spec.name}
     for node in tree.body:
         for name in _bound(node):
-            if name in others:
-                text = f"{name!r} is defined by the code of {others[name]!r} already; take another name"
-                found.append(CodeProblem(line=node.lineno, text=text))
-            elif name in spec.dependencies:
+            if name in spec.dependencies:
                 text = f"{name!r} is a function of its own, which is there when this code runs; do not define it"
+                found.append(CodeProblem(line=node.lineno, text=text))
+            elif others.get(name) == name:
+                text = f"{name!r} is another function of the program; do not define it here, or take another name"
+                found.append(CodeProblem(line=node.lineno, text=text))
+            elif name in others:
+                text = f"{name!r} is defined by the code of {others[name]!r} already; take another name"
                 found.append(CodeProblem(line=node.lineno, text=text))
     return sorted(found, key=lambda problem: problem.line or 0)
 

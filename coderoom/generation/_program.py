@@ -80,7 +80,8 @@ class Program:
 
     def check(self, spec: FunctionSpec, code: str) -> tuple[list[str], tuple[SecurityFinding, ...]]:
         """Why code may not be run, and what a scanner found in it. Code that may has its names from now on."""
-        problems = self.language.check(code, spec, taken=self._taken, allowed_imports=self.rules.allowed_imports)
+        taken = {**self._taken, **{name: name for name in self.specs}}  # Also of those that are not written yet.
+        problems = self.language.check(code, spec, taken=taken, allowed_imports=self.rules.allowed_imports)
         if problems:
             return [str(problem) for problem in problems], ()
         findings = tuple(self.language.scan(code))

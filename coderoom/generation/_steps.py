@@ -19,7 +19,7 @@ from coderoom.generation._values import canonical
 
 __all__ = ["write_specs", "write_tests"]
 
-_LEAST_TESTS = 3
+_LEAST_TESTS, _MOST_TESTS = 3, 50
 _NOTHING = "there is no JSON object of the form that was asked for"
 _CUT_OFF = "the answer was cut off at a limit; be briefer"
 _SAY = "say what the result has to be"
@@ -135,7 +135,9 @@ def _sound_tests(
     names: set[str] = set()
     known: dict[str, str] = {}
     said: dict[str, str] = {}
-    for index, each in enumerate(data):
+    if len(data) > _MOST_TESTS:
+        wrong.append(f"there are {len(data)} tests, and may be {_MOST_TESTS}")
+    for index, each in enumerate(data[:_MOST_TESTS]):
         place = f"tests[{index}]"
         try:
             test = read_tests({spec.name: [each]}, [spec], language=language)[spec.name][0]

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 from coderoom.generation import Message, Reply
 
+from ..support.openai_server import Request, Step
+
 __all__ = ["ScriptedModel", "function", "test"]
 
 
@@ -83,21 +85,30 @@ class ScriptedModel:
             await asyncio.sleep(self._seconds)
         finally:
             self._at_once -= 1
-        key = self._kind(question)
-        self.asked.append(key)
         self.questions.append("\n".join(each.content for each in messages))
         self.forms.append(form)
-        answers = self._left.get(key) or ["I have nothing to say."]
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        answer = self._next(question)
         if isinstance(answer, BaseException):
             raise answer
-        if isinstance(answer, Reply):
-            return answer
-        if not isinstance(answer, str):
-            answer = json.dumps(answer)
-        elif key[0] == "code" and "```" not in answer:
-            answer = f"```python\n{answer}\n```"
-        return Reply(answer, 100, 10)
+        return answer if isinstance(answer, Reply) else Reply(answer, 100, 10)
+
+    def respond(self, request: Request) -> Step | str:
+        """The answer to what came over HTTP; what a server can do else than answer may stand in the script too."""
+        question = next(str(each["content"]) for each in request.messages if each["role"] == "user")
+        self.questions.append(question)
+        answer: Step | str = self._next(question)
+        return answer
+
+    def _next(self, question: str) -> Any:
+        key = self._kind(question)
+        self.asked.append(key)
+        answers = self._left.get(key) or ["I have nothing to say."]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, dict | list):
+            return json.dumps(answer)
+        if key[0] == "code" and isinstance(answer, str) and "```" not in answer:
+            return f"```python\n{answer}\n```"
+        return answer
 
     def _kind(self, question: str) -> tuple[str, str]:
         if "Name the functions" in question:
