@@ -9,6 +9,7 @@ from typing import Any
 
 from coderoom.sandbox._functions import Calls, HostFunction, as_exception
 from coderoom.sandbox._inside.frames import encode
+from coderoom.sandbox._inside.plain import as_plain
 from coderoom.sandbox._inside.stubs import too_many, why_not_data
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._result import FunctionCall
@@ -71,6 +72,8 @@ class MontyCalls:
         return call_async if is_async else call
 
     async def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if why_not_data(args) or why_not_data(kwargs):
+            args, kwargs = as_plain(args), as_plain(kwargs)
         why = why_not_data(args) or why_not_data(kwargs)
         if why:
             raise TypeError(f"{name}(): an argument {why}; pass text, numbers, booleans, None, lists and dicts")

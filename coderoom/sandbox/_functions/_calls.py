@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -214,13 +215,18 @@ class Calls:
 
     async def _call(self, function: HostFunction, arguments: Arguments) -> Any:
         if function.in_thread:
-            return await self._in_thread(lambda: self._run_here(function, arguments))
-        return self._data(function.name, await function.run(arguments))
+            value = await self._in_thread(lambda: self._run_here(function, arguments))
+            if not isinstance(value, _Later):
+                return value
+            return self._data(function, await value.value)
+        return self._data(function, await function.run(arguments))
 
     def _run_here(self, function: HostFunction, arguments: Arguments) -> Any:
         value = function.run(arguments)
+        if inspect.isawaitable(value):
+            return _Later(value)
         with self._packing:  # Many threads that compute would leave the event loop no time.
-            return self._data(function.name, value)
+            return self._data(function, value)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         context = contextvars.copy_context()
@@ -229,14 +235,16 @@ class Calls:
             raise _Told(told)
         return value
 
-    def _data(self, name: str, value: Any) -> Any:
+    def _data(self, function: HostFunction, value: Any) -> Any:
         most = self._limits.value_bytes
         size = len(value) if isinstance(value, str | list | tuple | dict) else 0
         if size <= most:
-            value = as_data(name, value)
+            value = as_data(function.name, value, function.pack)
             size = len(encode({"value": value}))
         if size > most:
-            raise ValueError(f"{name}(): its result has {size:,} bytes as JSON, or more; {most:,} may come back")
+            raise ValueError(
+                f"{function.name}(): its result has {size:,} bytes as JSON, or more; {most:,} may come back"
+            )
         return value
 
     async def _send(self, reply: dict[str, Any]) -> None:
@@ -253,6 +261,13 @@ class Calls:
         # Whoever asks for more than there is and does not read the answers gets none.
         with contextlib.suppress(ConnectionError):
             self._replies.send_now({"op": "reply", "call": number, "error": tell(error)})
+
+
+@dataclass
+class _Later:
+    """What a plain function returned, which is still to be awaited."""
+
+    value: Awaitable[Any]
 
 
 class _Told(Exception):  # noqa: N818

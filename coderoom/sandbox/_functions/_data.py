@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import dataclasses
+from collections.abc import Callable
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from coderoom.sandbox._inside.plain import as_plain
 from coderoom.sandbox._inside.stubs import why_not_data
 
 __all__ = ["LONGEST", "as_data", "as_exception", "shorten", "tell"]
@@ -20,18 +20,29 @@ _DEEPEST = 20
 _UNFIT = (StopIteration, StopAsyncIteration)  # Whoever runs a coroutine or a generator takes them for its end.
 
 
-def as_data(name: str, value: Any) -> Any:
-    """A function's result; models of pydantic and data classes become dicts.
+def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> Any:
+    """A function's result; models of pydantic and data classes become dicts, dates and the like become text.
+
+    Args:
+        name: The function's name.
+        value: The result.
+        pack: Makes data of it, if it is none otherwise.
 
     Raises:
         TypeError: JSON cannot carry it.
     """
-    if isinstance(value, BaseModel) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
-        value = to_jsonable_python(value)
-    why = why_not_data(value)
+    if why_not_data(value) is None:
+        return value
+    try:
+        plain = as_plain(value, to_jsonable_python)
+        if why_not_data(plain) and pack is not None:
+            plain = pack(value)
+    except (PydanticSerializationError, UnicodeDecodeError) as error:
+        raise TypeError(f"{name}(): its result cannot be made data: {error}") from None
+    why = why_not_data(plain)
     if why:
         raise TypeError(f"{name}(): its result {why}")
-    return value
+    return plain
 
 
 def tell(error: BaseException) -> dict[str, Any]:

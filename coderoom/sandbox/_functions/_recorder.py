@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,16 +59,7 @@ class CallRecorder:
             digest, inner = arguments.args
             if self._answers is not None:
                 return self._answer(function.name, digest)
-            calls = self._calls
-            try:
-                return _keep(calls, function.name, digest, await function.run(inner))
-            except asyncio.CancelledError:
-                # Its time was up, which is what the code saw, or the cell ended, which it did not see.
-                _keep_error(calls, function.name, digest, TimeoutError(f"{function.name}() did not answer in time"))
-                raise
-            except Exception as error:
-                _keep_error(calls, function.name, digest, error)
-                raise
+            return await _keep_later(self._calls, function, digest, function.run(inner))
 
         def run(arguments: Arguments) -> Any:
             digest, inner = arguments.args
@@ -75,7 +67,10 @@ class CallRecorder:
                 return self._answer(function.name, digest)
             calls = self._calls  # A thread may outlive its cell; its answer is no later cell's.
             try:
-                return _keep(calls, function.name, digest, function.run(inner))
+                value = function.run(inner)
+                if inspect.isawaitable(value):
+                    return _keep_later(calls, function, digest, value)
+                return _keep(calls, function, digest, value)
             except Exception as error:
                 _keep_error(calls, function.name, digest, error)
                 raise
@@ -111,12 +106,25 @@ class CallRecorder:
         return json.loads(call.value)
 
 
-def _keep(calls: list[RecordedCall], name: str, digest: str, value: Any) -> Any:
-    data = as_data(name, value)
+def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value: Any) -> Any:
+    data = as_data(function.name, value, function.pack)
     text = json.dumps(data)
     kept = len(text) <= _LONGEST
-    calls.append(RecordedCall(name=name, digest=digest, value=text if kept else "null", kept=kept))
+    calls.append(RecordedCall(name=function.name, digest=digest, value=text if kept else "null", kept=kept))
     return data
+
+
+async def _keep_later(calls: list[RecordedCall], function: HostFunction, digest: str, value: Awaitable[Any]) -> Any:
+    name = function.name
+    try:
+        return _keep(calls, function, digest, await value)
+    except asyncio.CancelledError:
+        # Its time was up, which is what the code saw, or the cell ended, which it did not see.
+        _keep_error(calls, name, digest, TimeoutError(f"{name}() did not answer in time"))
+        raise
+    except Exception as error:
+        _keep_error(calls, name, digest, error)
+        raise
 
 
 def _keep_error(calls: list[RecordedCall], name: str, digest: str, error: BaseException) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jsonschema
@@ -15,18 +14,15 @@ from pydantic import BaseModel, ValidationError
 from coderoom.errors import RequestError
 from coderoom.sandbox._functions._callables import bind_arguments, misfit
 from coderoom.sandbox._functions._function import Arguments, HostFunction, check_name
+from coderoom.sandbox._functions._hints import resolve, show, without_remarks
+from coderoom.sandbox._functions._shapes import Shapes
+from coderoom.sandbox._functions._token import Token, without_token
 
 __all__ = ["ToolLike", "WorkbenchLike", "from_tool", "from_workbench"]
 
-_TYPES = {
-    "string": "str",
-    "integer": "int",
-    "number": "float",
-    "boolean": "bool",
-    "array": "list",
-    "object": "dict",
-    "null": "None",
-}
+Signed = tuple[inspect.Signature, inspect.Signature, tuple[str, ...]]
+"""A signature, how a model is shown it, and what else there is to say of it."""
+
 _FOR_ANYTHING = inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD)
 
 
@@ -63,22 +59,6 @@ class WorkbenchLike(Protocol):
         """Run one."""
 
 
-class _Token:
-    """Stands for AutoGen's `CancellationToken`: whoever runs a tool cancels its task, and needs no more than this."""
-
-    def is_cancelled(self) -> bool:
-        return False
-
-    def cancel(self) -> None:
-        raise RequestError("A tool cannot cancel the call that it answers.")
-
-    def add_callback(self, callback: Callable[[], None]) -> None:
-        """The task is cancelled instead."""
-
-    def link_future(self, future: asyncio.Future[Any]) -> asyncio.Future[Any]:
-        return future
-
-
 def from_tool(tool: ToolLike) -> HostFunction:
     """A tool.
 
@@ -87,7 +67,7 @@ def from_tool(tool: ToolLike) -> HostFunction:
     """
     name = _name(tool.name)
     schema = tool.schema.get("parameters") or {}
-    signature = _own_signature(tool) or _signature(schema)
+    signature, shown, notes = _own_signature(tool) or _signature(schema)
     args_type = _args_type(tool)
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
@@ -100,7 +80,9 @@ def from_tool(tool: ToolLike) -> HostFunction:
         return Arguments((), bound)
 
     async def run(arguments: Arguments) -> Any:
-        return await tool.run_json(arguments.kwargs, _Token())
+        result = await tool.run_json(arguments.kwargs, Token())
+        result = await result if inspect.isawaitable(result) else result
+        return _from_mcp(result) if _is_mcp(result) else result
 
     wrapped = getattr(tool, "_func", None)
     return HostFunction(
@@ -111,6 +93,8 @@ def from_tool(tool: ToolLike) -> HostFunction:
         in_thread=False,
         check=check,
         run=run,
+        shown=shown,
+        notes=notes,
     )
 
 
@@ -120,12 +104,28 @@ async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
     Raises:
         RequestError: The name of one cannot be made one of Python's.
     """
-    return [_from_schema(workbench, schema) for schema in await workbench.list_tools()]
+    tools = await workbench.list_tools()
+    whole = await _mcp_schemas(workbench) if "$ref" in str(tools) else {}
+    return [_from_schema(workbench, tool, whole.get(tool["name"])) for tool in tools]
 
 
-def _from_schema(workbench: WorkbenchLike, told: Mapping[str, Any]) -> HostFunction:
+async def _mcp_schemas(workbench: Any) -> dict[str, Mapping[str, Any]]:
+    """The schemas of an MCP server's tools as the server gives them: AutoGen's lack what `$ref` refers to."""
+    names = {original: name for name, original in getattr(workbench, "_override_name_to_original", {}).items()}
+    try:
+        answer = await (await workbench._actor.call("list_tools", None))
+        return {names.get(tool.name, tool.name): tool.inputSchema for tool in answer.tools}
+    except Exception:  # It is none of an MCP server, or another version of it.
+        return {}
+
+
+def _from_schema(
+    workbench: WorkbenchLike, told: Mapping[str, Any], whole: Mapping[str, Any] | None = None
+) -> HostFunction:
     name, schema = _name(told["name"]), told.get("parameters") or {}
-    signature = _signature(schema)
+    if whole is not None:
+        schema = {**{key: whole[key] for key in ("$defs", "definitions") if key in whole}, **schema}
+    signature, shown, notes = _signature(schema)
     validator_type = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     # Without a registry of its own it would fetch what the schema, which may be anybody's, refers to.
     validator = validator_type(schema, registry=referencing.Registry())
@@ -144,10 +144,21 @@ def _from_schema(workbench: WorkbenchLike, told: Mapping[str, Any]) -> HostFunct
         return Arguments((), bound)
 
     async def run(arguments: Arguments) -> Any:
-        return _content(name, await workbench.call_tool(told["name"], arguments.kwargs, _Token()))
+        return _content(name, await workbench.call_tool(told["name"], arguments.kwargs, Token()))
 
     doc = str(told.get("description") or "")
-    return HostFunction(name, signature, doc, is_async=False, in_thread=False, check=check, run=run)
+    return HostFunction(
+        name,
+        signature,
+        doc,
+        is_async=False,
+        in_thread=False,
+        check=check,
+        run=run,
+        shown=shown,
+        notes=notes,
+        gives_text=True,
+    )
 
 
 def _content(name: str, result: Any) -> Any:
@@ -167,6 +178,27 @@ def _part(part: Any) -> Any:
     return {"type": "image", "base64": encoded()} if callable(encoded) else str(content)
 
 
+def _is_mcp(result: Any) -> bool:
+    """Whether it is what AutoGen's adapters of an MCP server's tools return: a list of the protocol's own objects."""
+    return (
+        isinstance(result, list)
+        and bool(result)
+        and all(isinstance(part, BaseModel) and type(part).__module__.partition(".")[0] == "mcp" for part in result)
+    )
+
+
+def _from_mcp(result: list[Any]) -> Any:
+    """The same as the server's workbench would answer."""
+    parts = [_mcp_part(part) for part in result]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _mcp_part(part: Any) -> Any:
+    if part.type == "text":
+        return part.text
+    return {"type": "image", "base64": part.data} if part.type == "image" else part.model_dump_json()
+
+
 def _name(name: str) -> str:
     return check_name(re.sub(r"\W", "_", name))
 
@@ -176,25 +208,33 @@ def _args_type(tool: Any) -> Any:
     return args_type() if callable(args_type) else None
 
 
-def _own_signature(tool: Any) -> inspect.Signature | None:
+def _own_signature(tool: Any) -> Signed | None:
     """The signature of the function that a `FunctionTool` has, which tells more than its schema."""
     signature = getattr(tool, "_signature", None)
     if not isinstance(signature, inspect.Signature):
         return None
-    parameters = [item for name, item in signature.parameters.items() if name != "cancellation_token"]
-    return signature.replace(parameters=parameters)
+    signature = without_token(signature)
+    function = getattr(tool, "_func", None)
+    resolved = resolve(function, signature) if callable(function) else signature
+    return without_remarks(signature, resolved), *show(signature, resolved)
 
 
-def _signature(schema: Mapping[str, Any]) -> inspect.Signature:
+def _signature(schema: Mapping[str, Any]) -> Signed:
+    shapes = Shapes()
+    shapes.use(schema)
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         properties = {}
     required = list(schema.get("required") or ())
+    for name, told in properties.items():
+        shapes.note(str(name), told)
     if not all(_is_parameter(name) for name in properties):
-        return inspect.Signature([_FOR_ANYTHING])
-    parameters = [_parameter(name, told, name in required) for name, told in properties.items()]
+        signature = inspect.Signature([_FOR_ANYTHING])
+        return signature, signature, shapes.told()
+    parameters = [_parameter(name, told, name in required, shapes) for name, told in properties.items()]
     parameters.sort(key=lambda parameter: parameter.default is not parameter.empty)
-    return inspect.Signature(parameters)
+    signature = inspect.Signature(parameters)
+    return signature, signature, shapes.told()
 
 
 def _is_parameter(name: str) -> bool:
@@ -204,28 +244,11 @@ def _is_parameter(name: str) -> bool:
         return False
 
 
-def _parameter(name: str, told: Any, required: bool) -> inspect.Parameter:
+def _parameter(name: str, told: Any, required: bool, shapes: Shapes) -> inspect.Parameter:
     told = told if isinstance(told, Mapping) else {}
     default = inspect.Parameter.empty if required else told.get("default")
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=_type(told))
-
-
-def _type(told: Mapping[str, Any]) -> str:
-    if isinstance(told.get("enum"), list):
-        return f"Literal[{', '.join(map(repr, told['enum']))}]"
-    options = told.get("anyOf") or told.get("oneOf")
-    if isinstance(options, list):
-        return _union(_type(option) for option in options if isinstance(option, Mapping))
-    kind = told.get("type")
-    if isinstance(kind, list):
-        return _union(_TYPES.get(str(item), "Any") for item in kind)
-    if kind == "array" and isinstance(told.get("items"), Mapping):
-        return f"list[{_type(told['items'])}]"
-    return _TYPES.get(str(kind), "Any")
-
-
-def _union(names: Iterable[str]) -> str:
-    return " | ".join(dict.fromkeys(names)) or "Any"
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Parameter(name, kind, default=default, annotation=shapes.type_of(told))
 
 
 def _bind(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
 from .frames import Channel, encode
+from .plain import as_plain
 from .stubs import make_stub, result_of, too_large, too_many, why_not_data
 
 __all__ = ["ENDED", "PER_CALL", "Functions", "most_waiting"]
@@ -151,12 +152,8 @@ class Functions:
     def _send(self, name: str, args: Any, kwargs: dict[str, Any], settle: Callable[[Answer], None]) -> int:
         if os.getpid() != self._pid:
             raise RuntimeError(f"{name}() can only be called from the session's own process, not from a fork of it")
-        for which, value in [*enumerate(args, 1), *kwargs.items()]:
-            why = why_not_data(value)
-            if why:
-                raise TypeError(
-                    f"{name}(): argument {which!r} {why}; pass text, numbers, booleans, None, lists and dicts"
-                )
+        args = [_data(name, number, value) for number, value in enumerate(args, 1)]
+        kwargs = {key: _data(name, key, value) for key, value in kwargs.items()}
         number = next(self._numbers)
         body = encode({"event": "call", "call": number, "name": name, "args": args, "kwargs": kwargs})
         if len(body) > self._largest:
@@ -258,6 +255,17 @@ class Functions:
         """Let nobody wait any more for what an ended cell has called."""
         for number in list(self._waiting):
             self._settle(number, {"error": error})
+
+
+def _data(name: str, which: Any, value: Any) -> Any:
+    """An argument as JSON carries it."""
+    if why_not_data(value) is None:
+        return value
+    value = as_plain(value)
+    why = why_not_data(value)
+    if why:
+        raise TypeError(f"{name}(): argument {which!r} {why}; pass text, numbers, booleans, None, lists and dicts")
+    return value
 
 
 @contextlib.contextmanager
