@@ -205,7 +205,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
         await self._conversation.take(messages)
         functions = await linked(self._session.functions(), cancellation_token)
         self._conversation.system_message = prompts.with_functions(
-            self._system_message, self._code_format, self._languages, [function.describe() for function in functions]
+            self._system_message, self._code_format, self._languages, functions
         )
         if lost := await self._session.restore(cancellation_token):
             await self._add_to_context(lost)

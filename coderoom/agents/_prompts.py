@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from coderoom.agents._attempt import Attempt, CodeFormat
 from coderoom.agents._decisions import RetryDecision, StopReason
+from coderoom.sandbox import HostFunction
 
 __all__ = [
     "CANCELLED",
@@ -50,8 +51,14 @@ _FORMATS = {
 }
 
 
+_TEXTS = (
+    "These give text (str), also where it is a number or JSON, or a list if there are several parts; int(...) or "
+    "json.loads(...) make data of it. They are called without await: {names}."
+)
+
+
 def with_functions(
-    system_message: str | None, code_format: CodeFormat, languages: Sequence[str], functions: Sequence[str]
+    system_message: str | None, code_format: CodeFormat, languages: Sequence[str], functions: Sequence[HostFunction]
 ) -> str:
     """The system message of a `CodeActAgent`, with where code goes and what it can call."""
     parts = [] if system_message is None else [system_message]
@@ -61,7 +68,9 @@ def with_functions(
     parts.append(where)
     if functions:
         parts.append("Your code can call these functions, which are there already; do not define or import them:")
-        parts += functions
+        parts += [function.describe() for function in functions]
+    if texts := [function.name for function in functions if function.gives_text]:
+        parts.append(_TEXTS.format(names=", ".join(texts)))
     return "\n\n".join(parts)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from coderoom.errors import RequestError
 from coderoom.sandbox._functions._callables import from_callable
 from coderoom.sandbox._functions._function import HostFunction
-from coderoom.sandbox._functions._tools import ToolLike, WorkbenchLike, from_tool, from_workbench
+from coderoom.sandbox._functions._tools import ToolLike, from_tool
+from coderoom.sandbox._functions._workbench import WorkbenchLike, from_workbench
 
 __all__ = ["Offer", "Offered", "host_functions"]
 
@@ -39,7 +40,8 @@ class Offer:
         """All functions by their names; workbenches are asked for theirs.
 
         Raises:
-            RequestError: Two have the same name, or a tool of a workbench has none that code could call.
+            RequestError: Two have the same name, a tool of a workbench has none that code could call, or a workbench
+                cannot be used.
         """
         found: list[HostFunction] = []
         for item in self._items:
