@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coderoom.sandbox._functions import Calls, HostFunction, as_exception
+from coderoom.sandbox._functions import Calls, HostFunction
 from coderoom.sandbox._inside.frames import encode
 from coderoom.sandbox._inside.plain import as_plain
-from coderoom.sandbox._inside.stubs import too_many, why_not_data
+from coderoom.sandbox._inside.stubs import exception_of, too_many, why_not_data
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._result import FunctionCall
 
@@ -88,5 +88,5 @@ class MontyCalls:
         finally:
             del self._waiting[number]
         if "error" in answer:
-            raise as_exception(answer["error"])
+            raise exception_of(answer["error"])
         return answer["value"]

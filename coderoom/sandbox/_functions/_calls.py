@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox._functions._data import as_data, tell
+from coderoom.sandbox._functions._data import Told, as_data, tell
 from coderoom.sandbox._functions._function import Arguments, HostFunction
 from coderoom.sandbox._functions._log import CallLog
 from coderoom.sandbox._functions._threads import Threads
@@ -189,7 +189,7 @@ class Calls:
         try:
             arguments = await self._check(call)
         except Exception as error:
-            return {"error": _tell(error)}, Outcome.REJECTED
+            return {"error": tell(error)}, Outcome.REJECTED
         deadline = asyncio.timeout(self._limits.call_seconds)
         try:
             async with deadline:
@@ -202,7 +202,7 @@ class Calls:
                 return {"error": tell(late)}, Outcome.TIMEOUT
             if isinstance(error, asyncio.CancelledError) and not self.is_open:
                 raise
-            return {"error": _tell(error)}, Outcome.ERROR
+            return {"error": tell(error)}, Outcome.ERROR
 
     async def _check(self, call: _Call) -> Arguments:
         if call.refused is not None:
@@ -232,7 +232,7 @@ class Calls:
         context = contextvars.copy_context()
         value, told = await self._threads.run(lambda: context.run(_value_or_error, work))
         if told is not None:
-            raise _Told(told)
+            raise Told(told)  # Not the error itself, since its traceback may hold much.
         return value
 
     def _data(self, function: HostFunction, value: Any) -> Any:
@@ -270,20 +270,9 @@ class _Later:
     value: Awaitable[Any]
 
 
-class _Told(Exception):  # noqa: N818
-    """Something was raised in a thread; only what is told of it comes back, since its traceback may hold much."""
-
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.told = told
-
-
 def _value_or_error(work: Callable[[], Any]) -> tuple[Any, dict[str, Any] | None]:
     """Do it and raise nothing: of some exceptions an event loop would make more than an answer."""
     try:
         return work(), None
     except BaseException as error:
         return None, tell(error)
-
-
-def _tell(error: BaseException) -> dict[str, Any]:
-    return error.told if isinstance(error, _Told) else tell(error)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom.sandbox._functions._data import as_data, as_exception, tell
+from coderoom.sandbox._functions._data import Told, as_data, tell
 from coderoom.sandbox._functions._function import Arguments, HostFunction
 
 __all__ = ["CallRecorder", "RecordedCall"]
@@ -71,7 +71,7 @@ class CallRecorder:
                 if inspect.isawaitable(value):
                     return _keep_later(calls, function, digest, value)
                 return _keep(calls, function, digest, value)
-            except Exception as error:
+            except BaseException as error:
                 _keep_error(calls, function.name, digest, error)
                 raise
 
@@ -102,7 +102,7 @@ class CallRecorder:
                 f"{name}() is not called again to restore a session, and its answer was too long to keep"
             )
         if call.error is not None:
-            raise as_exception(json.loads(call.error))
+            raise Told(json.loads(call.error))
         return json.loads(call.value)
 
 
@@ -118,11 +118,12 @@ async def _keep_later(calls: list[RecordedCall], function: HostFunction, digest:
     name = function.name
     try:
         return _keep(calls, function, digest, await value)
-    except asyncio.CancelledError:
-        # Its time was up, which is what the code saw, or the cell ended, which it did not see.
-        _keep_error(calls, name, digest, TimeoutError(f"{name}() did not answer in time"))
-        raise
-    except Exception as error:
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            # Its time was up, which is what the code saw, or the cell ended, which it did not see.
+            _keep_error(calls, name, digest, TimeoutError(f"{name}() did not answer in time"))
+            raise
         _keep_error(calls, name, digest, error)
         raise
 

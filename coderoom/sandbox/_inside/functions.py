@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import itertools
 import os
@@ -13,7 +14,7 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
 from .frames import Channel, encode
 from .plain import as_plain
-from .stubs import make_stub, result_of, too_large, too_many, why_not_data
+from .stubs import HostFunctionError, make_stub, result_of, too_large, too_many, why_not_data
 
 __all__ = ["ENDED", "PER_CALL", "Functions", "most_waiting"]
 
@@ -74,6 +75,7 @@ class Functions:
     def offer(self, offers: list[dict[str, Any]]) -> None:
         """Put stubs into the namespace; see `coderoom.sandbox._functions` for what describes them."""
         self._pid = os.getpid()
+        vars(builtins)[HostFunctionError.__name__] = HostFunctionError
         for told in offers:
             self._namespace[told["name"]] = make_stub(self, told)
 
