@@ -85,6 +85,9 @@ class MontyCalls:
             message = {"call": number, "name": name, "args": args, "kwargs": kwargs}
             self._calls.take(message, len(encode(message)))
             answer = await future
+        except asyncio.CancelledError:
+            self._calls.leave(number)
+            raise
         finally:
             del self._waiting[number]
         if "error" in answer:

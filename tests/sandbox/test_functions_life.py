@@ -222,8 +222,11 @@ class TestALife:
             await session.restart()
             assert (await session.run("add(2, 4)")).value == 6
             # Whatever the interrupt meets is inside of the outer `try`.
-            code = "while True:\n    try: add(1, 1)\n    except Exception: pass"
-            stubborn = f"while True:\n try:\n  {code.replace(chr(10), chr(10) + '  ')}\n except BaseException: pass"
+            stubborn = (
+                "while True:\n    try:\n        while True:\n"
+                "            try: add(1, 1)\n            except Exception: pass\n"
+                "    except BaseException: pass"
+            )
             result = await session.run(stubborn, timeout=0.3)
             assert result.state_lost
             assert (await session.run("[add(2, 5), await aadd(1, 0)]")).value == [7, 1]

@@ -18,7 +18,7 @@ from coderoom.sandbox._functions._function import Arguments, HostFunction
 from coderoom.sandbox._functions._log import CallLog
 from coderoom.sandbox._functions._threads import Threads
 from coderoom.sandbox._inside.frames import encode
-from coderoom.sandbox._inside.functions import ENDED, PER_CALL, most_waiting
+from coderoom.sandbox._inside.functions import ENDED, LEFT, PER_CALL, most_waiting
 from coderoom.sandbox._inside.stubs import too_large, too_many
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._result import FunctionCall
@@ -62,6 +62,8 @@ class _Call:
     size: int
     place: int
     refused: Exception | None = None
+    task: asyncio.Task[None] | None = None
+    left: bool = False
 
 
 class Calls:
@@ -89,6 +91,7 @@ class Calls:
         self._context = contextvars.copy_context()
         self._context.run(_callers.set, (*_callers.get(), self))
         self._waiting: deque[_Call] = deque()
+        self._open_calls: dict[int, _Call] = {}
         self._waiting_bytes = 0
         self._tasks: dict[asyncio.Task[None], _Call] = {}
         self._threads = Threads(_SIDE_BY_SIDE)
@@ -119,6 +122,15 @@ class Calls:
             self._refuse(number, RuntimeError(f"{name}() is not called any more, since the cell's time is over"))
         else:
             self._queue(number, function, args, kwargs, size)
+
+    def leave(self, number: Any) -> None:
+        """End a call whose answer nobody waits for any more."""
+        call = self._open_calls.get(number) if type(number) is int else None
+        if call is not None and not call.left:
+            call.left = True
+            self._log.write(call.place, Outcome.CANCELLED, LEFT)
+            if call.task is not None and call.task is not self._long:
+                call.task.cancel()
 
     async def close(self) -> tuple[FunctionCall, ...]:
         """End what is still at work, and return all calls in the order in which they came."""
@@ -153,7 +165,8 @@ class Calls:
             refused = too_large(function.name, size, largest)
         place = self._log.open(function, args, kwargs)
         self._waiting_bytes += size + PER_CALL
-        self._waiting.append(_Call(number, function, args, kwargs, size, place, refused))
+        call = self._open_calls[number] = _Call(number, function, args, kwargs, size, place, refused)
+        self._waiting.append(call)
         if self._waiting_bytes > most_waiting(largest):
             self._hold(True)  # No stub sends so many.
         self._start()
@@ -166,17 +179,25 @@ class Calls:
     def _start(self) -> None:
         while self._waiting and len(self._tasks) < _SIDE_BY_SIDE:
             call = self._waiting.popleft()
-            task = asyncio.get_running_loop().create_task(self._answer(call), context=self._context.copy())
+            if call.left:
+                self._forget(call)
+                continue
+            call.task = task = asyncio.get_running_loop().create_task(self._answer(call), context=self._context.copy())
             self._tasks[task] = call
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._waiting_bytes -= self._tasks.pop(task).size + PER_CALL
-        if self._waiting_bytes <= most_waiting(self._limits.value_bytes):
-            self._hold(False)
+        self._forget(self._tasks.pop(task))
         if not task.cancelled():
             task.exception()  # What is no answer either: somebody has interrupted the event loop.
         self._start()
+
+    def _forget(self, call: _Call) -> None:
+        if self._open_calls.get(call.number) is call:
+            del self._open_calls[call.number]
+        self._waiting_bytes -= call.size + PER_CALL
+        if self._waiting_bytes <= most_waiting(self._limits.value_bytes):
+            self._hold(False)
 
     async def _answer(self, call: _Call) -> None:
         reply, outcome = await self._run(call)
@@ -200,7 +221,7 @@ class Calls:
             if deadline.expired():
                 late = TimeoutError(f"{name}() did not answer within {self._limits.call_seconds:g} seconds")
                 return {"error": tell(late)}, Outcome.TIMEOUT
-            if isinstance(error, asyncio.CancelledError) and not self.is_open:
+            if isinstance(error, asyncio.CancelledError) and (call.left or not self.is_open):
                 raise
             return {"error": tell(error)}, Outcome.ERROR
 

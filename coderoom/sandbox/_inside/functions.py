@@ -16,10 +16,13 @@ from .frames import Channel, encode
 from .plain import as_plain
 from .stubs import HostFunctionError, make_stub, result_of, too_large, too_many, why_not_data
 
-__all__ = ["ENDED", "PER_CALL", "Functions", "most_waiting"]
+__all__ = ["ENDED", "LEFT", "PER_CALL", "Functions", "most_waiting"]
 
 ENDED = "the cell had ended before the function answered"
 """What a call is told that still waits when its cell ends."""
+
+LEFT = "the code did not wait for the answer any more"
+"""What is written down of a call whose coroutine was cancelled."""
 
 PER_CALL = 256
 """What a call that waits costs besides its bytes."""
@@ -135,6 +138,9 @@ class Functions:
         self._watch(loop)
         try:
             return result_of(await future)
+        except asyncio.CancelledError:
+            self._say_left(number)
+            raise
         finally:
             self._waiting.pop(number, None)
             self._leave(loop)
@@ -170,6 +176,12 @@ class Functions:
             self._waiting.pop(number, None)
             raise
         return number
+
+    def _say_left(self, number: int) -> None:
+        """Tell the host that nobody waits for an answer any more."""
+        with self._sending:
+            if self._open and os.getpid() == self._pid:
+                self._channel.send({"event": "left", "call": number})
 
     def _count(self, name: str, size: int) -> None:
         """See to it that the host takes one call more; it would not answer each of too many."""
