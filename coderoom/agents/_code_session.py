@@ -117,7 +117,8 @@ class CodeSession:
             with suppress(CodeRoomError):  # Then nothing of the kind is promised.
                 undone = await self._runner.undo(CancellationToken())
         if undone:
-            return replace(attempt, notes=(*attempt.notes, _UNDONE.format(undone=undone)))
+            notes = (*attempt.notes, _UNDONE.format(undone=undone))
+            return replace(attempt, notes=notes, undone="files" in undone)
         if attempt.state_lost:
             self._cells, self._failed = [], 0
         if attempt.outcome is Outcome.OK:
