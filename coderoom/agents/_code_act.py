@@ -41,7 +41,7 @@ from coderoom.agents._messages import (
     stopped_early,
 )
 from coderoom.agents._output import with_output
-from coderoom.agents._tool_configs import dump_tool, load_tool
+from coderoom.agents._tool_configs import check_tools, dump_tool, load_tool
 from coderoom.agents._turn import Turn, TurnLimits
 from coderoom.agents._unrun import unrun_code
 from coderoom.approval import Approval, ApprovalFuncType
@@ -81,7 +81,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
         max_output_chars: How many characters of output the model and other agents see, at least 200.
 
     Raises:
-        ValueError: A limit is out of its range, or the executor keeps no session.
+        ValueError: A limit is out of its range, the executor keeps no session, or a tool cannot be offered.
     """
 
     DEFAULT_DESCRIPTION = "Solves tasks step by step by writing and running Python, and calls functions from it."
@@ -129,7 +129,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
         super().__init__(name, description, model_client, context, model_client_stream, system_message, runner)
         self._limits = TurnLimits(max_steps, max_tokens, max_seconds)
         self._executor = executor
-        self._tools = list(tools)
+        self._tools = check_tools(tools)
         self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
         self._code_format: CodeFormat = code_format
         self._on_error: OnError = on_error

@@ -15,7 +15,6 @@ __all__ = [
     "before_reflection",
     "retry_notice",
     "retry_plan",
-    "why_without_answer",
     "with_functions",
 ]
 
@@ -94,18 +93,3 @@ def before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:
         f"{attempt.outcome.value!r} and exit code {attempt.exit_code}. Sum up plainly what failed and what is missing. "
         "Write no code."
     )
-
-
-_WHY_WITHOUT_ANSWER = {
-    StopReason.MAX_STEPS: "as many pieces of code were run as a turn may have",
-    StopReason.MAX_TOKENS: "the model has used the tokens that a turn may have",
-    StopReason.MAX_SECONDS: "the time that a turn may take was up",
-    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
-    StopReason.CANCELLED: "the code was stopped from outside",
-}
-
-
-def why_without_answer(stop_reason: StopReason) -> str:
-    """What other agents are told of a turn that ended at a limit; empty if it did not."""
-    why = _WHY_WITHOUT_ANSWER.get(stop_reason)
-    return "" if why is None else f"The turn was ended before there was an answer: {why}."

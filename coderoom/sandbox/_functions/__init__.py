@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from coderoom.sandbox._functions._calls import Calls, calls_of
 from coderoom.sandbox._functions._function import HostFunction
-from coderoom.sandbox._functions._offer import Offer, Offered, host_functions
+from coderoom.sandbox._functions._offer import Offer, Offered, check_functions, host_functions
 from coderoom.sandbox._functions._recorder import CallRecorder, RecordedCall
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "Offered",
     "RecordedCall",
     "calls_of",
+    "check_functions",
     "host_functions",
 ]
