@@ -86,8 +86,9 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
 
 def _cut_note(block: Block) -> str:
     label = f"{block.language!r} " if block.language else ""
+    closing = "</execute>" if block.tag == "execute" else "fence"
     return (
-        f"The {label}block at line {block.line} was not run: it is cut off, its closing fence is missing. "
+        f"The {label}block at line {block.line} was not run: it is cut off, its closing {closing} is missing. "
         "Write it again as a whole, shorter if need be."
     )
 
@@ -116,6 +117,7 @@ class Attempt:
         artifacts: The files that it made or changed, as far as the executor tells.
         calls: What it called on the host, where it could call something.
         state_lost: Whether variables from before it are gone.
+        undone: Whether the files are as they were before it.
     """
 
     number: int
@@ -132,6 +134,7 @@ class Attempt:
     artifacts: tuple[Artifact, ...] = ()
     calls: tuple[FunctionCall, ...] = ()
     state_lost: bool = False
+    undone: bool = False
 
     @property
     def failure(self) -> str | None:

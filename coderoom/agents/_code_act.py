@@ -41,8 +41,9 @@ from coderoom.agents._messages import (
     stopped_early,
 )
 from coderoom.agents._output import with_output
-from coderoom.agents._tool_configs import dump_tool, load_tool
+from coderoom.agents._tool_configs import check_tools, dump_tool, load_tool
 from coderoom.agents._turn import Turn, TurnLimits
+from coderoom.agents._unrun import unrun_code
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import SandboxCodeExecutor
 
@@ -80,7 +81,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
         max_output_chars: How many characters of output the model and other agents see, at least 200.
 
     Raises:
-        ValueError: A limit is out of its range, or the executor keeps no session.
+        ValueError: A limit is out of its range, the executor keeps no session, or a tool cannot be offered.
     """
 
     DEFAULT_DESCRIPTION = "Solves tasks step by step by writing and running Python, and calls functions from it."
@@ -128,7 +129,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
         super().__init__(name, description, model_client, context, model_client_stream, system_message, runner)
         self._limits = TurnLimits(max_steps, max_tokens, max_seconds)
         self._executor = executor
-        self._tools = list(tools)
+        self._tools = check_tools(tools)
         self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
         self._code_format: CodeFormat = code_format
         self._on_error: OnError = on_error
@@ -205,7 +206,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
         await self._conversation.take(messages)
         functions = await linked(self._session.functions(), cancellation_token)
         self._conversation.system_message = prompts.with_functions(
-            self._system_message, self._code_format, self._languages, [function.describe() for function in functions]
+            self._system_message, self._code_format, self._languages, functions
         )
         if lost := await self._session.restore(cancellation_token):
             await self._add_to_context(lost)
@@ -226,7 +227,11 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
         if not selection.is_code:
             for note in selection.notes:
                 await self._add_to_context(note)
-            turn.answer = plain_answer(self.name, message_id, reply, turn.attempts, StopReason.ANSWERED)
+            if not await self._ask_again(turn, str(reply.content)):
+                past = [] if turn.whole is None else [turn.whole]
+                turn.answer = plain_answer(self.name, message_id, reply, past, StopReason.ANSWERED)
+                return
+            yield code_event(self.name, message_id, reply, turn.number, ())
             return
         self._session.forget_cut()
         ran = len(turn.attempts)
@@ -240,6 +245,16 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
                 await self._take_cut(turn)
             raise
         yield execution_event(self.name, turn.attempts[-1])
+
+    async def _ask_again(self, turn: Turn, reply: str) -> bool:
+        """Tell the model of code that is not run where it stands, once in a turn that may go on."""
+        if turn.asked_again or turn.stop_reason is not None:
+            return False
+        told = unrun_code(reply, self._languages, self._code_format, turn.known_texts)
+        if told:
+            turn.asked_again = True
+            await self._add_to_context(told)
+        return bool(told)
 
     async def _run(self, turn: Turn, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
         """Run the code, yield its output if that is wanted, and put what came of it into the context."""
@@ -272,7 +287,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
     def _stopped(self, turn: Turn) -> BaseChatMessage:
         """The message of a turn that ended without an answer."""
         assert turn.stop_reason is not None
-        return stopped_early(self.name, turn.stop_reason, turn.last)
+        return stopped_early(self.name, turn.stop_reason, turn.whole)
 
     def _to_config(self) -> CodeActAgentConfig:
         assert self._model_client is not None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from autogen_core import ComponentModel
 from autogen_core.code_executor import CodeBlock
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from coderoom._components import StrictConfig
 from coderoom.agents._attempt import CodeFormat
@@ -47,6 +47,19 @@ class CodeActAgentConfig(StrictConfig):
     """The constructor's `approval_func`, which must be a component to stand in a config."""
     max_output_chars: int = Field(default=10_000, ge=200)
 
+    @model_validator(mode="after")
+    def _keeps_a_session(self) -> Self:
+        executor = self.code_executor
+        if executor is None:
+            return self
+        if executor.provider.startswith(_OTHERS):
+            name = executor.provider.rpartition(".")[2]
+            raise ValueError(f"CodeActAgent needs a SandboxCodeExecutor as its code_executor, not {name!r}.")
+        state = executor.config.get("state", "session")
+        if state != "session":
+            raise ValueError(f"CodeActAgent needs a code_executor with state='session', not {state!r}.")
+        return self
+
 
 class PastCell(BaseModel):
     """A reply's code that ran well, with what the host answered it.
@@ -54,12 +67,16 @@ class PastCell(BaseModel):
     Attributes:
         blocks: The blocks, in order.
         calls: The answers of host functions.
+        output: The beginning of what it printed.
+        output_digest: What the whole of it comes to; `None` if nobody knows.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     blocks: list[CodeBlock]
     calls: list[RecordedCall] = Field(default_factory=list)
+    output: str | None = None
+    output_digest: str | None = None
 
 
 class CodeActAgentState(ConversationState):
@@ -69,6 +86,9 @@ class CodeActAgentState(ConversationState):
     cells: list[PastCell] = Field(default_factory=list)
     failed: int = 0
     workbench: list[Mapping[str, Any]] = Field(default_factory=list)
+
+
+_OTHERS = ("coderoom.executors.LocalCodeExecutor", "autogen_ext.code_executors.")
 
 
 def check_arguments(code_format: CodeFormat, on_error: OnError) -> None:

@@ -16,13 +16,16 @@ from coderoom._components import linked
 from coderoom.agents._attempt import Attempt, Selection, calls_made
 from coderoom.agents._code_act_config import OnError, PastCell
 from coderoom.agents._code_runner import CodeRunner
+from coderoom.agents._replay import changed_cell, digest_of, lost_cell, restored
 from coderoom.agents._workbenches import Workbenches
 from coderoom.errors import CodeRoomError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
-from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, host_functions
+from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, RecordedCall, host_functions
 
 __all__ = ["CodeSession"]
+
+_BEGINNING = 500
 
 
 class CodeSession:
@@ -117,11 +120,12 @@ class CodeSession:
             with suppress(CodeRoomError):  # Then nothing of the kind is promised.
                 undone = await self._runner.undo(CancellationToken())
         if undone:
-            return replace(attempt, notes=(*attempt.notes, _UNDONE.format(undone=undone)))
+            notes = (*attempt.notes, _UNDONE.format(undone=undone))
+            return replace(attempt, notes=notes, undone="files" in undone)
         if attempt.state_lost:
             self._cells, self._failed = [], 0
         if attempt.outcome is Outcome.OK:
-            self._cells.append(PastCell(blocks=list(attempt.blocks), calls=self._recorder.take()))
+            self._cells.append(_remember(attempt, self._recorder.take()))
         elif attempt.ran:
             self._failed += 1
         return attempt
@@ -147,32 +151,36 @@ class CodeSession:
         """Run the loaded cells again, if that has not been done; functions of the host are not called again.
 
         Returns:
-            What did not come back, and what was called in a turn that is forgotten, in words for a model; empty if
-            there is nothing to tell.
+            What did not come back or came out otherwise, and what was called in a turn that is forgotten, in words for
+            a model; empty if there is nothing to tell.
         """
         if not self._to_restore:
             return ""
         await self._runner.executor.restart()
         back: list[PastCell] = []
         lost: list[str] = []
+        changed: list[str] = []
         try:
             for cell in self._cells:
                 self._recorder.answer_from(cell.calls)
                 execution = await self._runner.executor.run(cell.blocks, cancellation_token)
-                if execution.outcome is Outcome.OK:
-                    back.append(cell)
-                else:
-                    lost.append(_lost_cell(cell, execution.outcome, execution.output))
+                if execution.outcome is not Outcome.OK:
+                    lost.append(lost_cell(cell, execution.outcome, execution.output))
+                    continue
+                if differs := changed_cell(cell, execution.output):
+                    changed.append(differs)
+                    cell = cell.model_copy(update=_output_of(execution.output))
+                back.append(cell)
         finally:
             self._recorder.answer_from(None)
         if self._failed:
             lost.append(_FAILED_BEFORE.format(count=self._failed))
         self._cells, self._failed, self._to_restore = back, 0, False
-        told = [_NOT_RESTORED.format(lost="\n".join(f"- {item}" for item in lost))] if lost else []
+        told = [restored(lost, changed)]
         if self._forgotten:
             told.append(f"{_PUT_BACK}\n{calls_made(self._forgotten)}")
             self._forgotten = []
-        return "\n\n".join(told)
+        return "\n\n".join(part for part in told if part)
 
     async def close(self) -> None:
         """Stop the executor and the workbenches; if they are used again, the cells are run again first."""
@@ -191,16 +199,16 @@ class CodeSession:
         await self._workbenches.reset()
 
 
-def _lost_cell(cell: PastCell, outcome: Outcome, output: str) -> str:
-    begin = next((line for block in cell.blocks for line in block.code.splitlines() if line.strip()), "")
-    end = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
-    return f"the code that begins with {begin.strip()[:100]!r} ended with {outcome.value!r} this time ({end[:200]})"
+def _remember(attempt: Attempt, calls: list[RecordedCall]) -> PastCell:
+    # Of a long output there is only a part.
+    known = _output_of(attempt.output) if attempt.output_file is None else {}
+    return PastCell(blocks=list(attempt.blocks), calls=calls, **known)
+
+
+def _output_of(output: str) -> dict[str, Any]:
+    return {"output": output[:_BEGINNING], "output_digest": digest_of(output)}
 
 
 _UNDONE = "The failed code was undone: {undone} are as they were before it, and nothing that it made of them is left."
 _PUT_BACK = "An earlier turn was cut short, and the conversation and the variables were put back to before it."
 _FAILED_BEFORE = "code that had not ended well ({count} times) was not run again"
-_NOT_RESTORED = (
-    "The session was started anew, and the code that had run well in it was run again, without calling functions "
-    "again. Not everything came back:\n{lost}\nWhat that code had set is gone. Set it again before you use it."
-)

@@ -57,6 +57,21 @@ class StopReason(StrEnum):
     NOT_RETRIED = "not_retried"
     """The model decided that another attempt is not worth it, or its decision could not be read."""
 
+    @property
+    def why_without_answer(self) -> str:
+        """Why a turn that ended so has no answer, in words; empty if it has one."""
+        why = _WHY_WITHOUT_ANSWER.get(self)
+        return "" if why is None else f"The turn was ended before there was an answer: {why}."
+
+
+_WHY_WITHOUT_ANSWER = {
+    StopReason.MAX_STEPS: "as many pieces of code were run as a turn may have",
+    StopReason.MAX_TOKENS: "the model has used the tokens that a turn may have",
+    StopReason.MAX_SECONDS: "the time that a turn may take was up",
+    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
+    StopReason.CANCELLED: "the code was stopped from outside",
+}
+
 
 def why_no_more(attempts: Sequence[Attempt]) -> StopReason | None:
     """Why nothing follows the last of `attempts`, however much is allowed; `None` if something may."""

@@ -175,7 +175,7 @@ def _image(artifact: Artifact) -> Image | None:
 
 def stopped_early(source: str, stop_reason: StopReason, attempt: Attempt | None) -> TextMessage:
     """The turn is over before there was an answer; `attempt` is the last one, if anything was run."""
-    text, metadata = prompts.why_without_answer(stop_reason), {keys.STOP_REASON: stop_reason.value}
+    text, metadata = stop_reason.why_without_answer, {keys.STOP_REASON: stop_reason.value}
     if attempt is not None:
         text, metadata = report(text, attempt), facts(attempt, stop_reason) | {keys.SUMMARY: ""}
     return TextMessage(content=text, source=source, metadata=metadata)

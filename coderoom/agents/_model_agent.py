@@ -29,6 +29,9 @@ class ModelAgent(BaseChatAgent):
         model_client: The model; `None` for an agent that asks none.
         model_context: Where the conversation is kept; `None`: an unbounded one.
         system_message: What every model call begins with, or `None`.
+
+    Raises:
+        ValueError: The model client is none.
     """
 
     def __init__(
@@ -40,6 +43,11 @@ class ModelAgent(BaseChatAgent):
         system_message: str | None,
     ) -> None:
         super().__init__(name, description)
+        if model_client is not None and getattr(model_client, "model_info", None) is None:
+            raise ValueError(
+                f"model_client must be one of AutoGen's model clients, not {model_client!r}; for instance "
+                "OpenAIChatCompletionClient(model=...) of autogen_ext.models.openai."
+            )
         self._model_client = model_client
         self._model_context = UnboundedChatCompletionContext() if model_context is None else model_context
         self._system_message = system_message or None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from coderoom.agents._attempt import Attempt, CodeFormat
 from coderoom.agents._decisions import RetryDecision, StopReason
+from coderoom.sandbox import HostFunction
 
 __all__ = [
     "CANCELLED",
@@ -14,7 +15,6 @@ __all__ = [
     "before_reflection",
     "retry_notice",
     "retry_plan",
-    "why_without_answer",
     "with_functions",
 ]
 
@@ -50,8 +50,14 @@ _FORMATS = {
 }
 
 
+_TEXTS = (
+    "These give text (str), also where it is a number or JSON, or a list if there are several parts; int(...) or "
+    "json.loads(...) make data of it. They are called without await: {names}."
+)
+
+
 def with_functions(
-    system_message: str | None, code_format: CodeFormat, languages: Sequence[str], functions: Sequence[str]
+    system_message: str | None, code_format: CodeFormat, languages: Sequence[str], functions: Sequence[HostFunction]
 ) -> str:
     """The system message of a `CodeActAgent`, with where code goes and what it can call."""
     parts = [] if system_message is None else [system_message]
@@ -61,7 +67,9 @@ def with_functions(
     parts.append(where)
     if functions:
         parts.append("Your code can call these functions, which are there already; do not define or import them:")
-        parts += functions
+        parts += [function.describe() for function in functions]
+    if texts := [function.name for function in functions if function.gives_text]:
+        parts.append(_TEXTS.format(names=", ".join(texts)))
     return "\n\n".join(parts)
 
 
@@ -85,18 +93,3 @@ def before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:
         f"{attempt.outcome.value!r} and exit code {attempt.exit_code}. Sum up plainly what failed and what is missing. "
         "Write no code."
     )
-
-
-_WHY_WITHOUT_ANSWER = {
-    StopReason.MAX_STEPS: "as many pieces of code were run as a turn may have",
-    StopReason.MAX_TOKENS: "the model has used the tokens that a turn may have",
-    StopReason.MAX_SECONDS: "the time that a turn may take was up",
-    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
-    StopReason.CANCELLED: "the code was stopped from outside",
-}
-
-
-def why_without_answer(stop_reason: StopReason) -> str:
-    """What other agents are told of a turn that ended at a limit; empty if it did not."""
-    why = _WHY_WITHOUT_ANSWER.get(stop_reason)
-    return "" if why is None else f"The turn was ended before there was an answer: {why}."

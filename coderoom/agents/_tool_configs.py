@@ -1,17 +1,19 @@
-"""Tools as they stand in a config."""
+"""Tools as a constructor gets them, and as they stand in a config."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from autogen_core import ComponentModel
 from autogen_core.tools import BaseTool, FunctionTool
 
-__all__ = ["dump_tool", "load_tool"]
+from coderoom.sandbox import check_functions
+
+__all__ = ["check_tools", "dump_tool", "load_tool"]
 
 # AutoGen makes a `FunctionTool` of a config from its source, and cannot find that again.
 _loaded: WeakKeyDictionary[BaseTool[Any, Any], ComponentModel] = WeakKeyDictionary()
@@ -22,6 +24,17 @@ def load_tool(model: ComponentModel) -> BaseTool[Any, Any]:
     tool: BaseTool[Any, Any] = BaseTool.load_component(model)
     _loaded[tool] = model
     return tool
+
+
+def check_tools(tools: Any) -> list[Any]:
+    """The tools that a constructor gets.
+
+    Raises:
+        RequestError: One cannot be offered to code.
+    """
+    found: Any = list(tools) if isinstance(tools, Iterable) and not isinstance(tools, str) else tools
+    check_functions(found, "tools")
+    return list(found)
 
 
 def dump_tool(tool: BaseTool[Any, Any] | Callable[..., Any]) -> ComponentModel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
@@ -52,12 +52,14 @@ class Turn:
         token: What ends its calls: the turn's own token, or its time.
         attempts: The code that was run, in order.
         answer: The message that ends it, once there is one.
+        asked_again: Whether the model was told of code in a reply of which nothing was run.
     """
 
     def __init__(self, limits: TurnLimits, cancellation_token: CancellationToken) -> None:
         self.token = CancellationToken()
         self.attempts: list[Attempt] = []
         self.answer: BaseChatMessage | None = None
+        self.asked_again = False
         self._limits = limits
         self._outer = cancellation_token
         self._tokens = 0
@@ -85,6 +87,21 @@ class Turn:
     def last(self) -> Attempt | None:
         """The last piece of code that was run; `None` if none was."""
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def known_texts(self) -> list[str]:
+        """The code that was run and what it printed."""
+        codes = [block.code for attempt in self.attempts for block in attempt.blocks]
+        return [*codes, *(attempt.output for attempt in self.attempts)]
+
+    @property
+    def whole(self) -> Attempt | None:
+        """The last piece of code, with all files that the turn has made or changed and that are there."""
+        if self.last is None:
+            return None
+        found = {item.name: item for attempt in self.attempts for item in attempt.artifacts if not attempt.undone}
+        there = tuple(item for item in found.values() if item.path is None or item.path.exists())
+        return replace(self.last, artifacts=there)
 
     @property
     def ran_out_of_time(self) -> bool:

@@ -104,13 +104,13 @@ class Workbenches:
                 self._started.append(workbench)
                 await workbench.start()
             return await host_functions([workbench])
-        except CodeRoomError:
-            raise
         except Exception as error:
             if workbench in self._started:
                 self._started.remove(workbench)
                 with suppress(Exception):
                     await workbench.stop()
+            if isinstance(error, CodeRoomError):
+                raise
             raise RequestError(
                 f"The workbench {type(workbench).__name__!r} cannot be used, since it does not tell its tools "
                 f"({_cause(error)}). Check its settings, and that its server can be started and reached."

@@ -98,6 +98,18 @@ class RunRecord:
         return None if last is None else last.metadata[keys.APPROVED] == "true"
 
     @property
+    def agent_stop_reason(self) -> str | None:
+        """Why the last agent that ran code, or could have, ended its turn."""
+        last = self._last_with(keys.STOP_REASON)
+        return None if last is None else last.metadata[keys.STOP_REASON]
+
+    @property
+    def why_unfinished(self) -> str:
+        """What limit kept the agent from an answer, in words; empty if none did."""
+        reason = self.agent_stop_reason
+        return StopReason(reason).why_without_answer if self.outcome == UNFINISHED and reason else ""
+
+    @property
     def answer(self) -> str:
         """The answer: what the agent said about its last run, or what the code printed where nobody said anything.
 
@@ -147,6 +159,7 @@ class RunRecord:
             "approved": self.approved,
             "answer": self.answer,
             "stop_reason": self.stop_reason,
+            "agent_stop_reason": self.agent_stop_reason,
             "error": self.error,
             "turns": self.turns,
             "attempts": self.attempts,

@@ -173,6 +173,8 @@ def _summary(record: RunRecord) -> RenderableType:
     table.add_row("outcome", Text(record.outcome, style=style))
     if record.error is not None:
         table.add_row("error", Text(visible(record.error)))
+    elif record.why_unfinished:
+        table.add_row("stopped", Text(f"{record.agent_stop_reason}: {record.why_unfinished}"))
     elif record.stop_reason:
         table.add_row("stopped", Text(visible(record.stop_reason)))
     table.add_row("turns", f"{record.turns}, with {record.attempts} run{'' if record.attempts == 1 else 's'} of code")

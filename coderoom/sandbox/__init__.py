@@ -15,7 +15,7 @@ may do.
 from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox._functions import CallRecorder, HostFunction, RecordedCall, host_functions
+from coderoom.sandbox._functions import CallRecorder, HostFunction, RecordedCall, check_functions, host_functions
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
 from coderoom.sandbox._sandbox import Sandbox
@@ -38,6 +38,7 @@ __all__ = [
     "SandboxUnavailable",
     "Session",
     "WallReport",
+    "check_functions",
     "host_functions",
     "probe_walls",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import subprocess
 import sys
 import sysconfig
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from coderoom.errors import RequestError
 
-__all__ = ["Interpreter"]
+__all__ = ["Interpreter", "without_dots"]
 
 _OLDEST = (3, 8)
 _PATIENCE = 20.0
@@ -54,14 +53,26 @@ class Interpreter:
         """
         if python is None:
             return _own(tuple(sys.path))
-        python = python.absolute()
-        if workspace is not None and python.is_relative_to(workspace.resolve()) and str(python) != sys.executable:
+        python = without_dots(python)
+        own = str(without_dots(sys.executable))
+        if workspace is not None and python.is_relative_to(workspace.resolve()) and str(python) != own:
             # It is about to be run without a wall.
             raise RequestError(
                 f"The interpreter {str(python)!r} lies inside the workspace, where code may have changed it; "
                 "use one elsewhere."
             )
         return _other(str(python))
+
+
+def without_dots(path: Path | str) -> Path:
+    """The absolute path without `..`; symbolic links stay in it, but for one that `..` comes after."""
+    found = Path("/")
+    for part in Path(path).absolute().parts[1:]:
+        if part == "..":  # What is above a link's target, and not above the link.
+            found = (found.resolve() if found.is_symlink() else found).parent
+        else:
+            found /= part
+    return found
 
 
 @functools.lru_cache(maxsize=4)
@@ -87,8 +98,9 @@ def _other(python: str) -> Interpreter:
 
 
 def _interpreter(executable: str, prefixes: list[str], path: list[str], code: list[str]) -> Interpreter:
-    roots = [Path(prefix) for prefix in dict.fromkeys(prefixes)]
-    packages = [Path(entry) for entry in dict.fromkeys(path) if Path(entry).name in _PACKAGES]
+    executable = str(without_dots(executable))
+    roots = list(dict.fromkeys(without_dots(prefix) for prefix in prefixes))
+    packages = list(dict.fromkeys(without_dots(entry) for entry in path if Path(entry).name in _PACKAGES))
     extra = [folder for folder in packages if not any(folder.is_relative_to(root) for root in roots)]
     links = _links(executable)
     # A virtual environment knows its interpreter by a path that may itself go through links.
@@ -112,5 +124,5 @@ def _links(executable: str) -> list[tuple[str, str]]:
             break
         text = str(current.readlink())
         links.append((str(current), text))
-        current = Path(os.path.normpath(current.parent / text))
+        current = without_dots(current.parent / text)
     return links

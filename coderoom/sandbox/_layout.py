@@ -14,7 +14,7 @@ from pathlib import Path
 
 import coderoom
 from coderoom.errors import RequestError
-from coderoom.sandbox._interpreter import Interpreter
+from coderoom.sandbox._interpreter import Interpreter, without_dots
 from coderoom.sandbox._walls._base import WallSpec
 
 __all__ = ["HOSTNAME", "INSIDE", "ORDINARY", "WORKSPACE", "Layout", "layout_for"]
@@ -214,8 +214,7 @@ def _refuse_private(path: Path, what: str) -> None:
 
 
 def _readable(path: Path) -> Path:
-    if not path.is_absolute():
-        path = path.absolute()
+    path = without_dots(path)
     if not path.exists():
         raise RequestError(f"There is no {str(path)!r} to be made readable.")
     _refuse_private(path, f"readable names {str(path)!r}")

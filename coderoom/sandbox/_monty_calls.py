@@ -7,9 +7,10 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coderoom.sandbox._functions import Calls, HostFunction, as_exception
+from coderoom.sandbox._functions import Calls, HostFunction
 from coderoom.sandbox._inside.frames import encode
-from coderoom.sandbox._inside.stubs import too_many, why_not_data
+from coderoom.sandbox._inside.plain import as_plain
+from coderoom.sandbox._inside.stubs import exception_of, too_many, why_not_data
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._result import FunctionCall
 
@@ -71,6 +72,8 @@ class MontyCalls:
         return call_async if is_async else call
 
     async def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if why_not_data(args) or why_not_data(kwargs):
+            args, kwargs = as_plain(args), as_plain(kwargs)
         why = why_not_data(args) or why_not_data(kwargs)
         if why:
             raise TypeError(f"{name}(): an argument {why}; pass text, numbers, booleans, None, lists and dicts")
@@ -82,8 +85,11 @@ class MontyCalls:
             message = {"call": number, "name": name, "args": args, "kwargs": kwargs}
             self._calls.take(message, len(encode(message)))
             answer = await future
+        except asyncio.CancelledError:
+            self._calls.leave(number)
+            raise
         finally:
             del self._waiting[number]
         if "error" in answer:
-            raise as_exception(answer["error"])
+            raise exception_of(answer["error"])
         return answer["value"]

@@ -205,6 +205,8 @@ class Runner:
             self.failure = str(message.get("error"))
         elif event == "call" and self._cell is not None and self._cell.calls is not None and self._channel is not None:
             self._cell.calls.take(message, self._channel.taken)
+        elif event == "left" and self._cell is not None and self._cell.calls is not None:
+            self._cell.calls.leave(message.get("call"))
         elif event == "done" and self._cell is not None and message.get("id") == self._cell.number:
             message["contents"] = bytes(self._contents)
             self._cell.answer = message

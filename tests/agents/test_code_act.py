@@ -340,11 +340,16 @@ async def test_a_sandbox_that_cannot_be_had_is_no_output(actor: MakeActor, monke
         ({"on_error": "undo"}, "on_error must be one of 'keep', 'rollback', not 'undo'"),
         ({"code_executor": LocalCodeExecutor("x")}, "needs a SandboxCodeExecutor, not 'LocalCodeExecutor'"),
         ({"code_executor": SandboxCodeExecutor(state="fresh")}, "state='session', not 'fresh'"),
+        ({"tools": [3]}, "3 cannot be offered: it is no function"),
+        ({"tools": [add, add]}, "under the name 'add'"),
+        ({"tools": add}, "tools=<function add at .* must be a list of functions"),
+        ({"tools": "add"}, "tools='add' must be a list"),
+        ({"model_client": "gpt-4o"}, "model_client must be one of AutoGen's model clients, not 'gpt-4o'"),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        CodeActAgent("actor", Client(), **arguments)
+        CodeActAgent("actor", **{"model_client": Client(), **arguments})
 
 
 async def test_it_makes_its_own_sandbox() -> None:

@@ -127,6 +127,34 @@ async def test_what_does_not_come_back_is_told(actor: MakeActor, tmp_path: Path)
     await third.close()
 
 
+async def test_what_comes_out_otherwise_is_told(actor: MakeActor, tmp_path: Path) -> None:
+    cells = [
+        python("import random\nr = random.random()\nlast = r\nr"),
+        python("same = 1\nprint('same', object())"),
+        python("import uuid\nprint(uuid.uuid4())"),
+    ]
+    agent = actor(Client(*cells, "Done."))
+    await turn(agent, TASK)
+    again = other(tmp_path, python("print(same, r)"), "Seen.")
+    await again.load_state(await through_json(agent))
+    items = await stream(again, "And now?")
+    [told] = [text for text in await remembered(again) if "came out otherwise" in text]
+    assert "the code that begins with 'import random' gave '0." in told
+    assert "it sets last, r\n" in told
+    assert "the code that begins with 'import uuid' gave " in told
+    assert "'same" not in told
+    assert "Not everything came back" not in told
+    # What is told is true, and is told once.
+    assert outputs(items)[0].split()[1] in told
+    third = other(tmp_path, "Hello.")
+    state = await through_json(again)
+    await again.close()
+    await third.load_state(state)
+    await turn(third, "Hello?")
+    assert sum("came out otherwise" in text for text in await remembered(third)) == 2
+    await third.close()
+
+
 async def test_a_call_that_comes_out_otherwise_is_not_made(actor: MakeActor, tmp_path: Path) -> None:
     shop = Shop()
     code = "import os\nnumber = 1 if os.path.exists('first') else 2\nopen('first', 'w').close()\n"

@@ -69,6 +69,8 @@ async def test_code_calls_the_servers_tools(actor: MakeActor, log: Path) -> None
     [told] = client.calls[0].system
     assert 'def count(item: str):\n    """How many of an item are in stock."""' in told
     assert "def take_out(item: str, number: int = 1):" in told
+    assert "These give text (str), also where it is a number" in told
+    assert "without await: count, take_out, wait, photograph, collapse." in told
     await agent.close()
     assert len(servers(log)) == 1
     assert await ended(log)

@@ -247,3 +247,28 @@ class TestTheEndOfACell:
                 result = await session.run("x = add(1, 1)\nx", timeout=10)
                 assert result.value == 2, result
                 assert not result.state_lost
+
+
+async def test_a_call_that_the_code_gives_up_is_ended_and_says_so(sandbox: Sandbox) -> None:
+    ended: list[str] = []
+
+    async def slow(seconds: float) -> str:
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            ended.append("slow")
+            raise
+        return "late"
+
+    code = (
+        "import asyncio\nsaid = []\ntry: await asyncio.wait_for(slow(60), 0.2)\n"
+        "except asyncio.TimeoutError: said.append('given up')\nsaid.append(await slow(0))\n"
+        "tasks = [asyncio.ensure_future(slow(60)) for _ in range(40)]\nawait asyncio.sleep(0.1)\n"
+        "for task in tasks: task.cancel()\nawait asyncio.wait(tasks)\nsaid + [await slow(0)]"
+    )
+    result = await run(sandbox, code, slow)
+    assert result.value == ["given up", "late", "late"], result
+    given_up = [call for call in result.calls if call.outcome is Outcome.CANCELLED]
+    assert {call.error for call in given_up} == {"the code did not wait for the answer any more"}
+    assert (len(given_up), len(result.calls)) == (41, 43)
+    assert len(ended) == 33  # The others had not been begun.

@@ -221,7 +221,13 @@ class TestALife:
             assert (await session.run("add(2, 3)")).value == 5
             await session.restart()
             assert (await session.run("add(2, 4)")).value == 6
-            result = await session.run("while True:\n    try: add(1, 1)\n    except BaseException: pass", timeout=0.3)
+            # Whatever the interrupt meets is inside of the outer `try`.
+            stubborn = (
+                "while True:\n    try:\n        while True:\n"
+                "            try: add(1, 1)\n            except Exception: pass\n"
+                "    except BaseException: pass"
+            )
+            result = await session.run(stubborn, timeout=0.3)
             assert result.state_lost
             assert (await session.run("[add(2, 5), await aadd(1, 0)]")).value == [7, 1]
 

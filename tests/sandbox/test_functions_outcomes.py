@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Limits, Sandbox
+from coderoom.sandbox import CallRecorder, Limits, Sandbox, host_functions
 
 from .offered import add, echo, later, run, value_of
 
@@ -77,6 +77,34 @@ class TestExceptions:
             assert found_kind == kind
             assert expected in found_text
         assert [call.outcome for call in result.calls] == [Outcome.ERROR] * 2
+
+    async def test_each_can_be_caught_by_its_name(self, sandbox: Sandbox) -> None:
+        def fail() -> None:
+            raise BrokenError
+
+        code = "found = []\nfor kind in (HostFunctionError, RuntimeError):\n    try: fail()\n"
+        code += "    except kind as error: found.append(type(error).__name__)\nfound"
+        assert await value_of(sandbox, code, fail) == ["HostFunctionError"] * 2
+
+    @pytest.mark.parametrize(("error", "kind", "text"), ERRORS, ids=[type(each[0]).__name__ for each in ERRORS])
+    async def test_a_recorded_one_is_the_same(
+        self, sandbox: Sandbox, error: BaseException, kind: str, text: str
+    ) -> None:
+        def fail() -> None:
+            raise error
+
+        async def fail_later() -> None:
+            raise error
+
+        code = "found = []\nfor call in (fail, fail_later):\n    try: await call()\n"
+        code += "    except Exception as e: found.append([type(e).__name__, ascii(str(e)), ascii(e.args)])\n"
+        recorder = CallRecorder()
+        functions = [recorder.wrap(each) for each in await host_functions([fail, fail_later])]
+        async with sandbox.session(functions=functions) as session:
+            live = (await session.run(code + "found")).value
+            assert [each[0] for each in live] == [kind] * 2
+            recorder.answer_from(recorder.take())
+            assert (await session.run(code + "found")).value == live
 
     async def test_uncaught_ones_fail_the_cell_and_show_its_lines_only(self, sandbox: Sandbox) -> None:
         def fail(what: str) -> None:

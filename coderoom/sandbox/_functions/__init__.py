@@ -8,9 +8,8 @@ session. `_calls` answers the calls of one cell; `_recorder` lets cells be run a
 from __future__ import annotations
 
 from coderoom.sandbox._functions._calls import Calls, calls_of
-from coderoom.sandbox._functions._data import as_exception
 from coderoom.sandbox._functions._function import HostFunction
-from coderoom.sandbox._functions._offer import Offer, Offered, host_functions
+from coderoom.sandbox._functions._offer import Offer, Offered, check_functions, host_functions
 from coderoom.sandbox._functions._recorder import CallRecorder, RecordedCall
 
 __all__ = [
@@ -20,7 +19,7 @@ __all__ = [
     "Offer",
     "Offered",
     "RecordedCall",
-    "as_exception",
     "calls_of",
+    "check_functions",
     "host_functions",
 ]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pydantic import ConfigDict, ValidationError, validate_call
-from pydantic.errors import PydanticUserError
+from pydantic import ValidationError, validate_call
 
 from coderoom.errors import RequestError
 from coderoom.sandbox._functions._function import Arguments, HostFunction, check_name
+from coderoom.sandbox._functions._hints import CONFIG, packer, resolve, show, without_remarks
+from coderoom.sandbox._functions._token import TOKEN, Token, takes_token, without_token
 
 __all__ = ["bind_arguments", "from_callable", "misfit"]
 
@@ -26,31 +28,59 @@ def from_callable(function: Callable[..., Any]) -> HostFunction:
     Raises:
         RequestError: It has no name that code could call.
     """
-    plain = function
+    plain: Any = function
+    while isinstance(plain, functools.partial) and not isinstance(getattr(plain, "__name__", None), str):
+        plain = plain.func
+    name, doc = getattr(plain, "__name__", None), inspect.getdoc(plain)
     while isinstance(plain, functools.partial):
         plain = plain.func
-    name = getattr(plain, "__name__", None)
+        doc = inspect.getdoc(plain)
     if not isinstance(name, str) or name == "<lambda>":
         raise RequestError(f"{function!r} cannot be offered as a function, since it has no name; use a def.")
+    whole = _signature_of(function)
+    signature = without_token(whole) if takes_token(whole) else whole
+    resolved = resolve(function, signature)
+    shown, notes = show(signature, resolved)
+    is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
+    return HostFunction(
+        name=check_name(name),
+        signature=without_remarks(signature, resolved),
+        doc=doc or "",
+        is_async=is_async,
+        in_thread=not is_async,
+        check=_make_check(name, resolved),
+        run=_make_run(function, signature, whole),
+        shown=shown,
+        notes=notes,
+        pack=packer(resolved),
+    )
+
+
+def _make_run(
+    function: Callable[..., Any], signature: inspect.Signature, whole: inspect.Signature
+) -> Callable[[Arguments], Any]:
+    def run(arguments: Arguments) -> Any:
+        return function(*arguments.args, **arguments.kwargs)
+
+    def run_with_token(arguments: Arguments) -> Any:
+        given = signature.bind(*arguments.args, **arguments.kwargs).arguments | {TOKEN: Token()}
+        ordered = {name: given[name] for name in whole.parameters if name in given}
+        bound = inspect.BoundArguments(whole, OrderedDict(ordered))
+        return function(*bound.args, **bound.kwargs)
+
+    return run if signature is whole else run_with_token
+
+
+def _signature_of(function: Callable[..., Any]) -> inspect.Signature:
     try:
-        signature = inspect.signature(function)
+        return inspect.signature(function)
     except (TypeError, ValueError):  # Some that are written in C.
-        signature = inspect.Signature(
+        return inspect.Signature(
             [
                 inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
                 inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
             ]
         )
-    is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
-    return HostFunction(
-        name=check_name(name),
-        signature=signature,
-        doc=inspect.getdoc(plain) or "",
-        is_async=is_async,
-        in_thread=not is_async,
-        check=_make_check(name, function, signature),
-        run=lambda arguments: function(*arguments.args, **arguments.kwargs),
-    )
 
 
 def misfit(name: str, error: ValidationError, signature: inspect.Signature) -> TypeError:
@@ -68,7 +98,7 @@ def misfit(name: str, error: ValidationError, signature: inspect.Signature) -> T
     return TypeError(f"{name}(): {'; '.join(found)}")
 
 
-def _make_check(name: str, function: Callable[..., Any], signature: inspect.Signature) -> Check:
+def _make_check(name: str, signature: inspect.Signature) -> Check:
     def take(*args: Any, **kwargs: Any) -> Arguments:
         return Arguments(args, kwargs)
 
@@ -76,12 +106,12 @@ def _make_check(name: str, function: Callable[..., Any], signature: inspect.Sign
         bind_arguments(name, signature, args, kwargs)
         return Arguments(args, kwargs)
 
+    take.__name__ = name
+    take.__signature__ = signature  # type: ignore[attr-defined]
+    take.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
     try:
-        functools.update_wrapper(take, function)
-        take.__signature__ = signature  # type: ignore[attr-defined]
-        validated = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(take)
-    except (PydanticUserError, NameError, TypeError, KeyError, AttributeError):
-        # Annotations that say nothing to pydantic: only names and numbers of arguments are checked.
+        validated = validate_call(config=CONFIG)(take)
+    except Exception:  # Together they may say something that none of them says by itself.
         return bind
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:

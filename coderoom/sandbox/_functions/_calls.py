@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox._functions._data import as_data, tell
+from coderoom.sandbox._functions._data import Told, as_data, tell
 from coderoom.sandbox._functions._function import Arguments, HostFunction
 from coderoom.sandbox._functions._log import CallLog
 from coderoom.sandbox._functions._threads import Threads
 from coderoom.sandbox._inside.frames import encode
-from coderoom.sandbox._inside.functions import ENDED, PER_CALL, most_waiting
+from coderoom.sandbox._inside.functions import ENDED, LEFT, PER_CALL, most_waiting
 from coderoom.sandbox._inside.stubs import too_large, too_many
 from coderoom.sandbox._limits import Limits
 from coderoom.sandbox._result import FunctionCall
@@ -61,6 +62,8 @@ class _Call:
     size: int
     place: int
     refused: Exception | None = None
+    task: asyncio.Task[None] | None = None
+    left: bool = False
 
 
 class Calls:
@@ -88,6 +91,7 @@ class Calls:
         self._context = contextvars.copy_context()
         self._context.run(_callers.set, (*_callers.get(), self))
         self._waiting: deque[_Call] = deque()
+        self._open_calls: dict[int, _Call] = {}
         self._waiting_bytes = 0
         self._tasks: dict[asyncio.Task[None], _Call] = {}
         self._threads = Threads(_SIDE_BY_SIDE)
@@ -118,6 +122,15 @@ class Calls:
             self._refuse(number, RuntimeError(f"{name}() is not called any more, since the cell's time is over"))
         else:
             self._queue(number, function, args, kwargs, size)
+
+    def leave(self, number: Any) -> None:
+        """End a call whose answer nobody waits for any more."""
+        call = self._open_calls.get(number) if type(number) is int else None
+        if call is not None and not call.left:
+            call.left = True
+            self._log.write(call.place, Outcome.CANCELLED, LEFT)
+            if call.task is not None and call.task is not self._long:
+                call.task.cancel()
 
     async def close(self) -> tuple[FunctionCall, ...]:
         """End what is still at work, and return all calls in the order in which they came."""
@@ -152,7 +165,8 @@ class Calls:
             refused = too_large(function.name, size, largest)
         place = self._log.open(function, args, kwargs)
         self._waiting_bytes += size + PER_CALL
-        self._waiting.append(_Call(number, function, args, kwargs, size, place, refused))
+        call = self._open_calls[number] = _Call(number, function, args, kwargs, size, place, refused)
+        self._waiting.append(call)
         if self._waiting_bytes > most_waiting(largest):
             self._hold(True)  # No stub sends so many.
         self._start()
@@ -165,17 +179,25 @@ class Calls:
     def _start(self) -> None:
         while self._waiting and len(self._tasks) < _SIDE_BY_SIDE:
             call = self._waiting.popleft()
-            task = asyncio.get_running_loop().create_task(self._answer(call), context=self._context.copy())
+            if call.left:
+                self._forget(call)
+                continue
+            call.task = task = asyncio.get_running_loop().create_task(self._answer(call), context=self._context.copy())
             self._tasks[task] = call
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._waiting_bytes -= self._tasks.pop(task).size + PER_CALL
-        if self._waiting_bytes <= most_waiting(self._limits.value_bytes):
-            self._hold(False)
+        self._forget(self._tasks.pop(task))
         if not task.cancelled():
             task.exception()  # What is no answer either: somebody has interrupted the event loop.
         self._start()
+
+    def _forget(self, call: _Call) -> None:
+        if self._open_calls.get(call.number) is call:
+            del self._open_calls[call.number]
+        self._waiting_bytes -= call.size + PER_CALL
+        if self._waiting_bytes <= most_waiting(self._limits.value_bytes):
+            self._hold(False)
 
     async def _answer(self, call: _Call) -> None:
         reply, outcome = await self._run(call)
@@ -188,7 +210,7 @@ class Calls:
         try:
             arguments = await self._check(call)
         except Exception as error:
-            return {"error": _tell(error)}, Outcome.REJECTED
+            return {"error": tell(error)}, Outcome.REJECTED
         deadline = asyncio.timeout(self._limits.call_seconds)
         try:
             async with deadline:
@@ -199,9 +221,9 @@ class Calls:
             if deadline.expired():
                 late = TimeoutError(f"{name}() did not answer within {self._limits.call_seconds:g} seconds")
                 return {"error": tell(late)}, Outcome.TIMEOUT
-            if isinstance(error, asyncio.CancelledError) and not self.is_open:
+            if isinstance(error, asyncio.CancelledError) and (call.left or not self.is_open):
                 raise
-            return {"error": _tell(error)}, Outcome.ERROR
+            return {"error": tell(error)}, Outcome.ERROR
 
     async def _check(self, call: _Call) -> Arguments:
         if call.refused is not None:
@@ -214,29 +236,36 @@ class Calls:
 
     async def _call(self, function: HostFunction, arguments: Arguments) -> Any:
         if function.in_thread:
-            return await self._in_thread(lambda: self._run_here(function, arguments))
-        return self._data(function.name, await function.run(arguments))
+            value = await self._in_thread(lambda: self._run_here(function, arguments))
+            if not isinstance(value, _Later):
+                return value
+            return self._data(function, await value.value)
+        return self._data(function, await function.run(arguments))
 
     def _run_here(self, function: HostFunction, arguments: Arguments) -> Any:
         value = function.run(arguments)
+        if inspect.isawaitable(value):
+            return _Later(value)
         with self._packing:  # Many threads that compute would leave the event loop no time.
-            return self._data(function.name, value)
+            return self._data(function, value)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         context = contextvars.copy_context()
         value, told = await self._threads.run(lambda: context.run(_value_or_error, work))
         if told is not None:
-            raise _Told(told)
+            raise Told(told)  # Not the error itself, since its traceback may hold much.
         return value
 
-    def _data(self, name: str, value: Any) -> Any:
+    def _data(self, function: HostFunction, value: Any) -> Any:
         most = self._limits.value_bytes
         size = len(value) if isinstance(value, str | list | tuple | dict) else 0
         if size <= most:
-            value = as_data(name, value)
+            value = as_data(function.name, value, function.pack)
             size = len(encode({"value": value}))
         if size > most:
-            raise ValueError(f"{name}(): its result has {size:,} bytes as JSON, or more; {most:,} may come back")
+            raise ValueError(
+                f"{function.name}(): its result has {size:,} bytes as JSON, or more; {most:,} may come back"
+            )
         return value
 
     async def _send(self, reply: dict[str, Any]) -> None:
@@ -255,11 +284,11 @@ class Calls:
             self._replies.send_now({"op": "reply", "call": number, "error": tell(error)})
 
 
-class _Told(Exception):  # noqa: N818
-    """Something was raised in a thread; only what is told of it comes back, since its traceback may hold much."""
+@dataclass
+class _Later:
+    """What a plain function returned, which is still to be awaited."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.told = told
+    value: Awaitable[Any]
 
 
 def _value_or_error(work: Callable[[], Any]) -> tuple[Any, dict[str, Any] | None]:
@@ -268,7 +297,3 @@ def _value_or_error(work: Callable[[], Any]) -> tuple[Any, dict[str, Any] | None
         return work(), None
     except BaseException as error:
         return None, tell(error)
-
-
-def _tell(error: BaseException) -> dict[str, Any]:
-    return error.told if isinstance(error, _Told) else tell(error)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import builtins
-import dataclasses
+from collections.abc import Callable
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from coderoom.sandbox._inside.plain import as_plain
 from coderoom.sandbox._inside.stubs import why_not_data
 
-__all__ = ["LONGEST", "as_data", "as_exception", "shorten", "tell"]
+__all__ = ["LONGEST", "Told", "as_data", "shorten", "tell"]
 
 LONGEST = 2_000
 """How many characters of an argument or of an error are told."""
@@ -20,23 +20,43 @@ _DEEPEST = 20
 _UNFIT = (StopIteration, StopAsyncIteration)  # Whoever runs a coroutine or a generator takes them for its end.
 
 
-def as_data(name: str, value: Any) -> Any:
-    """A function's result; models of pydantic and data classes become dicts.
+class Told(Exception):  # noqa: N818
+    """Something was raised elsewhere, and only what is told of it is here."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.told = told
+
+
+def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> Any:
+    """A function's result; models of pydantic and data classes become dicts, dates and the like become text.
+
+    Args:
+        name: The function's name.
+        value: The result.
+        pack: Makes data of it, if it is none otherwise.
 
     Raises:
         TypeError: JSON cannot carry it.
     """
-    if isinstance(value, BaseModel) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
-        value = to_jsonable_python(value)
-    why = why_not_data(value)
+    if why_not_data(value) is None:
+        return value
+    try:
+        plain = as_plain(value, to_jsonable_python)
+        if why_not_data(plain) and pack is not None:
+            plain = pack(value)
+    except (PydanticSerializationError, UnicodeDecodeError) as error:
+        raise TypeError(f"{name}(): its result cannot be made data: {error}") from None
+    why = why_not_data(plain)
     if why:
         raise TypeError(f"{name}(): its result {why}")
-    return value
+    return plain
 
 
 def tell(error: BaseException) -> dict[str, Any]:
     """An exception, as code is told it: the nearest one that Python itself has, and what this one said."""
     kind = next(kind for kind in type(error).__mro__ if getattr(builtins, kind.__name__, None) is kind)
+    if isinstance(error, Told):
+        return error.told
     text = _text(error)
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if not issubclass(kind, Exception) or kind in _UNFIT:
@@ -46,17 +66,6 @@ def tell(error: BaseException) -> dict[str, Any]:
     else:
         args = _args(error, text)
     return {"type": kind.__name__, "args": args, "message": message}
-
-
-def as_exception(told: dict[str, Any]) -> Exception:
-    """The exception that was told."""
-    kind = getattr(builtins, str(told["type"]), None)
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        try:
-            return kind(*told["args"])
-        except TypeError:  # One that wants other arguments.
-            pass
-    return RuntimeError(told["message"])
 
 
 def shorten(value: Any, most: int = LONGEST) -> Any:

@@ -6,9 +6,11 @@ import inspect
 import keyword
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from coderoom.errors import RequestError
+from coderoom.sandbox._functions._hints import default_of
 from coderoom.sandbox._inside.stubs import Shown
 
 __all__ = ["Arguments", "HostFunction", "check_name"]
@@ -40,7 +42,11 @@ class HostFunction:
         is_async: Whether code has to `await` it.
         in_thread: Whether `run` blocks, and must be kept off the event loop.
         check: Turns arguments that came as data into those that `run` gets; raises `TypeError` if they do not fit.
-        run: Does the work. If `in_thread`, it returns the result, else something to await.
+        run: Does the work. If `in_thread`, it returns the result or something to await, else something to await.
+        shown: The signature as a model is shown it, if that is another one.
+        notes: What else there is to say of what it takes and returns.
+        pack: Makes data of a result that is none, as the function's annotation says.
+        gives_text: Whether numbers and lists come back as text, too.
     """
 
     name: str
@@ -50,31 +56,34 @@ class HostFunction:
     in_thread: bool
     check: Callable[[Sequence[Any], Mapping[str, Any]], Arguments]
     run: Callable[[Arguments], Any | Awaitable[Any]]
+    shown: inspect.Signature | None = None
+    notes: tuple[str, ...] = ()
+    pack: Callable[[Any], Any] | None = None
+    gives_text: bool = False
 
     @property
     def header(self) -> str:
         """The line that would define it."""
-        parameters = [
-            parameter.replace(annotation=_without_quotes(parameter.annotation))
-            for parameter in self.signature.parameters.values()
-        ]
-        returns = _without_quotes(self.signature.return_annotation)
-        shown = self.signature.replace(parameters=parameters, return_annotation=returns)
+        shown = _without_quotes(self.signature if self.shown is None else self.shown)
         return f"{'async ' if self.is_async else ''}def {self.name}{shown}"
 
     def describe(self) -> str:
         """The header and what it is for, as a model is shown them."""
-        lines = self.doc.strip().splitlines() or ["No description."]
+        lines = self._help().splitlines()
         indented = "\n".join(f"    {line}".rstrip() for line in lines)
         closing = "" if len(lines) == 1 else "\n    "
         return f'{self.header}:\n    """{indented.strip()}{closing}"""'
+
+    def _help(self) -> str:
+        doc = self.doc.strip() or "No description."
+        return "\n".join([doc, "", *self.notes]) if self.notes else doc
 
     def to_offer(self) -> dict[str, Any]:
         """What the other side makes its stub from."""
         returns = self.signature.return_annotation
         offer: dict[str, Any] = {
             "name": self.name,
-            "doc": self.doc,
+            "doc": self._help() if self.notes else self.doc,
             "is_async": self.is_async,
             "parameters": [_describe(parameter) for parameter in self.signature.parameters.values()],
         }
@@ -106,7 +115,12 @@ def check_name(name: str) -> str:
     return name
 
 
-def _without_quotes(annotation: Any) -> Any:
+def _without_quotes(signature: inspect.Signature) -> inspect.Signature:
+    parameters = [each.replace(annotation=_unquoted(each.annotation)) for each in signature.parameters.values()]
+    return signature.replace(parameters=parameters, return_annotation=_unquoted(signature.return_annotation))
+
+
+def _unquoted(annotation: Any) -> Any:
     return annotation if annotation is inspect.Parameter.empty else Shown(_annotation(annotation))
 
 
@@ -118,8 +132,10 @@ def _describe(parameter: inspect.Parameter) -> dict[str, Any]:
     told: dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
     if parameter.annotation is not parameter.empty:
         told["annotation"] = _annotation(parameter.annotation)
-    if parameter.default is not parameter.empty:
-        default = parameter.default
+    default = default_of(parameter)
+    if isinstance(default, Enum):
+        default = default.value
+    if default is not parameter.empty:
         if default is None or type(default) in (bool, int, float, str):
             told["default"] = default
         else:

@@ -8,9 +8,10 @@ from typing import Any
 from coderoom.errors import RequestError
 from coderoom.sandbox._functions._callables import from_callable
 from coderoom.sandbox._functions._function import HostFunction
-from coderoom.sandbox._functions._tools import ToolLike, WorkbenchLike, from_tool, from_workbench
+from coderoom.sandbox._functions._tools import ToolLike, from_tool
+from coderoom.sandbox._functions._workbench import WorkbenchLike, from_workbench
 
-__all__ = ["Offer", "Offered", "host_functions"]
+__all__ = ["Offer", "Offered", "check_functions", "host_functions"]
 
 Offered = Callable[..., Any] | ToolLike | WorkbenchLike | HostFunction
 """What a user can offer: a function, plain or async, or a tool or a workbench of AutoGen."""
@@ -21,14 +22,15 @@ class Offer:
 
     Args:
         functions: What to offer.
+        argument: What the caller calls that.
 
     Raises:
         RequestError: Something is no function, or its name is taken or is none.
     """
 
-    def __init__(self, functions: Sequence[Offered] = ()) -> None:
+    def __init__(self, functions: Sequence[Offered] = (), argument: str = "functions") -> None:
         if not isinstance(functions, list | tuple):
-            raise RequestError(f"functions={functions!r} must be a list of functions, tools and workbenches.")
+            raise RequestError(f"{argument}={functions!r} must be a list of functions, tools and workbenches.")
         self._items: list[HostFunction | WorkbenchLike] = [_prepare(item) for item in functions]
         _by_name(item for item in self._items if isinstance(item, HostFunction))
 
@@ -39,7 +41,8 @@ class Offer:
         """All functions by their names; workbenches are asked for theirs.
 
         Raises:
-            RequestError: Two have the same name, or a tool of a workbench has none that code could call.
+            RequestError: Two have the same name, a tool of a workbench has none that code could call, or a workbench
+                cannot be used.
         """
         found: list[HostFunction] = []
         for item in self._items:
@@ -57,6 +60,19 @@ async def host_functions(functions: Sequence[Offered]) -> tuple[HostFunction, ..
         RequestError: Something cannot be offered, or a name is taken twice.
     """
     return tuple((await Offer(functions).list()).values())
+
+
+def check_functions(functions: Sequence[Offered], argument: str = "functions") -> None:
+    """Check what is to be offered, as far as that is known before workbenches are asked.
+
+    Args:
+        functions: What `Sandbox.session` takes.
+        argument: What the caller calls that.
+
+    Raises:
+        RequestError: Something cannot be offered, or a name is taken twice.
+    """
+    Offer(functions, argument)
 
 
 def _prepare(item: Any) -> HostFunction | WorkbenchLike:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom.sandbox._functions._data import as_data, as_exception, tell
+from coderoom.sandbox._functions._data import Told, as_data, tell
 from coderoom.sandbox._functions._function import Arguments, HostFunction
 
 __all__ = ["CallRecorder", "RecordedCall"]
@@ -58,16 +59,7 @@ class CallRecorder:
             digest, inner = arguments.args
             if self._answers is not None:
                 return self._answer(function.name, digest)
-            calls = self._calls
-            try:
-                return _keep(calls, function.name, digest, await function.run(inner))
-            except asyncio.CancelledError:
-                # Its time was up, which is what the code saw, or the cell ended, which it did not see.
-                _keep_error(calls, function.name, digest, TimeoutError(f"{function.name}() did not answer in time"))
-                raise
-            except Exception as error:
-                _keep_error(calls, function.name, digest, error)
-                raise
+            return await _keep_later(self._calls, function, digest, function.run(inner))
 
         def run(arguments: Arguments) -> Any:
             digest, inner = arguments.args
@@ -75,8 +67,11 @@ class CallRecorder:
                 return self._answer(function.name, digest)
             calls = self._calls  # A thread may outlive its cell; its answer is no later cell's.
             try:
-                return _keep(calls, function.name, digest, function.run(inner))
-            except Exception as error:
+                value = function.run(inner)
+                if inspect.isawaitable(value):
+                    return _keep_later(calls, function, digest, value)
+                return _keep(calls, function, digest, value)
+            except BaseException as error:
                 _keep_error(calls, function.name, digest, error)
                 raise
 
@@ -107,16 +102,30 @@ class CallRecorder:
                 f"{name}() is not called again to restore a session, and its answer was too long to keep"
             )
         if call.error is not None:
-            raise as_exception(json.loads(call.error))
+            raise Told(json.loads(call.error))
         return json.loads(call.value)
 
 
-def _keep(calls: list[RecordedCall], name: str, digest: str, value: Any) -> Any:
-    data = as_data(name, value)
+def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value: Any) -> Any:
+    data = as_data(function.name, value, function.pack)
     text = json.dumps(data)
     kept = len(text) <= _LONGEST
-    calls.append(RecordedCall(name=name, digest=digest, value=text if kept else "null", kept=kept))
+    calls.append(RecordedCall(name=function.name, digest=digest, value=text if kept else "null", kept=kept))
     return data
+
+
+async def _keep_later(calls: list[RecordedCall], function: HostFunction, digest: str, value: Awaitable[Any]) -> Any:
+    name = function.name
+    try:
+        return _keep(calls, function, digest, await value)
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            # Its time was up, which is what the code saw, or the cell ended, which it did not see.
+            _keep_error(calls, name, digest, TimeoutError(f"{name}() did not answer in time"))
+            raise
+        _keep_error(calls, name, digest, error)
+        raise
 
 
 def _keep_error(calls: list[RecordedCall], name: str, digest: str, error: BaseException) -> None:

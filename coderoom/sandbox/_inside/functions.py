@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import itertools
 import os
@@ -12,12 +13,16 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
 from .frames import Channel, encode
-from .stubs import make_stub, result_of, too_large, too_many, why_not_data
+from .plain import as_plain
+from .stubs import HostFunctionError, make_stub, result_of, too_large, too_many, why_not_data
 
-__all__ = ["ENDED", "PER_CALL", "Functions", "most_waiting"]
+__all__ = ["ENDED", "LEFT", "PER_CALL", "Functions", "most_waiting"]
 
 ENDED = "the cell had ended before the function answered"
 """What a call is told that still waits when its cell ends."""
+
+LEFT = "the code did not wait for the answer any more"
+"""What is written down of a call whose coroutine was cancelled."""
 
 PER_CALL = 256
 """What a call that waits costs besides its bytes."""
@@ -73,6 +78,7 @@ class Functions:
     def offer(self, offers: list[dict[str, Any]]) -> None:
         """Put stubs into the namespace; see `coderoom.sandbox._functions` for what describes them."""
         self._pid = os.getpid()
+        vars(builtins)[HostFunctionError.__name__] = HostFunctionError
         for told in offers:
             self._namespace[told["name"]] = make_stub(self, told)
 
@@ -132,6 +138,9 @@ class Functions:
         self._watch(loop)
         try:
             return result_of(await future)
+        except asyncio.CancelledError:
+            self._say_left(number)
+            raise
         finally:
             self._waiting.pop(number, None)
             self._leave(loop)
@@ -151,12 +160,8 @@ class Functions:
     def _send(self, name: str, args: Any, kwargs: dict[str, Any], settle: Callable[[Answer], None]) -> int:
         if os.getpid() != self._pid:
             raise RuntimeError(f"{name}() can only be called from the session's own process, not from a fork of it")
-        for which, value in [*enumerate(args, 1), *kwargs.items()]:
-            why = why_not_data(value)
-            if why:
-                raise TypeError(
-                    f"{name}(): argument {which!r} {why}; pass text, numbers, booleans, None, lists and dicts"
-                )
+        args = [_data(name, number, value) for number, value in enumerate(args, 1)]
+        kwargs = {key: _data(name, key, value) for key, value in kwargs.items()}
         number = next(self._numbers)
         body = encode({"event": "call", "call": number, "name": name, "args": args, "kwargs": kwargs})
         if len(body) > self._largest:
@@ -171,6 +176,12 @@ class Functions:
             self._waiting.pop(number, None)
             raise
         return number
+
+    def _say_left(self, number: int) -> None:
+        """Tell the host that nobody waits for an answer any more."""
+        with self._sending:
+            if self._open and os.getpid() == self._pid:
+                self._channel.send({"event": "left", "call": number})
 
     def _count(self, name: str, size: int) -> None:
         """See to it that the host takes one call more; it would not answer each of too many."""
@@ -258,6 +269,17 @@ class Functions:
         """Let nobody wait any more for what an ended cell has called."""
         for number in list(self._waiting):
             self._settle(number, {"error": error})
+
+
+def _data(name: str, which: Any, value: Any) -> Any:
+    """An argument as JSON carries it."""
+    if why_not_data(value) is None:
+        return value
+    value = as_plain(value)
+    why = why_not_data(value)
+    if why:
+        raise TypeError(f"{name}(): argument {which!r} {why}; pass text, numbers, booleans, None, lists and dicts")
+    return value
 
 
 @contextlib.contextmanager

@@ -5,14 +5,23 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-__all__ = ["HostFunctionError", "Shown", "make_stub", "result_of", "too_large", "too_many", "why_not_data"]
+__all__ = [
+    "HostFunctionError",
+    "Shown",
+    "exception_of",
+    "make_stub",
+    "result_of",
+    "too_large",
+    "too_many",
+    "why_not_data",
+]
 
 _DEEPEST = 200
 _MOST_BITS = 14_000  # Python reads no integer of more digits.
 
 
-class HostFunctionError(Exception):
-    """A function of the host failed with an exception that has no name here."""
+class HostFunctionError(RuntimeError):
+    """A function of the host failed with an exception that has no name here. Code finds it among the builtins."""
 
 
 def why_not_data(value: Any, deep: int = _DEEPEST) -> str | None:
@@ -54,15 +63,18 @@ def result_of(answer: dict[str, Any]) -> Any:
     """What an answer returns or raises."""
     if "error" not in answer:
         return answer.get("value")
-    error = answer["error"]
-    kind = getattr(builtins, error["type"], Exception)
-    raised: Exception = HostFunctionError(error["message"])
-    if kind is not Exception:
+    raise exception_of(answer["error"])
+
+
+def exception_of(error: dict[str, Any]) -> Exception:
+    """The exception that was told, or one that says the same."""
+    kind = getattr(builtins, str(error["type"]), None)
+    if isinstance(kind, type) and issubclass(kind, Exception) and kind is not Exception:
         try:
-            raised = kind(*error["args"])
+            return kind(*error["args"])
         except Exception:  # One that wants other arguments.
             pass
-    raise raised
+    return HostFunctionError(error["message"])
 
 
 def make_stub(functions: Any, told: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ from coderoom.sandbox import Limits
 from coderoom.sandbox._interpreter import Interpreter
 from coderoom.sandbox._layout import INSIDE, is_private, layout_for
 from coderoom.sandbox._walls._base import WallSpec
+from tests.sandbox.places import Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's file tree")
 
@@ -174,6 +175,34 @@ def test_all_of_a_venv_is_shown(python: Path) -> None:
     assert shown(layout, os.path.realpath(python))
     link = python.parents[2] / "interpreters" / "cpython-3"
     assert shown(layout, link) or (str(Path(sys.base_prefix)), str(link)) in layout.symlinks
+
+
+def test_dots_in_a_path_are_no_other_place(python: Path, tmp_path: Path) -> None:
+    dotted = python.parent / ".." / "bin" / python.name
+    layout = layout_for(spec(python=dotted))
+    assert layout == layout_for(spec(python=python))
+    assert layout.python == str(python)
+    # What is above a link's target is not what is above the link.
+    (tmp_path / "link").symlink_to(python.parents[1])
+    assert Interpreter.of(tmp_path / "link" / ".." / "env" / "bin" / python.name, None).executable == str(python)
+    with pytest.raises(RequestError, match="lies inside the workspace"):
+        layout_for(spec(python=tmp_path / "link" / ".." / "env" / "bin" / "python", workspace=python.parents[2]))
+    (tmp_path / "data").mkdir()
+    assert shown(layout_for(spec(readable=[tmp_path / "data" / ".." / "data"])), tmp_path / "data")
+
+
+@pytest.mark.parametrize("wall", ["bubblewrap", "namespaces"])
+def test_a_program_of_an_interpreter_whose_path_has_dots(wall: str) -> None:
+    program = (
+        "import asyncio\nfrom coderoom.sandbox import Sandbox\nasync def main():\n"
+        f"    async with Sandbox({wall!r}) as sandbox: print((await sandbox.run('6 * 7')).value)\nasyncio.run(main())"
+    )
+    if missing := Place("cpython", wall).missing():
+        pytest.skip(missing)
+    python, elsewhere = Path(sys.executable), Path(__file__).parent
+    dotted = os.path.relpath(python, elsewhere)
+    done = subprocess.run([dotted, "-c", program], cwd=elsewhere, capture_output=True, text=True, check=False)
+    assert done.stdout == "42\n", done.stderr
 
 
 def test_no_interpreter_from_the_workspace(python: Path) -> None:
