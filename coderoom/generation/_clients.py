@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from coderoom.generation._model import Message, Model, Reply
 
 __all__ = ["AutoGenModel", "OpenAIModel", "as_model"]
 
+_HEADERS_VARIABLE = "CODEROOM_MODEL_HEADERS"
 _UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonError"})
 
 
@@ -83,11 +85,12 @@ class OpenAIModel:
         name: The model; `None`: the variable `CODEROOM_MODEL`, else `gpt-4o`.
         api_key: The key; `None`: the variable `OPENAI_API_KEY`. A server with an address of its own may need none.
         base_url: The address; `None`: the variable `OPENAI_BASE_URL`, else OpenAI's own.
-        headers: Headers that go with every request.
+        headers: Headers that go with every request; `None`: the JSON object of the variable `CODEROOM_MODEL_HEADERS`.
         timeout: The seconds that a request may take.
 
     Raises:
         MissingDependencyError: There is no key.
+        RequestError: The variable has no headers in it.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class OpenAIModel:
                 "server that needs none."
             )
         self._client = AsyncOpenAI(
-            api_key=key or "none", base_url=address, default_headers=headers, timeout=timeout, max_retries=0
+            api_key=key or "none", base_url=address, default_headers=_headers(headers), timeout=timeout, max_retries=0
         )
         self._takes_schemas = True
 
@@ -147,6 +150,20 @@ class OpenAIModel:
             return {"response_format": {"type": "json_object"}}
         described = {"name": form.__name__, "strict": True, "schema": strict_schema(form.model_json_schema())}
         return {"response_format": {"type": "json_schema", "json_schema": described}}
+
+
+def _headers(given: Mapping[str, str] | None) -> dict[str, str]:
+    text = os.environ.get(_HEADERS_VARIABLE, "").strip()
+    if given is not None or not text:
+        return dict(given or {})
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
+        # What it says may be a key.
+        raise RequestError(f'{_HEADERS_VARIABLE} has to be a JSON object of texts, such as {{"x-api-key": "..."}}.')
+    return told
 
 
 def _is_closed(form: type[BaseModel]) -> bool:
