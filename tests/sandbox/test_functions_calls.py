@@ -250,25 +250,31 @@ class TestTheEndOfACell:
 
 
 async def test_a_call_that_the_code_gives_up_is_ended_and_says_so(sandbox: Sandbox) -> None:
-    ended: list[str] = []
+    begun, ended = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
     async def slow(seconds: float) -> str:
+        begun.release()
         try:
             await asyncio.sleep(seconds)
         except asyncio.CancelledError:
-            ended.append("slow")
+            ended.release()
             raise
         return "late"
+
+    async def wait_for(what: str, number: int) -> None:
+        for _ in range(number):
+            await (begun if what == "begun" else ended).acquire()
 
     code = (
         "import asyncio\nsaid = []\ntry: await asyncio.wait_for(slow(60), 0.2)\n"
         "except asyncio.TimeoutError: said.append('given up')\nsaid.append(await slow(0))\n"
-        "tasks = [asyncio.ensure_future(slow(60)) for _ in range(40)]\nawait asyncio.sleep(0.1)\n"
-        "for task in tasks: task.cancel()\nawait asyncio.wait(tasks)\nsaid + [await slow(0)]"
+        "tasks = [asyncio.ensure_future(slow(60)) for _ in range(5)]\nawait wait_for('begun', 7)\n"
+        "for task in tasks: task.cancel()\nawait asyncio.wait(tasks)\nawait wait_for('ended', 6)\n"
+        "many = [asyncio.ensure_future(slow(60)) for _ in range(40)]\nawait asyncio.sleep(0.1)\n"
+        "for task in many: task.cancel()\nawait asyncio.wait(many)\nsaid + [await slow(0)]"
     )
-    result = await run(sandbox, code, slow)
+    result = await run(sandbox, code, slow, wait_for)
     assert result.value == ["given up", "late", "late"], result
     given_up = [call for call in result.calls if call.outcome is Outcome.CANCELLED]
     assert {call.error for call in given_up} == {"the code did not wait for the answer any more"}
-    assert (len(given_up), len(result.calls)) == (41, 43)
-    assert len(ended) == 33  # The others had not been begun.
+    assert (len(given_up), len(result.calls)) == (46, 50)
