@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -13,6 +14,7 @@ from coderoom.outcome import Outcome
 from coderoom.sandbox import Limits, Sandbox
 from coderoom.sandbox._walls._base import WallSpec
 from coderoom.sandbox._walls._bubblewrap import BubblewrapWall
+from coderoom.sandbox._walls._probing import Facts
 
 from .places import Place
 
@@ -150,6 +152,8 @@ async def test_a_bwrap_in_the_workspace_is_not_taken_for_none(tmp_path: Path, mo
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setattr("coderoom.sandbox._walls._bubblewrap._SYSTEM_PATH", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
+    # As if it had been tried before, with another workspace.
+    monkeypatch.setattr(BubblewrapWall, "_facts", AsyncMock(return_value=Facts()))
     spec = WallSpec(workspace=tmp_path, network=False, env={}, limits=Limits())
     with pytest.raises(Exception, match=r"no `bwrap` on this machine but '.*', which lies in the workspace"):
         await BubblewrapWall().start(spec)
