@@ -66,7 +66,8 @@ class AICodeGenerator:
         retries: How often a request is sent again when the line broke, each time after a longer wait.
         test_timeout: The seconds that each test has.
         allowed_imports: The modules that generated code may import; `None`: all that are there.
-        block_severity: The least severity of a scanner's finding that keeps code from being run; `None`: none does.
+        block_severity: The least severity of a scanner's finding that keeps code from being run; `None`: none does. A
+            weak hash never does; it is told of.
         accept_changed_tests: Whether a function that passes only since its tests were changed counts as passed.
 
     Raises:

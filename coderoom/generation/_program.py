@@ -15,6 +15,7 @@ from coderoom.generation._specs import FunctionSpec, order
 
 __all__ = ["Program", "Rules"]
 
+_HASHES = frozenset({"B303", "B324"})  # Weak hashes are dangerous for secrets, not to run; instructions ask for md5.
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
 
 
@@ -26,7 +27,8 @@ class Rules:
         max_attempts: How many attempts there may be.
         max_test_changes: How many of its tests may be changed.
         allowed_imports: The modules that may be imported; `None`: all.
-        block_severity: The least severity of a scanner's finding that keeps code from being run; `None`: none does.
+        block_severity: The least severity of a scanner's finding that keeps code from being run; `None`: none does. A
+            weak hash never does.
         accept_changed_tests: Whether a function that passes only since its tests were changed has passed.
     """
 
@@ -113,4 +115,6 @@ class Program:
 
     def _is_blocked(self, finding: SecurityFinding) -> bool:
         least = self.rules.block_severity
-        return least is not None and _LEVELS.index(finding.severity) >= _LEVELS.index(least)
+        return (
+            least is not None and finding.id not in _HASHES and _LEVELS.index(finding.severity) >= _LEVELS.index(least)
+        )

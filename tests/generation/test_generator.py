@@ -332,7 +332,7 @@ async def test_dangerous_code_is_not_run(place: Sandbox) -> None:
 async def test_findings_that_do_not_matter_so_much_are_told(place: Sandbox) -> None:
     code = "import random\nimport hashlib\n\ndef double(x):\n    hashlib.md5(b'')\n    return 2 * x"
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": code})
-    solution = await solve(model, place, block_severity=None)
+    solution = await solve(model, place)
     assert solution.all_tests_passed
     assert [each.id for each in solution.functions[0].findings] == ["B324"]
 

@@ -251,17 +251,21 @@ async def test_tests_that_cannot_fail_are_none(asked: Asked, name: str) -> None:
 
 
 async def test_a_property_cannot_change_what_others_see(asked: Asked) -> None:
-    clear = (
-        "[each.clear() for each in __import__('gc').get_objects() if type(each) is dict and 'property' in each] == 0"
-    )
-    patch = "[setattr(__import__('builtins'), name, lambda *a: True) for name in ('sum', 'len', 'eval', 'type')]"
-    poison = f"{clear} or {patch} and result"
-    breaks = [lax(f"({poison}) is not 0 and result == 'I'", 1), lax(f"{poison} == 'V'", 5), lax(poison + " == 'X'", 10)]
-    roman = [{**each, "inputs": {"number": each["inputs"]["numbers"][0]}} for each in breaks]
-    of_median = [OF_MEDIAN[3], {**OF_MEDIAN[3], "name": "more", "inputs": {"numbers": [1, 2]}}, *OF_MEDIAN[:1]]
-    for solution in await asked(of("def median(numbers):\n    return 20", tests={"median": of_median, "roman": roman})):
+    patch = "[setattr(__import__('builtins'), name, lambda *a: True) for name in ('sum', 'all')]"
+    of_roman = [
+        {"name": str(number), "inputs": {"number": number}, "property": f"result == {text!r} and {patch} != 0"}
+        for number, text in ((1, "I"), (4, "IV"), (9, "IX"))
+    ]
+    holds_nowhere = [{**lax(f"sum([result]) == {number} or all([result is None])", number)} for number in (1, 2, 3)]
+
+    def model() -> ScriptedModel:
+        tests = {"median": holds_nowhere, "roman": of_roman}
+        return ScriptedModel([*reversed(SPECS)], tests, {"median": WRONG, "roman": ROMAN}, {"median": "No."})
+
+    for solution in await asked(model):
+        assert passed(solution, "roman") == [True] * 3
         assert not solution.all_tests_passed
-        assert passed(solution, "median") == [False, False, True]
+        assert passed(solution, "median") == [False] * 3
 
 
 SETUPS = [
@@ -303,7 +307,7 @@ def message(**fields: Any) -> Raw:
 
 
 CALL = {"id": "a", "type": "function", "function": {"name": "run_tests", "arguments": '{"passed": true}'}}
-DEEP = '{"function_specs": ' * 400 + "1" + "}" * 400
+DEEP = "So: " + '{"function_specs": ' * 480 + "1" + "}" * 480
 NOISE: dict[str, Any] = {
     "nothing": "",
     "garbage": "\x00\x01\ufffe" * 1000,
