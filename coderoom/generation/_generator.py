@@ -26,13 +26,12 @@ from coderoom.generation._program import Program, Rules
 from coderoom.generation._prompts import PROMPT_VERSION
 from coderoom.generation._run import TestRunner
 from coderoom.generation._scan import Level
-from coderoom.generation._solution import Solution, StopReason
+from coderoom.generation._solution import CUT_SHORT, Solution
 from coderoom.sandbox import Sandbox
 
 __all__ = ["AICodeGenerator"]
 
 _LONGEST = 100_000
-_CUT_SHORT = (StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS)
 
 
 class AICodeGenerator:
@@ -222,7 +221,7 @@ class AICodeGenerator:
         if self._cache is not None and journal is not None:
             if solution.all_tests_passed:
                 self._cache.put(key, solution)
-            if solution.stop_reason not in _CUT_SHORT:
+            if solution.stop_reason not in CUT_SHORT:
                 journal.forget()
         return solution
 

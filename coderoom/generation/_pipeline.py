@@ -13,7 +13,7 @@ from coderoom.generation._frozen import FrozenTests, freeze
 from coderoom.generation._program import Program
 from coderoom.generation._results import TestResult
 from coderoom.generation._run import TestRunner
-from coderoom.generation._solution import Attempt, FunctionReport, Solution, StopReason
+from coderoom.generation._solution import CUT_SHORT, Attempt, FunctionReport, Solution, StopReason
 from coderoom.generation._specs import FunctionSpec
 from coderoom.generation._steps import write_specs, write_tests
 from coderoom.generation._tests import FunctionTest
@@ -121,7 +121,7 @@ class Pipeline:
         work = FunctionWork(spec, program, self._asker, self._runner)
         self._attempts[spec.name] = work.attempts
         reason = self._reasons[spec.name] = await work.do()
-        if reason in (StopReason.TOKENS, StopReason.SECONDS, StopReason.MODEL_FAILED):
+        if reason in CUT_SHORT:
             self._stopped = self._stopped or reason
             self._error = self._error or work.error
         last = work.attempts[-1] if work.attempts else None
