@@ -21,7 +21,7 @@ from coderoom.generation._frozen import freeze
 from coderoom.generation._language import Language
 from coderoom.generation._languages import language_named
 from coderoom.generation._model import Model
-from coderoom.generation._pipeline import Pipeline, verdict
+from coderoom.generation._pipeline import Pipeline, all_passed
 from coderoom.generation._program import Program, Rules
 from coderoom.generation._prompts import PROMPT_VERSION
 from coderoom.generation._run import TestRunner
@@ -232,7 +232,7 @@ class AICodeGenerator:
             return None
         emit(CacheHit(tuple(found.implementations)))
         results = await runner.run(found.implementations, freeze(found.tests))
-        if verdict([spec.name for spec in found.function_specs], found.implementations, results):
+        if all_passed([spec.name for spec in found.function_specs], found.implementations, results):
             return found.model_copy(update={"test_results": tuple(results), "cached": True})
         emit(Warned("A solution in the cache does not pass its own tests any more, and was dropped."))
         self._cache.remove(key)

@@ -19,7 +19,7 @@ from coderoom.generation._steps import write_specs, write_tests
 from coderoom.generation._tests import FunctionTest
 from coderoom.generation._work import FunctionWork
 
-__all__ = ["Pipeline", "verdict"]
+__all__ = ["Pipeline", "all_passed"]
 
 
 class Pipeline:
@@ -139,7 +139,7 @@ class Pipeline:
             self._report(name, [each for each in results if each.function == name], changed=name in only_changed)
             for name in program.specs
         )
-        passed = verdict(list(program.specs), implementations, results)
+        passed = all_passed(list(program.specs), implementations, results)
         passed = passed and (not only_changed or program.rules.accept_changed_tests)
         tests = program.tests
         return Solution(
@@ -229,7 +229,7 @@ class Pipeline:
         self._program.emit(Warned(text))
 
 
-def verdict(functions: Sequence[str], implementations: dict[str, str], results: Sequence[TestResult]) -> bool:
+def all_passed(functions: Sequence[str], implementations: dict[str, str], results: Sequence[TestResult]) -> bool:
     """Whether there are functions, each has code and tests, and every test passed."""
     tested = {each.function for each in results}
     return (
