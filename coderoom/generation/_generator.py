@@ -32,6 +32,16 @@ from coderoom.sandbox import Sandbox
 __all__ = ["AICodeGenerator"]
 
 _LONGEST = 100_000
+_LEAST = {
+    "max_attempts": 1,
+    "max_test_changes": 0,
+    "max_tokens": 1,
+    "max_seconds": 0,
+    "concurrency": 1,
+    "requests_per_minute": 0.001,
+    "retries": 0,
+    "test_timeout": 0.01,
+}
 
 
 class AICodeGenerator:
@@ -102,19 +112,16 @@ class AICodeGenerator:
             api_key, model_client = api_key or model_client, None
         if model_client is not None and (model or api_key or base_url or headers):
             raise RequestError("model=, api_key=, base_url= and headers= are for where there is no model client.")
-        numbers = {
-            "max_attempts": (max_attempts, 1),
-            "max_test_changes": (max_test_changes, 0),
-            "max_tokens": (max_tokens, 1),
-            "max_seconds": (max_seconds, 0),
-            "concurrency": (concurrency, 1),
-            "requests_per_minute": (requests_per_minute, 0.001),
-            "retries": (retries, 0),
-            "test_timeout": (test_timeout, 0.01),
-        }
-        for name, (value, least) in numbers.items():
-            if value is not None and not value >= least:
-                raise RequestError(f"{name}={value!r} has to be {least} or more.")
+        _check_numbers(
+            max_attempts=max_attempts,
+            max_test_changes=max_test_changes,
+            max_tokens=max_tokens,
+            max_seconds=max_seconds,
+            concurrency=concurrency,
+            requests_per_minute=requests_per_minute,
+            retries=retries,
+            test_timeout=test_timeout,
+        )
         self._own_model: OpenAIModel | None = None
         if model_client is None:
             self._own_model = OpenAIModel(model, api_key=api_key, base_url=base_url, headers=headers)
@@ -253,6 +260,12 @@ class AICodeGenerator:
                 "max_test_changes": rules.max_test_changes,
             },
         )
+
+
+def _check_numbers(**numbers: float | None) -> None:
+    for name, value in numbers.items():
+        if value is not None and not value >= _LEAST[name]:
+            raise RequestError(f"{name}={value!r} has to be {_LEAST[name]} or more.")
 
 
 def _instruction(instruction: object) -> str:
