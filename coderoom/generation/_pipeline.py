@@ -84,16 +84,7 @@ class Pipeline:
 
     async def _write_tests_of(self, spec: FunctionSpec) -> list[FunctionTest]:
         program = self._program
-        rules, functions = program.rules, list(program.specs)
-        tests, problems = await write_tests(
-            self._asker,
-            self._runner,
-            program.instruction,
-            spec,
-            functions,
-            program.language,
-            rules.allowed_imports,
-        )
+        tests, problems = await write_tests(spec, program, self._asker, self._runner)
         for problem in problems:
             self._warn(problem)
         program.emit(TestsWritten(spec.name, tuple(tests)))
