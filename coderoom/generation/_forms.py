@@ -137,11 +137,7 @@ def read_repair(text: str, function: str, language: Language) -> Repair | None:
 
 def code_in(text: str, function: str, language: Language) -> str:
     """The code of a function in an answer; empty if there is none."""
-    blocks = [
-        block.code
-        for block in extract_code_blocks(text)
-        if not block.language or block.language.lower() in language.labels
-    ]
+    blocks = _blocks(text, language)
     defining = [code for code in blocks if function in language.names_defined(code)]
     if defining:
         return defining[-1]

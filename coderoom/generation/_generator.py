@@ -21,18 +21,27 @@ from coderoom.generation._frozen import freeze
 from coderoom.generation._language import Language
 from coderoom.generation._languages import language_named
 from coderoom.generation._model import Model
-from coderoom.generation._pipeline import Pipeline, verdict
+from coderoom.generation._pipeline import Pipeline, all_passed
 from coderoom.generation._program import Program, Rules
 from coderoom.generation._prompts import PROMPT_VERSION
 from coderoom.generation._run import TestRunner
 from coderoom.generation._scan import Level
-from coderoom.generation._solution import Solution, StopReason
+from coderoom.generation._solution import CUT_SHORT, Solution
 from coderoom.sandbox import Sandbox
 
 __all__ = ["AICodeGenerator"]
 
 _LONGEST = 100_000
-_CUT_SHORT = (StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS)
+_LEAST = {
+    "max_attempts": 1,
+    "max_test_changes": 0,
+    "max_tokens": 1,
+    "max_seconds": 0,
+    "concurrency": 1,
+    "requests_per_minute": 0.001,
+    "retries": 0,
+    "test_timeout": 0.01,
+}
 
 
 class AICodeGenerator:
@@ -104,19 +113,16 @@ class AICodeGenerator:
             api_key, model_client = api_key or model_client, None
         if model_client is not None and (model or api_key or base_url or headers):
             raise RequestError("model=, api_key=, base_url= and headers= are for where there is no model client.")
-        numbers = {
-            "max_attempts": (max_attempts, 1),
-            "max_test_changes": (max_test_changes, 0),
-            "max_tokens": (max_tokens, 1),
-            "max_seconds": (max_seconds, 0),
-            "concurrency": (concurrency, 1),
-            "requests_per_minute": (requests_per_minute, 0.001),
-            "retries": (retries, 0),
-            "test_timeout": (test_timeout, 0.01),
-        }
-        for name, (value, least) in numbers.items():
-            if value is not None and not value >= least:
-                raise RequestError(f"{name}={value!r} has to be {least} or more.")
+        _check_numbers(
+            max_attempts=max_attempts,
+            max_test_changes=max_test_changes,
+            max_tokens=max_tokens,
+            max_seconds=max_seconds,
+            concurrency=concurrency,
+            requests_per_minute=requests_per_minute,
+            retries=retries,
+            test_timeout=test_timeout,
+        )
         self._own_model: OpenAIModel | None = None
         if model_client is None:
             self._own_model = OpenAIModel(model, api_key=api_key, base_url=base_url, headers=headers)
@@ -223,7 +229,7 @@ class AICodeGenerator:
         if self._cache is not None and journal is not None:
             if solution.all_tests_passed:
                 self._cache.put(key, solution)
-            if solution.stop_reason not in _CUT_SHORT:
+            if solution.stop_reason not in CUT_SHORT:
                 journal.forget()
         return solution
 
@@ -234,7 +240,7 @@ class AICodeGenerator:
             return None
         emit(CacheHit(tuple(found.implementations)))
         results = await runner.run(found.implementations, freeze(found.tests))
-        if verdict([spec.name for spec in found.function_specs], found.implementations, results):
+        if all_passed([spec.name for spec in found.function_specs], found.implementations, results):
             return found.model_copy(update={"test_results": tuple(results), "cached": True})
         emit(Warned("A solution in the cache does not pass its own tests any more, and was dropped."))
         self._cache.remove(key)
@@ -255,6 +261,12 @@ class AICodeGenerator:
                 "max_test_changes": rules.max_test_changes,
             },
         )
+
+
+def _check_numbers(**numbers: float | None) -> None:
+    for name, value in numbers.items():
+        if value is not None and not value >= _LEAST[name]:
+            raise RequestError(f"{name}={value!r} has to be {_LEAST[name]} or more.")
 
 
 def _instruction(instruction: object) -> str:

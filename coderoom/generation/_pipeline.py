@@ -13,13 +13,13 @@ from coderoom.generation._frozen import FrozenTests, freeze
 from coderoom.generation._program import Program
 from coderoom.generation._results import TestResult
 from coderoom.generation._run import TestRunner
-from coderoom.generation._solution import Attempt, FunctionReport, Solution, StopReason
+from coderoom.generation._solution import CUT_SHORT, Attempt, FunctionReport, Solution, StopReason
 from coderoom.generation._specs import FunctionSpec
 from coderoom.generation._steps import write_specs, write_tests
 from coderoom.generation._tests import FunctionTest
 from coderoom.generation._work import FunctionWork
 
-__all__ = ["Pipeline", "verdict"]
+__all__ = ["Pipeline", "all_passed"]
 
 
 class Pipeline:
@@ -84,16 +84,7 @@ class Pipeline:
 
     async def _write_tests_of(self, spec: FunctionSpec) -> list[FunctionTest]:
         program = self._program
-        rules, functions = program.rules, list(program.specs)
-        tests, problems = await write_tests(
-            self._asker,
-            self._runner,
-            program.instruction,
-            spec,
-            functions,
-            program.language,
-            rules.allowed_imports,
-        )
+        tests, problems = await write_tests(spec, program, self._asker, self._runner)
         for problem in problems:
             self._warn(problem)
         program.emit(TestsWritten(spec.name, tuple(tests)))
@@ -121,7 +112,7 @@ class Pipeline:
         work = FunctionWork(spec, program, self._asker, self._runner)
         self._attempts[spec.name] = work.attempts
         reason = self._reasons[spec.name] = await work.do()
-        if reason in (StopReason.TOKENS, StopReason.SECONDS, StopReason.MODEL_FAILED):
+        if reason in CUT_SHORT:
             self._stopped = self._stopped or reason
             self._error = self._error or work.error
         last = work.attempts[-1] if work.attempts else None
@@ -139,7 +130,7 @@ class Pipeline:
             self._report(name, [each for each in results if each.function == name], changed=name in only_changed)
             for name in program.specs
         )
-        passed = verdict(list(program.specs), implementations, results)
+        passed = all_passed(list(program.specs), implementations, results)
         passed = passed and (not only_changed or program.rules.accept_changed_tests)
         tests = program.tests
         return Solution(
@@ -229,7 +220,7 @@ class Pipeline:
         self._program.emit(Warned(text))
 
 
-def verdict(functions: Sequence[str], implementations: dict[str, str], results: Sequence[TestResult]) -> bool:
+def all_passed(functions: Sequence[str], implementations: dict[str, str], results: Sequence[TestResult]) -> bool:
     """Whether there are functions, each has code and tests, and every test passed."""
     tested = {each.function for each in results}
     return (

@@ -150,14 +150,12 @@ Answer with one block of {language} with all of its code, helpers and imports in
 
 def specs_request(instruction: str, language: Language) -> list[Message]:
     """Ask for the functions of a program."""
-    return _request(language, _SPECS.format(instruction=instruction, ways=language.ways))
+    return _request(_SPECS, instruction, language)
 
 
 def tests_request(instruction: str, spec: FunctionSpec, language: Language, least: int) -> list[Message]:
     """Ask for the tests of a function."""
-    return _request(
-        language, _TESTS.format(instruction=instruction, name=spec.name, spec=_told(spec), least=max(least, 5))
-    )
+    return _request(_TESTS, instruction, language, **_facts(spec, language), least=max(least, 5))
 
 
 def code_request(
@@ -171,18 +169,7 @@ def code_request(
         language: The language.
         dependencies: What the functions that it calls are to do, with their code where it passes its tests.
     """
-    return _request(
-        language,
-        _CODE.format(
-            instruction=instruction,
-            name=spec.name,
-            spec=_told(spec),
-            signature=language.signature(spec),
-            dependencies=_dependencies(dependencies, language),
-            language=language.name,
-            ways=language.ways,
-        ),
-    )
+    return _request(_CODE, instruction, language, **_facts(spec, language, dependencies))
 
 
 def repair_request(
@@ -195,20 +182,8 @@ def repair_request(
     changes: int,
 ) -> list[Message]:
     """Ask what is wrong, and for the remedy."""
-    return _request(
-        language,
-        _REPAIR.format(
-            instruction=instruction,
-            name=spec.name,
-            spec=_told(spec),
-            dependencies=_dependencies(dependencies, language),
-            code=code,
-            trouble=trouble,
-            changes=changes,
-            language=language.name,
-            ways=language.ways,
-        ),
-    )
+    facts = _facts(spec, language, dependencies)
+    return _request(_REPAIR, instruction, language, **facts, code=code, trouble=trouble, changes=changes)
 
 
 def fresh_request(
@@ -219,19 +194,7 @@ def fresh_request(
     trouble: str,
 ) -> list[Message]:
     """Ask for another approach, without showing the code that failed."""
-    return _request(
-        language,
-        _FRESH.format(
-            instruction=instruction,
-            name=spec.name,
-            spec=_told(spec),
-            signature=language.signature(spec),
-            dependencies=_dependencies(dependencies, language),
-            trouble=trouble,
-            language=language.name,
-            ways=language.ways,
-        ),
-    )
+    return _request(_FRESH, instruction, language, **_facts(spec, language, dependencies), trouble=trouble)
 
 
 def again(messages: Sequence[Message], answer: str, problems: Sequence[str]) -> list[Message]:
@@ -265,12 +228,21 @@ def refusals(problems: Sequence[str]) -> str:
     return "It was not run:\n\n" + "\n".join(f"- {problem}" for problem in problems[:20])
 
 
-def _request(language: Language, text: str) -> list[Message]:
-    return [Message("system", _SYSTEM.format(language=language.name)), Message("user", text)]
+def _request(text: str, instruction: str, language: Language, **facts: object) -> list[Message]:
+    question = text.format(instruction=instruction, language=language.name, ways=language.ways, **facts)
+    return [Message("system", _SYSTEM.format(language=language.name)), Message("user", question)]
 
 
-def _told(spec: FunctionSpec) -> str:
-    return json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, indent=1)
+def _facts(
+    spec: FunctionSpec, language: Language, dependencies: Mapping[FunctionSpec, str | None] | None = None
+) -> dict[str, str]:
+    """What there is to be said of a function; each question takes of it what it needs."""
+    return {
+        "name": spec.name,
+        "spec": json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, indent=1),
+        "signature": language.signature(spec),
+        "dependencies": _dependencies(dependencies or {}, language),
+    }
 
 
 def _dependencies(dependencies: Mapping[FunctionSpec, str | None], language: Language) -> str:

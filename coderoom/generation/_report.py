@@ -11,6 +11,7 @@ from coderoom.generation._results import TestResult
 from coderoom.generation._solution import FunctionReport, Solution
 from coderoom.generation._tests import FunctionTest
 from coderoom.generation._values import show
+from coderoom.outcome import Outcome
 
 __all__ = ["in_bytes", "in_seconds", "report_markdown", "verdict"]
 
@@ -150,16 +151,21 @@ def _change(change: TestChange) -> list[str]:
 def _failure(solution: Solution, result: TestResult) -> list[str]:
     cases = solution.tests.get(result.function, ())
     test = next((each for each in cases if each.name == result.test), None)
-    came = result.error.strip().splitlines()[-1] if result.error.strip() else show(result.actual_output)
     lines = [f"Why: {_inline(result.why)}"]
     if test is not None:
         given = ", ".join(f"{name}={show(data)}" for name, data in test.inputs.items())
         lines += [f"Call: {_inline(f'{result.function}({given})')}", f"Expected: {_inline(_expected(test))}"]
-    came = came if result.error or result.outcome.value == "ok" else "nothing"
-    lines += [f"Came: {_inline(came)}", f"Ended as: {result.outcome.value}, after {in_seconds(result.duration)}"]
+    lines.append(f"Came: {_inline(_came(result))}")
+    lines.append(f"Ended as: {result.outcome.value}, after {in_seconds(result.duration)}")
     parts = _lines(f"### {_inline(result.function)}: {_inline(result.test)}", lines)
     parts += ["Traceback:", _block(result.error)] if result.error else []
     return [*parts, "Printed:", _block(result.stdout)] if result.stdout else parts
+
+
+def _came(result: TestResult) -> str:
+    if result.error.strip():
+        return result.error.strip().splitlines()[-1]
+    return show(result.actual_output) if result.outcome is Outcome.OK else "nothing"
 
 
 def _expected(test: FunctionTest) -> str:

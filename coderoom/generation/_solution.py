@@ -13,7 +13,7 @@ from coderoom.generation._scan import SecurityFinding
 from coderoom.generation._specs import FunctionSpec
 from coderoom.generation._tests import FunctionTest
 
-__all__ = ["Approach", "Attempt", "FunctionReport", "Solution", "StopReason", "Usage"]
+__all__ = ["CUT_SHORT", "Approach", "Attempt", "FunctionReport", "Solution", "StopReason", "Usage"]
 
 Approach = Literal["first", "patch", "fresh", "changed test"]
 """How an attempt came about: the first code, a mended one, one from scratch, or the same code with another test."""
@@ -41,6 +41,10 @@ class StopReason(StrEnum):
     """What the model wrote could not be used, also when it was told why."""
     FAILED = "failed"
     """Of a solution: for another reason with each function."""
+
+
+CUT_SHORT = frozenset({StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS})
+"""The reasons that are nobody's verdict on the work: the same call again goes on from there."""
 
 
 class _Data(BaseModel):

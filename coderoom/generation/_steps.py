@@ -10,6 +10,7 @@ from coderoom.generation._asking import Asker
 from coderoom.generation._forms import Form, SpecsForm, TestsForm, read_specs_data, read_tests_data
 from coderoom.generation._language import Language
 from coderoom.generation._model import Message
+from coderoom.generation._program import Program
 from coderoom.generation._prompts import again, specs_request, tests_request
 from coderoom.generation._run import TestRunner
 from coderoom.generation._specs import FunctionSpec, read_specs
@@ -50,24 +51,15 @@ async def write_specs(asker: Asker, instruction: str, language: Language) -> lis
 
 
 async def write_tests(
-    asker: Asker,
-    runner: TestRunner,
-    instruction: str,
-    spec: FunctionSpec,
-    functions: Sequence[str],
-    language: Language,
-    allowed_imports: Sequence[str] | None,
+    spec: FunctionSpec, program: Program, asker: Asker, runner: TestRunner
 ) -> tuple[list[FunctionTest], list[str]]:
     """Ask for the tests of a function; what is wrong with them is sent back once.
 
     Args:
+        spec: What the function is to do.
+        program: The program that it belongs to.
         asker: Asks the model.
         runner: Looks at properties.
-        instruction: The instruction.
-        spec: What the function is to do.
-        functions: The names of all functions.
-        language: The language.
-        allowed_imports: The modules that setup code may import; `None`: all.
 
     Returns:
         The tests that are right, and what is to be said of those that are not.
@@ -78,7 +70,7 @@ async def write_tests(
         data = read_tests_data(text, spec.name)
         if data is None:
             raise GenerationError(_NOTHING)
-        tests, wrong = _sound_tests(data, spec, functions, language, allowed_imports)
+        tests, wrong = _sound_tests(data, spec, program)
         for test in await say_nothing(tests, runner):
             wrong.append(f"the property of {test.name!r} holds of None, -1, 'x', [] and any object too: {_SAY}")
             tests.remove(test)
@@ -90,7 +82,7 @@ async def write_tests(
             raise GenerationError("\n".join(wrong))
         return tests
 
-    request = tests_request(instruction, spec, language, _LEAST_TESTS)
+    request = tests_request(program.instruction, spec, program.language, _LEAST_TESTS)
     tests, problems = await _ask_twice(asker, "tests", spec.name, request, TestsForm, read)
     if tests is not None:
         return tests, []
@@ -122,14 +114,9 @@ def _name_problems(spec: FunctionSpec, language: Language) -> list[str]:
     return [problem for problem in found if problem is not None]
 
 
-def _sound_tests(
-    data: Any,
-    spec: FunctionSpec,
-    functions: Sequence[str],
-    language: Language,
-    allowed_imports: Sequence[str] | None,
-) -> tuple[list[FunctionTest], list[str]]:
+def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[FunctionTest], list[str]]:
     """The tests that are right one by one, and what is wrong with the others."""
+    language, allowed = program.language, program.rules.allowed_imports
     tests: list[FunctionTest] = []
     wrong: list[str] = []
     names: set[str] = set()
@@ -144,7 +131,7 @@ def _sound_tests(
         except GenerationError as error:
             wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
             continue
-        found = language.check_setup(test.setup, functions, allowed_imports=allowed_imports) if test.setup else []
+        found = language.check_setup(test.setup, list(program.specs), allowed_imports=allowed) if test.setup else []
         problems = [f"setup: {problem}" for problem in found]
         if too_wide := why_too_wide(test):
             problems.append(too_wide)

@@ -178,22 +178,19 @@ def _is_optional(spec: FunctionSpec, name: str) -> bool:
 
 def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
     try:
-        ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"property: it is no Python: {error}") from error
-    known = _OPEN | {"result", *inputs}
-    try:
+        tree = ast.parse(text, mode="eval")
         table = symtable.symtable(text, "property", "eval")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(text, "property", "eval")
+            compile(text, "property", "eval")  # Not all that is wrong is found before.
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"property: it is no Python: {error}") from error
+    known = _OPEN | {"result", *inputs}
     unknown = sorted({name for name in _free(table) if name not in known})
     if unknown:
         listed = ", ".join(map(repr, unknown))
         raise ValueError(f"property: {listed} is not known there; it has result, the inputs, math and the builtins")
-    if not any(isinstance(node, ast.Name) and node.id == "result" for node in ast.walk(ast.parse(text, mode="eval"))):
+    if not any(isinstance(node, ast.Name) and node.id == "result" for node in ast.walk(tree)):
         raise ValueError("property: it says nothing about result")
 
 

@@ -15,7 +15,7 @@ from .calls import answer, answer_now, make_call, warm
 from .tidy import clear, remember, tidy
 from .values import Encoder
 
-__all__ = ["alone", "begin", "run"]
+__all__ = ["alone", "begin", "in_turn", "run"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST_PRINTED = 10_000
@@ -81,14 +81,33 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
         For each job, in their order, its answer, the seconds that it took and its memory; `None` if it gave none. For
         jobs at the end there may be nothing.
     """
-    answers: List[Any] = []
-    end = time.monotonic() + whole
     if _thread._count() > 1 or not tidy():
-        return answers
+        return []
     # Forks print into this; what they change is theirs, and each page of memory that they need not is time.
     sys.stdout = out = Out()
+    return in_turn(jobs, lambda job: _forked(job, each, largest, out), whole, largest, room)
+
+
+def in_turn(
+    jobs: List[Dict[str, Any]],
+    do: Callable[[Dict[str, Any]], Optional[List[Any]]],
+    whole: float,
+    largest: int,
+    room: int,
+) -> List[Any]:
+    """Do jobs one after the other, as `run` does.
+
+    Args:
+        jobs: The jobs.
+        do: Does one; what it returns stands in the answers.
+        whole: The seconds after which none is begun.
+        largest: The most bytes that an answer may have.
+        room: The most bytes that all answers may have.
+    """
+    answers: List[Any] = []
+    end = time.monotonic() + whole
     for job in jobs:
-        found = _forked(job, each, largest, out)
+        found = do(job)
         answers.append(found)
         room -= 0 if found is None else 2 * len(found[0]) + 100
         if found is None or room < 2 * largest or time.monotonic() > end or not clear():

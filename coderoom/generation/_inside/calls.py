@@ -12,12 +12,14 @@ from typing import Any, Callable, Dict, List, Tuple
 from .reading import decode
 from .values import Encoder
 
-__all__ = ["answer", "answer_now", "budget", "make_call"]
+__all__ = ["answer", "answer_now", "budget", "make_call", "warm"]
 
 _MOST_TOLD = 4_000
 _MOST_FRAMES = 8
 budget = {"text": 400_000}
-_classes_of = type.__dict__["__mro__"].__get__  # A metaclass may say something else.
+# A metaclass may say something else.
+_classes_of = type.__dict__["__mro__"].__get__
+_name_of = type.__dict__["__name__"].__get__
 
 Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any]]
 
@@ -129,9 +131,6 @@ def _look(look: Any, names: Dict[str, Any]) -> bool:
     if kind not in ("bool", "bool_"):
         raise TypeError("a property has to be True or False, and this one is of the type %s" % kind)
     return bool(found)
-
-
-_name_of = type.__dict__["__name__"].__get__
 
 
 def _explain(error: BaseException) -> Dict[str, Any]:

@@ -14,8 +14,10 @@ import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from .batches import begin as begin_batches
+from .batches import in_turn
 from .calls import answer_now, budget
-from .tidy import clear, remember, tidy
+from .tidy import remember, tidy
 
 __all__ = ["alone", "begin", "define", "load", "run"]
 
@@ -115,9 +117,7 @@ def define(function: str, body: str, imports: List[str], parameters: Any) -> Opt
 
 def begin() -> None:
     """Take note of how things are before the first job."""
-    from . import batches
-
-    batches.begin(tempfile.gettempdir())
+    begin_batches(tempfile.gettempdir())
 
 
 def alone(job: Dict[str, Any]) -> str:
@@ -149,23 +149,16 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
     Returns:
         As `batches.run`.
     """
-    answers: List[Any] = []
-    end = time.monotonic() + whole
-    if not tidy():
-        return answers
-    for job in jobs:
-        found: Optional[List[Any]] = None
-        if "property" in job:
-            found = [answer_now(job), "", 0.0, 0]
-        else:
-            done = _start(job, _parts, each)
-            if done.told is not None and len(done.told) <= largest:
-                found = [done.told, done.printed, done.seconds, done.peak]
-        answers.append(found)
-        room -= 0 if found is None else 2 * len(found[0]) + 100
-        if found is None or room < 2 * largest or time.monotonic() > end or not clear():
-            break
-    return answers
+    return in_turn(jobs, lambda job: _done(job, each, largest), whole, largest, room) if tidy() else []
+
+
+def _done(job: Dict[str, Any], seconds: float, largest: int) -> Optional[List[Any]]:
+    if "property" in job:
+        return [answer_now(job), "", 0.0, 0]
+    done = _start(job, _parts, seconds)
+    if done.told is None or len(done.told) > largest:
+        return None
+    return [done.told, done.printed, done.seconds, done.peak]
 
 
 def _program(parts: List[Part]) -> Tuple[str, List[Tuple[str, int, int]]]:

@@ -5,10 +5,10 @@ Nothing here parses it: what is no JavaScript is told when it is loaded, behind 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from coderoom.generation._check import CodeProblem
-from coderoom.generation._js.program import Declared, Program, read_program
+from coderoom.generation._js.program import Declared, Imported, Program, read_program
 from coderoom.generation._js.text import Token, lines_of, tokens_of
 from coderoom.generation._specs import FunctionSpec
 
@@ -32,9 +32,9 @@ def check_source(
 ) -> list[CodeProblem]:
     """See `Language.check`."""
     if len(source) > _LONGEST:
-        return [_problem(None, f"there are {len(source):,} characters, and may be {_LONGEST:,}")]
+        return [_too_long(source)]
     program = read_program(lines_of(source))
-    found = [*_of_statements(program), *_of_imports(program.tokens, program, allowed_imports)]
+    found = [*_of_statements(program), *_of_imports(program.tokens, program.imported, allowed_imports)]
     found += [*_of_function(program, spec), *_of_names(program, spec, taken or {})]
     return sorted(found, key=lambda problem: problem.line or 0)
 
@@ -42,9 +42,9 @@ def check_source(
 def check_setup(source: str, functions: Collection[str], allowed_imports: Collection[str] | None) -> list[CodeProblem]:
     """See `Language.check_setup`."""
     if len(source) > _LONGEST:
-        return [_problem(None, f"there are {len(source):,} characters, and may be {_LONGEST:,}")]
+        return [_too_long(source)]
     tokens = tokens_of(lines_of(source))
-    found = list(_of_imports(tokens, None, allowed_imports))
+    found = list(_of_imports(tokens, (), allowed_imports))
     for index, token in enumerate(tokens):
         if token.kind != "word":
             continue
@@ -65,6 +65,10 @@ def names_defined(source: str) -> list[str]:
 
 def _problem(line: int | None, text: str) -> CodeProblem:
     return CodeProblem(line=line, text=text)
+
+
+def _too_long(source: str) -> CodeProblem:
+    return _problem(None, f"there are {len(source):,} characters, and may be {_LONGEST:,}")
 
 
 def _near(tokens: list[Token], index: int) -> str:
@@ -95,8 +99,10 @@ def _sets(tokens: list[Token], first: Token) -> bool:
     return False
 
 
-def _of_imports(tokens: list[Token], program: Program | None, allowed: Collection[str] | None) -> Iterator[CodeProblem]:
-    for each in program.imported if program is not None else ():
+def _of_imports(
+    tokens: list[Token], imported: Sequence[Imported], allowed: Collection[str] | None
+) -> Iterator[CodeProblem]:
+    for each in imported:
         yield from _of_module(each.module, each.line, allowed)
     for index, token in enumerate(tokens):
         if token.kind != "word" or _near(tokens, index - 1) in (".", "?."):
