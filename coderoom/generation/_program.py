@@ -87,11 +87,18 @@ class Program:
         if problems:
             return [str(problem) for problem in problems], ()
         findings = tuple(self.language.scan(code))
-        blocked = [f"a security scanner refuses it: {each}" for each in findings if self._is_blocked(each)]
+        blocked = self._refusals(findings)
         if not blocked:
             self._taken = {name: owner for name, owner in self._taken.items() if owner != spec.name}
             self._taken.update(dict.fromkeys(self.language.names_defined(code), spec.name))
         return blocked, findings
+
+    def check_setup(self, source: str | None) -> list[str]:
+        """Why the setup code of a test may not be run."""
+        if not source:
+            return []
+        problems = self.language.check_setup(source, list(self.specs), allowed_imports=self.rules.allowed_imports)
+        return [f"setup: {each}" for each in problems or self._refusals(self.language.scan(source))]
 
     async def run(self, runner: TestRunner, spec: FunctionSpec, code: str) -> list[TestResult]:
         """Run the tests of a function, with the best code so far of what it needs."""
@@ -112,6 +119,9 @@ class Program:
             left = further - found
             found |= further
         return found
+
+    def _refusals(self, findings: Iterable[SecurityFinding]) -> list[str]:
+        return [f"a security scanner refuses it: {each}" for each in findings if self._is_blocked(each)]
 
     def _is_blocked(self, finding: SecurityFinding) -> bool:
         least = self.rules.block_severity

@@ -116,7 +116,6 @@ def _name_problems(spec: FunctionSpec, language: Language) -> list[str]:
 
 def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[FunctionTest], list[str]]:
     """The tests that are right one by one, and what is wrong with the others."""
-    language, allowed = program.language, program.rules.allowed_imports
     tests: list[FunctionTest] = []
     wrong: list[str] = []
     names: set[str] = set()
@@ -127,12 +126,11 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
     for index, each in enumerate(data[:_MOST_TESTS]):
         place = f"tests[{index}]"
         try:
-            test = read_tests({spec.name: [each]}, [spec], language=language)[spec.name][0]
+            test = read_tests({spec.name: [each]}, [spec], language=program.language)[spec.name][0]
         except GenerationError as error:
             wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
             continue
-        found = language.check_setup(test.setup, list(program.specs), allowed_imports=allowed) if test.setup else []
-        problems = [f"setup: {problem}" for problem in found]
+        problems = program.check_setup(test.setup)
         if too_wide := why_too_wide(test):
             problems.append(too_wide)
         wrong += [f"{place}: {problem}" for problem in problems]

@@ -221,11 +221,8 @@ class FunctionWork:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():
             raise GenerationError("there is no reason given")
-        problems = program.language.check_setup(
-            test.setup or "", list(program.specs), allowed_imports=program.rules.allowed_imports
-        )
-        if problems:
-            raise GenerationError("\n".join(map(str, problems)))
+        if problems := program.check_setup(test.setup):
+            raise GenerationError("\n".join(problems))
         program.tests = changed(program.tests, spec.name, test.name, test, by="the model", reason=repair.reason[:2_000])
         self._changes += 1
         program.emit(TestChanged(program.tests.changes[-1]))

@@ -329,6 +329,15 @@ async def test_dangerous_code_is_not_run(place: Sandbox) -> None:
     assert "B602" in model.questions[-1]
 
 
+async def test_dangerous_setup_code_is_sent_back(place: Sandbox) -> None:
+    setup = "import subprocess\nsubprocess.run(str(inputs), shell=True)"
+    some = [*DOUBLE_TESTS["double"], {**test("five", 10, x=5), "setup": setup}]
+    model = ScriptedModel(DOUBLE, {"double": some}, {"double": GOOD})
+    solution = await solve(model, place)
+    assert "setup: a security scanner refuses it: line 2: B602" in model.questions[2]
+    assert [each.name for each in solution.tests["double"]] == ["two", "zero", "minus"]
+
+
 async def test_findings_that_do_not_matter_so_much_are_told(place: Sandbox) -> None:
     code = "import random\nimport hashlib\n\ndef double(x):\n    hashlib.md5(b'')\n    return 2 * x"
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": code})
