@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from coderoom.generation._python_facts import parsed
+from coderoom.generation._python.facts import parsed
 
 __all__ = ["python_module"]
 
