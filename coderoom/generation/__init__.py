@@ -18,7 +18,6 @@ What a test expects never goes where the functions are: values and exceptions co
 from __future__ import annotations
 
 from coderoom.errors import GenerationError
-from coderoom.generation._cache import CacheStats, SolutionCache, cache_key
 from coderoom.generation._check import CodeProblem, check_implementation, check_setup, names_defined
 from coderoom.generation._clients import AutoGenModel, OpenAIModel
 from coderoom.generation._compare import Comparison, compare
@@ -38,17 +37,18 @@ from coderoom.generation._events import (
 )
 from coderoom.generation._frozen import FrozenTests, TestChange, changed, freeze
 from coderoom.generation._generator import AICodeGenerator
-from coderoom.generation._javascript import JavaScriptLanguage
-from coderoom.generation._journal import Journal
+from coderoom.generation._js.language import JavaScriptLanguage
 from coderoom.generation._language import Job, Language
 from coderoom.generation._model import Message, Model, Reply
-from coderoom.generation._python import PythonLanguage
+from coderoom.generation._python.language import PythonLanguage
 from coderoom.generation._report import report_markdown
 from coderoom.generation._results import TestResult
 from coderoom.generation._run import TestRunner
 from coderoom.generation._scan import Level, SecurityFinding, scan
 from coderoom.generation._solution import Approach, Attempt, FunctionReport, Solution, StopReason, Usage
 from coderoom.generation._specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
+from coderoom.generation._store.cache import CacheStats, SolutionCache, cache_key
+from coderoom.generation._store.journal import Journal
 from coderoom.generation._tests import FunctionTest, read_tests
 from coderoom.generation._values import Record, TaggedError, decode, encode, show
 from coderoom.generation._writing import WrittenFiles, check_folder, write_solution

@@ -14,7 +14,6 @@ import coderoom
 from coderoom._text import encodable
 from coderoom.errors import RequestError
 from coderoom.generation._asking import Asker
-from coderoom.generation._cache import SolutionCache, cache_key
 from coderoom.generation._clients import OpenAIModel, as_model
 from coderoom.generation._events import CacheHit, GenerationEvent, Warned
 from coderoom.generation._frozen import freeze
@@ -27,6 +26,7 @@ from coderoom.generation._prompts import PROMPT_VERSION
 from coderoom.generation._run import TestRunner
 from coderoom.generation._scan import Level
 from coderoom.generation._solution import CUT_SHORT, Solution
+from coderoom.generation._store.cache import SolutionCache, cache_key
 from coderoom.sandbox import Sandbox
 
 __all__ = ["AICodeGenerator"]

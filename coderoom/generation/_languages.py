@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coderoom.errors import RequestError
-from coderoom.generation._javascript import JavaScriptLanguage
+from coderoom.generation._js.language import JavaScriptLanguage
 from coderoom.generation._language import Language
-from coderoom.generation._python import PythonLanguage
+from coderoom.generation._python.language import PythonLanguage
 
 __all__ = ["language_named"]
 

@@ -14,7 +14,7 @@ from coderoom.generation._answers import Answer
 from coderoom.generation._bench import Bench, Failure, Jobs
 from coderoom.generation._frozen import FrozenTests
 from coderoom.generation._language import Job, Language
-from coderoom.generation._python import PythonLanguage
+from coderoom.generation._python.language import PythonLanguage
 from coderoom.generation._results import TestResult, told_error, verdict_on, why_no_answer
 from coderoom.generation._tests import FunctionTest
 from coderoom.outcome import Outcome

@@ -136,13 +136,13 @@ def read_tests(
         tests = _TESTS.validate_python(data)
     except ValidationError as error:
         raise GenerationError("\n".join(problems_of(error, "tests"))) from error
-    wrong = [*problems_together(tests, specs), *_problems_of_setups(tests, language)]
+    wrong = [*_problems_together(tests, specs), *_problems_of_setups(tests, language)]
     if wrong:
         raise GenerationError("\n".join(wrong))
     return tests
 
 
-def problems_together(tests: Mapping[str, Sequence[FunctionTest]], specs: Sequence[FunctionSpec]) -> list[str]:
+def _problems_together(tests: Mapping[str, Sequence[FunctionTest]], specs: Sequence[FunctionSpec]) -> list[str]:
     """What is wrong with tests in the light of what they are for."""
     by_name = {spec.name: spec for spec in specs}
     wrong = []

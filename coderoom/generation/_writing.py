@@ -17,7 +17,7 @@ from coderoom._text import encodable
 from coderoom.errors import RequestError
 from coderoom.generation._language import Language
 from coderoom.generation._languages import language_named
-from coderoom.generation._python_facts import imports_in
+from coderoom.generation._python.facts import imports_in
 from coderoom.generation._report import report_markdown, verdict
 from coderoom.generation._solution import Solution
 

@@ -26,7 +26,7 @@ from coderoom.generation import (
     freeze,
 )
 from coderoom.generation._inside import same as inside
-from coderoom.generation._python_literals import Literals
+from coderoom.generation._python.literals import Literals
 
 from .examples import test_of
 

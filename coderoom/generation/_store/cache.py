@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from coderoom._text import encodable
 from coderoom.errors import RequestError
-from coderoom.generation._database import Unavailable
 from coderoom.generation._frozen import FrozenTests
-from coderoom.generation._journal import Journal
-from coderoom.generation._rows import SOLUTION, Name, Rows
 from coderoom.generation._solution import Solution
+from coderoom.generation._store.database import Unavailable
+from coderoom.generation._store.journal import Journal
+from coderoom.generation._store.rows import SOLUTION, Name, Rows
 from coderoom.generation._values import canonical
 
 __all__ = ["CacheStats", "SolutionCache", "cache_key"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from coderoom.generation._python.facts import parsed
+
 __all__ = ["python_module"]
 
 
@@ -31,11 +33,8 @@ def _without_future(source: str) -> tuple[str, list[str]]:
     """Code without its statements `from __future__ import`, and what they ask for."""
     lines = source.split("\n")
     features: list[str] = []
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # It has failed, and is told of as such.
-        return source, []
-    for node in body:
+    tree = parsed(source)
+    for node in tree.body if tree is not None else ():  # What is no Python has failed, and is told of as such.
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             features += [alias.name for alias in node.names]
             for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):

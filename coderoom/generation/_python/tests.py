@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coderoom._text import encodable, visible
-from coderoom.generation._python_calls import Written, body_of
-from coderoom.generation._python_facts import facts_of, imports_in, modules_of
-from coderoom.generation._python_help import HELPERS, help_with
+from coderoom.generation._python.calls import Written, body_of
+from coderoom.generation._python.facts import facts_of, imports_in, modules_of
+from coderoom.generation._python.help import HELPERS, help_with
 from coderoom.generation._tests import FunctionTest
 
 __all__ = ["pytest_file"]

@@ -11,8 +11,8 @@ from coderoom.generation import _check
 from coderoom.generation._cells import call_inside, load_inside, setting
 from coderoom.generation._check import CodeProblem
 from coderoom.generation._language import Job, Language
-from coderoom.generation._python_module import python_module
-from coderoom.generation._python_tests import pytest_file
+from coderoom.generation._python.module import python_module
+from coderoom.generation._python.tests import pytest_file
 from coderoom.generation._scan import Level, SecurityFinding, scan
 from coderoom.generation._specs import FunctionSpec, name_problem
 from coderoom.generation._tests import FunctionTest

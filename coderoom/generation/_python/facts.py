@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Facts", "facts_of"]
+__all__ = ["Facts", "facts_of", "imports_in", "modules_of", "parsed"]
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -49,11 +49,9 @@ class Facts:
 
 def facts_of(sources: Mapping[str, str] | None) -> Facts:
     """What is known of a program from its code; `None`: nothing."""
-    try:
-        body = [node for source in (sources or {}).values() for node in ast.parse(source).body]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Facts()
-    if not body:
+    trees = [parsed(source) for source in (sources or {}).values()]
+    body = [node for tree in trees if tree is not None for node in tree.body]
+    if not body or None in trees:
         return Facts()
     nodes = [node for each in body for node in ast.walk(each)]
     imported = {name.split(".")[0] for node in nodes for name in _imported(node)}
@@ -71,6 +69,14 @@ def facts_of(sources: Mapping[str, str] | None) -> Facts:
     )
 
 
+def parsed(source: str) -> ast.Module | None:
+    """The tree of code; `None` if it is no Python."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def modules_of(names: set[str]) -> tuple[str, ...]:
     """Those of some modules that are of the standard library, and whose names can be put back after a test."""
     return tuple(sorted((names & sys.stdlib_module_names) - {"__future__", "typing"}))
@@ -85,11 +91,8 @@ def _imported(node: ast.AST) -> Iterator[str]:
 
 def imports_in(source: str) -> set[str]:
     """The modules that code imports."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    return {name.split(".")[0] for node in ast.walk(tree) for name in _imported(node)}
+    tree = parsed(source)
+    return set() if tree is None else {name.split(".")[0] for node in ast.walk(tree) for name in _imported(node)}
 
 
 def _is_fixed(node: ast.stmt) -> bool:

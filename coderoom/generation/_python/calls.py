@@ -6,8 +6,8 @@ import ast
 import builtins
 from typing import Any
 
-from coderoom.generation._python_facts import Facts
-from coderoom.generation._python_literals import Literals, text_literal, wrapped
+from coderoom.generation._python.facts import Facts
+from coderoom.generation._python.literals import Literals, text_literal, wrapped
 from coderoom.generation._tests import FunctionTest
 from coderoom.generation._values import canonical, tag_of
 

@@ -8,7 +8,7 @@ from typing import Any
 from coderoom._text import visible
 from coderoom.generation._values import decode, fields_of, tag_of
 
-__all__ = ["Literals", "text_literal"]
+__all__ = ["Literals", "text_literal", "wrapped"]
 
 _WIDTH = 100
 _MOST_BITS = 13_000  # Python reads no decimal integer of more than 4,300 digits.

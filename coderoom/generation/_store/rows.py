@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from coderoom.generation._database import Database, Unavailable
+from coderoom.generation._store.database import Database, Unavailable
 
 __all__ = ["ANSWER", "SOLUTION", "Name", "Rows", "Totals"]
 

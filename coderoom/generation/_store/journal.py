@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Final
 
 from coderoom.generation._model import Reply
-from coderoom.generation._rows import ANSWER, Name, Rows
+from coderoom.generation._store.rows import ANSWER, Name, Rows
 
 __all__ = ["Journal"]
 
