@@ -16,7 +16,7 @@ from coderoom.configs._kinds import TEAM
 from coderoom.configs._portable import find_unportable, refuse_environment, resolved_numbers, without_secrets
 from coderoom.configs._providers import Components
 from coderoom.configs._source import Source, find_source, shipped_sources
-from coderoom.errors import ConfigError
+from coderoom.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:
     from coderoom.configs._findings import Checked
@@ -59,7 +59,7 @@ def make_gallery(teams: Sequence[str | Path] = (), *, trust: Sequence[str] = ())
     for source in sources:
         checked = _checked(source, trust)
         shelves.add_all(checked)
-    refuse_environment(json.dumps(shelves.lists, ensure_ascii=False))
+    refuse_environment(_text(shelves.lists))
     return {
         "id": _ID,
         "name": "CodeRoom",
@@ -92,6 +92,9 @@ def _checked(source: Source, trust: Sequence[str]) -> Checked:
     if problems:
         raise ConfigError(problems)
     refuse_mistakes(checked)
+    if not checked.data["config"].get("participants"):
+        # Studio's page of teams goes blank, and stays so.
+        raise ConfigError([document.problem((), "AutoGen Studio shows only teams that have participants")])
     resolved_numbers(checked)
     return checked
 
@@ -142,6 +145,13 @@ def _complete(component: dict[str, Any], component_class: Any, file: str) -> Non
     component.setdefault("component_version", component_class.component_version)
     component.setdefault("label", name if isinstance(name, str) else component_class.__name__)
     component.setdefault("description", config.get("description") or _summary(component_class))
+
+
+def _text(data: Any) -> str:
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise RequestError("a team holds a number without an end, which JSON does not have") from None
 
 
 def _summary(component_class: type) -> str:

@@ -109,10 +109,15 @@ def _drop_secret_fields(config: dict[str, Any], component_class: Any) -> None:
 
 def _reasons(path: Path, text: str) -> list[str]:
     keys = [step for step in path if isinstance(step, str)]
-    home = str(FilePath.home())
     is_place = bool(keys) and keys[-1] in _PATH_KEYS and _ABSOLUTE.match(text)
-    at_home = len(home) > 1 and re.search(rf"{re.escape(home)}(?![\w.-])", text)
-    if is_place or at_home:
+    # A folder such as `/tmp` is one of every machine.
+    own = [
+        str(folder)
+        for folder in (FilePath.home(), FilePath.cwd())
+        if len(folder.parts) > 2 or folder == FilePath.home()
+    ]
+    is_own = any(len(folder) > 1 and re.search(rf"{re.escape(folder)}(?![\w.-])", text) for folder in own)
+    if is_place or is_own:
         return ["this is a path of this machine, which a gallery does not hold; write a relative one"]
     return ["there is a password in this URL, which a gallery does not hold"] if _CREDENTIALS.search(text) else []
 

@@ -171,6 +171,56 @@ def test_a_folder_of_this_machine_is_refused(tmp_path: Path) -> None:
         make_gallery([write(tmp_path, text)])
 
 
+def test_what_servers_are_given_to_identify_themselves_is_left_out(tmp_path: Path) -> None:
+    text = """provider: coderoom.teams.CodingTeam
+config:
+  participants:
+    - provider: autogen_agentchat.agents.AssistantAgent
+      config:
+        name: helper
+        description: Helps.
+        reflect_on_tool_use: false
+        tool_call_summary_format: "{result}"
+        model_client: {provider: OpenAIChatCompletionClient, config: {model: gpt-4o}}
+        workbench:
+          - provider: autogen_ext.tools.mcp.McpWorkbench
+            config:
+              server_params:
+                type: StdioServerParams
+                command: serve
+                env: {GITHUB_TOKEN: hidden-1, LANG: C, OTHER: "${SOME_PASSWORD}"}
+          - provider: autogen_ext.tools.mcp.McpWorkbench
+            config:
+              server_params:
+                type: SseServerParams
+                url: http://localhost/sse
+                headers: {Authorization: hidden-2, Accept: all}
+"""
+    benches = make_gallery([write(tmp_path, text)])["components"]["workbenches"]
+    assert [bench["config"]["server_params"].get("env") for bench in benches] == [{"LANG": "C"}, None]
+    assert [bench["config"]["server_params"].get("headers") for bench in benches] == [None, {"Accept": "all"}]
+
+
+def test_a_team_that_studio_cannot_show_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="participants"):
+        make_gallery([write(tmp_path, "provider: coderoom.teams.CodingTeam\nconfig: {participants: []}\n")])
+
+
+def test_a_number_without_an_end_is_refused(tmp_path: Path) -> None:
+    text = TEAM.replace(
+        'MaxMessageTermination\n          config: {max_messages: "${MESSAGES:-7}"}',
+        "TimeoutTermination\n          config: {timeout_seconds: .inf}",
+    )
+    with pytest.raises(RequestError, match="without an end"):
+        make_gallery([write(tmp_path, text)])
+
+
+def test_the_folder_that_one_is_in_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="path of this machine"):
+        make_gallery([write(tmp_path, TEAM.replace("text: DONE", f"text: Look into {tmp_path}!"))])
+
+
 def test_a_secret_in_the_midst_of_a_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_TOKEN", KEY)
     file = write(tmp_path, TEAM.replace("You write code.", f"You write code. Use {KEY}."))
