@@ -29,8 +29,6 @@ from coderoom.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from coderoom.runs import PreparedRun
 
 __all__ = ["app", "main"]
@@ -412,11 +410,10 @@ def gallery(
     There is nothing of this machine in it: no keys, no values of variables, no paths.
     """
     from coderoom.configs import make_gallery
-    from coderoom.configs._gallery import is_gallery
 
     made = make_gallery(teams or (), trust=trust or ())
     counts = {name: len(components) for name, components in made["components"].items()}
-    return _hand_over(made, out, is_gallery, force=force, as_json=as_json, told={"components": counts})
+    return _hand_over(made, out, force=force, as_json=as_json, told={"components": counts})
 
 
 @app.command()
@@ -425,26 +422,17 @@ def schema(
 ) -> int:
     """Make the JSON Schema of team files, by which editors complete and check them."""
     from coderoom.configs import make_schema
-    from coderoom.configs._schema import is_schema
 
-    return _hand_over(make_schema(), out, is_schema, force=force, as_json=as_json, told={})
+    return _hand_over(make_schema(), out, force=force, as_json=as_json, told={})
 
 
-def _hand_over(
-    data: dict[str, Any],
-    out: Path | None,
-    is_own: Callable[[Any], bool],
-    *,
-    force: bool,
-    as_json: bool,
-    told: dict[str, Any],
-) -> int:
-    from coderoom.configs._files import write_own
+def _hand_over(made: dict[str, Any], out: Path | None, *, force: bool, as_json: bool, told: dict[str, Any]) -> int:
+    from coderoom.configs import write_made
 
     if out is None:
-        _print_json(data)
+        _print_json(made)
         return EXIT_OK
-    write_own(out, data, is_own, force=force)
+    write_made(out, made, force=force)
     if as_json:
         _print_json({"succeeded": True, "file": str(out), **told})
     else:

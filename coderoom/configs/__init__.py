@@ -4,7 +4,7 @@
 of a file, `shipped_teams` names what comes with the package, and `make_model` makes a model client of a short text
 such as `openai:gpt-4o`. `default_model` is that text for whoever names no model, `resolve_model` takes a client as
 well, and `ReplayModel` is the client behind `replay:FILE`. `make_gallery` makes AutoGen Studio's gallery of teams, and
-`make_schema` the JSON Schema of team files.
+`make_schema` the JSON Schema of team files; `write_made` writes either to a file.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coderoom.configs._dump import dump_team
+    from coderoom.configs._files import write_made
     from coderoom.configs._gallery import make_gallery
     from coderoom.configs._load import check_team, load_team, shipped_teams
     from coderoom.configs._models import default_model, make_model, resolve_model
@@ -31,6 +32,7 @@ __all__ = [
     "make_schema",
     "resolve_model",
     "shipped_teams",
+    "write_made",
 ]
 
 _MODULES = {
@@ -44,6 +46,7 @@ _MODULES = {
     "make_schema": "_schema",
     "resolve_model": "_models",
     "shipped_teams": "_load",
+    "write_made": "_files",
 }
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from coderoom.configs._source import MAX_BYTES
 from coderoom.errors import RequestError
 
-__all__ = ["replace_file", "write_own"]
+__all__ = ["replace_file", "write_made"]
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -41,23 +41,28 @@ def replace_file(path: Path, text: str) -> None:
             temporary.unlink()
 
 
-def write_own(path: Path, data: Any, is_own: Callable[[Any], bool], *, force: bool = False) -> None:
-    """Write JSON to a new file, or over one that was written by the same verb.
+def write_made(path: str | Path, made: Mapping[str, Any], *, force: bool = False) -> None:
+    """Write what `make_gallery` or `make_schema` made, as JSON.
 
     Args:
-        path: The file.
-        data: What it will hold.
-        is_own: Says whether the content of a file is of the same verb.
-        force: Replace whatever is there.
+        path: The file. It may be new, or hold what the same function made before.
+        made: What it will hold.
+        force: Replace the file, whatever it holds.
 
     Raises:
-        RequestError: Something else is there, or it cannot be written.
+        RequestError: It holds something else, or cannot be written.
     """
     from coderoom.configs._render import to_json
 
-    if not force and path.is_file() and not is_own(_content(path)):
+    target = Path(path)
+    if not force and target.is_file() and not _is_alike(_content(target), made):
         raise RequestError(f"the file {str(path)!r} holds something else; --force replaces it")
-    replace_file(path, to_json(data))
+    replace_file(target, to_json(made))
+
+
+def _is_alike(content: Any, made: Mapping[str, Any]) -> bool:
+    names = [key for key in ("id", "name", "$schema", "title") if key in made]
+    return isinstance(content, dict) and all(content.get(key) == made[key] for key in names)
 
 
 def _content(path: Path) -> Any:

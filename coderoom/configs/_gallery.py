@@ -21,9 +21,8 @@ from coderoom.errors import ConfigError, RequestError
 if TYPE_CHECKING:
     from coderoom.configs._findings import Checked
 
-__all__ = ["is_gallery", "make_gallery"]
+__all__ = ["make_gallery"]
 
-_ID = "coderoom"
 _LISTS = {
     "team": "teams",
     "agent": "agents",
@@ -61,7 +60,7 @@ def make_gallery(teams: Sequence[str | Path] = (), *, trust: Sequence[str] = ())
         shelves.add_all(checked)
     refuse_environment(_text(shelves.lists))
     return {
-        "id": _ID,
+        "id": "coderoom",
         "name": "CodeRoom",
         "url": None,
         "metadata": {
@@ -73,11 +72,6 @@ def make_gallery(teams: Sequence[str | Path] = (), *, trust: Sequence[str] = ())
         },
         "components": shelves.lists,
     }
-
-
-def is_gallery(data: Any) -> bool:
-    """Say whether the content of a file is a gallery that was made here."""
-    return isinstance(data, dict) and data.get("id") == _ID and isinstance(data.get("components"), dict)
 
 
 def _checked(source: Source, trust: Sequence[str]) -> Checked:

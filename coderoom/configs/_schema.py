@@ -11,10 +11,8 @@ from coderoom.configs._catalog import Entry, catalog
 from coderoom.configs._docstrings import fields_of, summary_of
 from coderoom.configs._kinds import TEAM, Kind, all_kinds, kind_for
 
-__all__ = ["is_schema", "make_schema"]
+__all__ = ["make_schema"]
 
-_TITLE = "CodeRoom team file"
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ANY = "component"
 _COMPONENT_REF = "#/$defs/ComponentModel"
 _OTHERS = (
@@ -49,18 +47,13 @@ def make_schema() -> dict[str, Any]:
         found[_name(kind)] = _choice(kind, [entry for entry in entries if kind.has(entry.component_class)])
     found[_ANY] = _choice(None, entries)
     return {
-        "$schema": _DIALECT,
-        "title": _TITLE,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "CodeRoom team file",
         "description": "A team in AutoGen's component format. See `coderoom validate` for what no schema can tell.",
         "type": "object",
         "$ref": f"#/$defs/{_name(TEAM)}",
         "$defs": _reachable(found),
     }
-
-
-def is_schema(data: Any) -> bool:
-    """Say whether the content of a file is a schema that was made here."""
-    return isinstance(data, dict) and data.get("$schema") == _DIALECT and data.get("title") == _TITLE
 
 
 def _name(kind: Kind | None) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.base import Team
-from autogen_core import ComponentLoader
-from pydantic import BaseModel, ConfigDict
+from autogen_agentchat.conditions import TextMentionTermination
+from autogen_core import Component, ComponentLoader
+from pydantic import BaseModel, ConfigDict, SecretStr
 
 from coderoom.configs import make_gallery, shipped_teams
 from coderoom.errors import ConfigError, RequestError
@@ -60,6 +61,18 @@ class Gallery(BaseModel):
     url: str | None
     metadata: Metadata
     components: Parts
+
+
+class LockedConfig(BaseModel):
+    pin: SecretStr | None = None
+    word: str = ""
+
+
+class Locked(TextMentionTermination, Component[LockedConfig]):
+    """Ends the run at a word."""
+
+    component_config_schema = LockedConfig  # type: ignore[assignment]
+    component_provider_override = "tests.configs.test_gallery.Locked"
 
 
 def labels(gallery: dict[str, Any], name: str) -> list[str]:
@@ -147,6 +160,19 @@ def test_keys_are_left_out(tmp_path: Path, key: str) -> None:
     gallery = make_gallery([write(tmp_path, text)])
     model = gallery["components"]["teams"][-1]["config"]["participants"][0]["config"]["model_client"]
     assert model["config"] == {"model": "gpt-4o"}
+
+
+def test_what_a_class_calls_a_secret_is_left_out(tmp_path: Path) -> None:
+    condition = (
+        "provider: autogen_agentchat.conditions.TextMentionTermination\n          config:\n            text: DONE"
+    )
+    locked = 'provider: tests.configs.test_gallery.Locked\n          config: {pin: "1234", word: DONE}'
+    assert condition in TEAM
+    file = write(tmp_path, TEAM.replace(condition, locked))
+    with pytest.raises(ConfigError, match="not trusted"):
+        make_gallery([file])
+    added = make_gallery([file], trust=["tests"])["components"]["terminations"][-1]
+    assert (added["config"], added["description"]) == ({"word": "DONE"}, "Ends the run at a word.")
 
 
 @pytest.mark.parametrize(
