@@ -388,6 +388,58 @@ def validate(
     return EXIT_WRONG_REQUEST if any(found.values()) else EXIT_OK
 
 
+OutFileOption = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write this file; standard output, if not given.")
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file, whatever it holds.")]
+
+
+@app.command()
+def gallery(
+    teams: Annotated[
+        list[str] | None, typer.Option("--team", metavar="FILE", help="Add this team file. May be repeated.")
+    ] = None,
+    out: OutFileOption = None,
+    force: ForceOption = False,
+    trust: TrustOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Make a gallery of AutoGen Studio: the shipped teams, your own, and what they consist of.
+
+    There is nothing of this machine in it: no keys, no values of variables, no paths.
+    """
+    from coderoom.configs import make_gallery
+
+    made = make_gallery(teams or (), trust=trust or ())
+    counts = {name: len(components) for name, components in made["components"].items()}
+    return _hand_over(made, out, force=force, as_json=as_json, told={"components": counts})
+
+
+@app.command()
+def schema(
+    out: OutFileOption = None, force: ForceOption = False, as_json: JsonOption = False, debug: DebugOption = False
+) -> int:
+    """Make the JSON Schema of team files, by which editors complete and check them."""
+    from coderoom.configs import make_schema
+
+    return _hand_over(make_schema(), out, force=force, as_json=as_json, told={})
+
+
+def _hand_over(made: dict[str, Any], out: Path | None, *, force: bool, as_json: bool, told: dict[str, Any]) -> int:
+    from coderoom.configs import write_made
+
+    if out is None:
+        _print_json(made)
+        return EXIT_OK
+    write_made(out, made, force=force)
+    if as_json:
+        _print_json({"succeeded": True, "file": str(out), **told})
+    else:
+        typer.echo(visible(f"{out}: written"))
+    return EXIT_OK
+
+
 @app.command()
 def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
     """Say what this machine can do, and what it cannot."""

@@ -3,7 +3,8 @@
 `load_team` makes a team of a file or of a shipped team's name, `dump_team` writes one, `check_team` lists every mistake
 of a file, `shipped_teams` names what comes with the package, and `make_model` makes a model client of a short text
 such as `openai:gpt-4o`. `default_model` is that text for whoever names no model, `resolve_model` takes a client as
-well, and `ReplayModel` is the client behind `replay:FILE`.
+well, and `ReplayModel` is the client behind `replay:FILE`. `make_gallery` makes AutoGen Studio's gallery of teams, and
+`make_schema` the JSON Schema of team files; `write_made` writes either to a file.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coderoom.configs._dump import dump_team
+    from coderoom.configs._files import write_made
+    from coderoom.configs._gallery import make_gallery
     from coderoom.configs._load import check_team, load_team, shipped_teams
     from coderoom.configs._models import default_model, make_model, resolve_model
     from coderoom.configs._replay import ReplayModel
+    from coderoom.configs._schema import make_schema
 
 __all__ = [
     "ReplayModel",
@@ -23,9 +27,12 @@ __all__ = [
     "default_model",
     "dump_team",
     "load_team",
+    "make_gallery",
     "make_model",
+    "make_schema",
     "resolve_model",
     "shipped_teams",
+    "write_made",
 ]
 
 _MODULES = {
@@ -34,9 +41,12 @@ _MODULES = {
     "default_model": "_models",
     "dump_team": "_dump",
     "load_team": "_load",
+    "make_gallery": "_gallery",
     "make_model": "_models",
+    "make_schema": "_schema",
     "resolve_model": "_models",
     "shipped_teams": "_load",
+    "write_made": "_files",
 }
 
 

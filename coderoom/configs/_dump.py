@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coderoom.configs._files import replace_file
 from coderoom.configs._places import in_a_line
 from coderoom.errors import RequestError
 
@@ -43,7 +42,7 @@ def dump_team(team: Team, path: str | Path | None = None) -> str:
     except (TypeError, ValueError) as error:
         raise RequestError(f"the team cannot be written: {error}") from error
     if path is not None:
-        _write(Path(path), text)
+        replace_file(Path(path), text)
     return text
 
 
@@ -59,20 +58,3 @@ def _content(team: Team) -> Any:
         message = f"the {type(team).__name__} has a part that cannot be dumped: {in_a_line(error)}"
         raise RequestError(message) from error
     return restored(data, origin)
-
-
-def _write(path: Path, text: str) -> None:
-    target = path.resolve()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        if target.exists() and not target.is_file():
-            raise RequestError(f"{str(path)!r} is not a file that can be replaced")
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o777)
-        temporary.replace(target)
-    except OSError as error:
-        raise RequestError(f"the file {str(path)!r} cannot be written: {error.strerror or error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()

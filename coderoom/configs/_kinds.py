@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
-__all__ = ["MODEL", "TEAM", "Kind", "kind_for"]
+__all__ = ["MODEL", "TEAM", "Kind", "all_kinds", "kind_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +55,8 @@ _BY_FIELD = {
 def kind_for(field: str | None) -> Kind | None:
     """Give the kind that a field of this name holds by convention, if there is one."""
     return None if field is None else _BY_FIELD.get(field)
+
+
+def all_kinds() -> list[Kind]:
+    """List every kind that a file can hold."""
+    return list(dict.fromkeys([TEAM, *_BY_FIELD.values()]))

@@ -1,0 +1,159 @@
+"""Teams and their parts as a gallery of AutoGen Studio."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coderoom import __version__
+from coderoom.configs._document import read_component
+from coderoom.configs._kinds import TEAM
+from coderoom.configs._portable import find_unportable, refuse_environment, resolved_numbers, without_secrets
+from coderoom.configs._providers import Components
+from coderoom.configs._source import Source, find_source, shipped_sources
+from coderoom.errors import ConfigError, RequestError
+
+if TYPE_CHECKING:
+    from coderoom.configs._findings import Checked
+
+__all__ = ["make_gallery"]
+
+_LISTS = {
+    "team": "teams",
+    "agent": "agents",
+    "model": "models",
+    "tool": "tools",
+    "termination": "terminations",
+    "workbench": "workbenches",
+}
+"""The lists of a gallery, by the type of what they hold. Studio wants all of them, also those that are empty."""
+
+
+def make_gallery(teams: Sequence[str | Path] = (), *, trust: Sequence[str] = ()) -> dict[str, Any]:
+    """Make a gallery of AutoGen Studio, with the shipped teams, other teams, and what all of them consist of.
+
+    Nothing in it is of this machine. References such as `${NAME:-default}`, which Studio does not know, become their
+    defaults, whatever the environment says. Keys of services are left out; their clients take them from the
+    environment of Studio.
+
+    Args:
+        teams: More teams, as for `load_team`.
+        trust: Namespaces whose providers may be imported, besides `autogen_*` and `coderoom`.
+
+    Returns:
+        The gallery, as plain data. Its file is the JSON of that.
+
+    Raises:
+        ConfigError: A team has mistakes, or something in it makes sense on this machine only.
+        RequestError: There is no such file or team.
+        MissingDependencyError: A team needs a package that is not installed.
+    """
+    sources = [*shipped_sources().values(), *(find_source(team) for team in teams)]
+    shelves = _Shelves()
+    for source in sources:
+        checked = _checked(source, trust)
+        shelves.add_all(checked)
+    refuse_environment(_text(shelves.lists))
+    return {
+        "id": "coderoom",
+        "name": "CodeRoom",
+        "url": None,
+        "metadata": {
+            "author": "CodeRoom",
+            "version": __version__,
+            "description": "Teams of agents that write, run, repair and review code.",
+            "tags": ["coderoom", "code execution"],
+            "license": "MIT",
+        },
+        "components": shelves.lists,
+    }
+
+
+def _checked(source: Source, trust: Sequence[str]) -> Checked:
+    from coderoom.configs._build import refuse_mistakes
+    from coderoom.configs._check import check
+
+    document = read_component(source)
+    document = dataclasses.replace(document, data=without_secrets(document.data))
+    # What the environment says is of this machine, so that nothing is taken from it but whom to trust.
+    checked = check(document, TEAM, Components.trusting(trust, os.environ), {})
+    problems = find_unportable(checked)
+    if problems:
+        raise ConfigError(problems)
+    refuse_mistakes(checked)
+    if not checked.data["config"].get("participants"):
+        # Studio's page of teams goes blank, and stays so.
+        raise ConfigError([document.problem((), "AutoGen Studio shows only teams that have participants")])
+    resolved_numbers(checked)
+    return checked
+
+
+class _Shelves:
+    """The lists of a gallery while they are filled."""
+
+    def __init__(self) -> None:
+        self.lists: dict[str, list[dict[str, Any]]] = {name: [] for name in _LISTS.values()}
+        self._seen: set[str] = set()
+
+    def add_all(self, checked: Checked) -> None:
+        """Add a team and, each for itself, what it consists of."""
+        by_place = sorted(checked.components.items(), key=lambda item: [str(step) for step in item[0]])
+        inside_out = sorted(by_place, key=lambda item: -len(item[0]))
+        for path, component_class in inside_out:
+            _complete(_at(checked.data, path), component_class, checked.document.file)
+        team = checked.data["label"]
+        for path, component_class in by_place:
+            kind = component_class.component_type  # type: ignore[attr-defined]
+            # A team in a team is no use alone; Studio drops such.
+            if kind in _LISTS and (kind != "team" or not path):
+                self._add(_LISTS[kind], _at(checked.data, path), team)
+
+    def _add(self, name: str, component: dict[str, Any], team: str) -> None:
+        identity = json.dumps([component["provider"], component["config"]], sort_keys=True)
+        if identity in self._seen:
+            return
+        self._seen.add(identity)
+        labels = {other["label"] for other in self.lists[name]}
+        label = component["label"]
+        if label in labels and name != "teams":
+            label = f"{label} ({team})"
+        self.lists[name].append({**component, "label": label})
+
+
+def _complete(component: dict[str, Any], component_class: Any, file: str) -> None:
+    """Fill in what Studio shows, or looks for, and a file may leave out."""
+    from autogen_core._component_config import WELL_KNOWN_PROVIDERS
+
+    config = component["config"]
+    kind = component_class.component_type
+    name = config.get("name") or (config.get("model") if kind == "model" else None)
+    if name is None and kind == "team":
+        name = Path(file).stem
+    component["provider"] = WELL_KNOWN_PROVIDERS.get(component["provider"], component["provider"])
+    component.setdefault("version", component_class.component_version)
+    component.setdefault("component_version", component_class.component_version)
+    component.setdefault("label", name if isinstance(name, str) else component_class.__name__)
+    component.setdefault("description", config.get("description") or _summary(component_class))
+
+
+def _text(data: Any) -> str:
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise RequestError("a team holds a number without an end, which JSON does not have") from None
+
+
+def _summary(component_class: type) -> str:
+    paragraph, _, _ = (inspect.getdoc(component_class) or component_class.__name__).partition("\n\n")
+    return " ".join(paragraph.split())
+
+
+def _at(data: Any, path: Sequence[str | int]) -> Any:
+    for step in path:
+        data = data[step]
+    return data

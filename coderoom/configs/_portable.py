@@ -1,0 +1,138 @@
+"""What of a team makes sense on one machine only, or may not leave it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import SecretBytes, SecretStr
+
+from coderoom.configs._findings import Checked
+from coderoom.configs._places import Path, show_key
+from coderoom.configs._shapes import alternatives, fields_by_key
+from coderoom.configs._variables import is_secret_key, is_secret_name
+from coderoom.errors import Problem, RequestError
+
+__all__ = ["find_unportable", "refuse_environment", "resolved_numbers", "without_secrets"]
+
+_MASK = "**********"
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
+_PATH_KEYS = {"work_dir", "bind_dir", "cwd", "python", "readable", "output_dir", "downloads_folder", "cache_dir"}
+_ABSOLUTE = re.compile(r"[/~\\]|[A-Za-z]:[/\\]")
+_CREDENTIALS = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+_LONG_ENOUGH = 12
+"""Shorter secrets are words too often to look for them in texts."""
+
+
+def without_secrets(data: Any) -> Any:
+    """Copy a document without what a key or a password stands in, referred to or literally."""
+    if isinstance(data, dict):
+        return {key: without_secrets(value) for key, value in data.items() if not _is_secret(key, value)}
+    if isinstance(data, list):
+        return [without_secrets(value) for value in data]
+    return data
+
+
+def find_unportable(checked: Checked) -> list[Problem]:
+    """List what cannot be written for other machines, and take away what is a secret by its type.
+
+    Args:
+        checked: The checked team.
+
+    Returns:
+        The mistakes: references without defaults, and paths of this machine.
+    """
+    document = checked.document
+    problems = [
+        document.problem(
+            path,
+            f"{show_key(reference.raw)} needs a default here, as in '${{NAME:-default}}': "
+            "a gallery takes nothing from the environment",
+        )
+        for path, reference in checked.references.items()
+        if reference.problems
+    ]
+    for path, component_class in checked.components.items():
+        _drop_secret_fields(_at(checked.data, (*path, "config")), component_class)
+    places = _texts(checked.data, ())
+    problems += [document.problem(path, reason) for path, text in places for reason in _reasons(path, text)]
+    return problems
+
+
+def refuse_environment(text: str) -> None:
+    """Refuse a text in which the value of a secret variable stands, wherever it came from.
+
+    Raises:
+        RequestError: It does.
+    """
+    for name, value in os.environ.items():
+        if is_secret_name(name) and len(value) >= _LONG_ENOUGH and value in text:
+            raise RequestError(f"the value of the environment variable {name!r} stands in a team; it is not written")
+
+
+def resolved_numbers(checked: Checked) -> None:
+    """Make the numbers and truth values of texts that a reference was resolved to, as Studio's forms want them."""
+    for path in checked.references:
+        place = max((other for other in checked.components if path[: len(other)] == other), key=len, default=None)
+        if place is None or path[len(place) : len(place) + 1] != ("config",):
+            continue
+        inside = path[len(place) + 1 :]
+        schema: Any = checked.components[place].component_config_schema  # type: ignore[attr-defined]
+        config = _at(checked.data, (*place, "config"))
+        value = _at(schema.model_validate(config).model_dump(mode="json", warnings=False), inside)
+        if isinstance(value, (bool, int, float)):
+            _at(checked.data, path[:-1])[path[-1]] = value
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    if is_secret_key(key) or value == _MASK:
+        return True
+    # The names of variables that a server is given.
+    if key.isupper() and is_secret_name(key):
+        return True
+    refers = _REFERENCE.fullmatch(value)
+    return refers is not None and is_secret_name(refers[1])
+
+
+def _drop_secret_fields(config: dict[str, Any], component_class: Any) -> None:
+    schema = component_class.component_config_schema
+    for key, name in fields_by_key(schema).items():
+        if {SecretStr, SecretBytes} & {
+            kind for kind in alternatives(schema.model_fields[name].annotation) if isinstance(kind, type)
+        }:
+            config.pop(key, None)
+
+
+def _reasons(path: Path, text: str) -> list[str]:
+    keys = [step for step in path if isinstance(step, str)]
+    is_place = bool(keys) and keys[-1] in _PATH_KEYS and _ABSOLUTE.match(text)
+    # A folder such as `/tmp` is one of every machine.
+    own = [
+        str(folder)
+        for folder in (FilePath.home(), FilePath.cwd())
+        if len(folder.parts) > 2 or folder == FilePath.home()
+    ]
+    is_own = any(len(folder) > 1 and re.search(rf"{re.escape(folder)}(?![\w.-])", text) for folder in own)
+    if is_place or is_own:
+        return ["this is a path of this machine, which a gallery does not hold; write a relative one"]
+    return ["there is a password in this URL, which a gallery does not hold"] if _CREDENTIALS.search(text) else []
+
+
+def _texts(data: Any, path: Path) -> list[tuple[Path, str]]:
+    if isinstance(data, str):
+        return [(path, data)]
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [found for key, value in items for found in _texts(value, (*path, key))]
+
+
+def _at(data: Any, path: Path) -> Any:
+    for step in path:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
