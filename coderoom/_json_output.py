@@ -11,7 +11,14 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._text import encodable
 
-__all__ = ["json_objects", "json_whole", "output_arguments", "parse_tolerantly", "request_for_json", "strict_schema"]
+__all__ = [
+    "json_objects",
+    "output_arguments",
+    "parse_tolerantly",
+    "request_for_json",
+    "strict_schema",
+    "without_thoughts",
+]
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -32,7 +39,7 @@ def parse_tolerantly(text: str, schema: type[DecisionT], shown: Sequence[str] = 
         schema: The decision's type.
         shown: What the model was shown.
     """
-    answer = _THOUGHTS.sub("", text).strip()
+    answer = without_thoughts(text).strip()
     objects = json_objects(answer)
     fenced = _FENCED.fullmatch(answer)
     if len(objects) != 1 or objects[0][1] not in {answer, fenced[1] if fenced else answer}:
@@ -47,6 +54,11 @@ def parse_tolerantly(text: str, schema: type[DecisionT], shown: Sequence[str] = 
         if decision not in found:
             found.append(decision)
     return found[0] if len(found) == 1 else None
+
+
+def without_thoughts(text: str) -> str:
+    """An answer without what the model thinks aloud in `<think>`."""
+    return _THOUGHTS.sub("", text)
 
 
 def _bare(text: str) -> str:
@@ -72,15 +84,6 @@ def json_objects(text: str) -> list[tuple[dict[str, Any], str]]:
             pass
         position = text.find("{", end)
     return []
-
-
-def json_whole(text: str) -> dict[str, Any] | None:
-    """The JSON object that the whole text is; `None` if it is none."""
-    try:
-        value = _encodable(json.loads(text))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _encodable(value: Any) -> Any:

@@ -18,6 +18,7 @@ from coderoom._components import DumpsAsItself, StrictConfig, linked
 from coderoom.agents._generation_messages import event_of, final_message
 from coderoom.errors import RequestError
 from coderoom.generation import AICodeGenerator, Solution, write_solution
+from coderoom.sandbox import Sandbox
 
 __all__ = ["CodeGeneratorAgent", "CodeGeneratorAgentConfig"]
 
@@ -57,8 +58,8 @@ class CodeGeneratorAgentState(BaseModel):
 class CodeGeneratorAgent(DumpsAsItself, BaseChatAgent, Component[CodeGeneratorAgentConfig]):
     """Makes tested functions of an instruction, as `AICodeGenerator` does: specs, tests, code, repair.
 
-    What a user says is the instruction; what other agents say after a turn, a reviewer for instance, are remarks for
-    the next one. The message that ends a turn says how many tests passed and shows the code; its `metadata` has the
+    What a user says first is the instruction; what a user or other agents say after that, a reviewer for instance, is
+    heeded in the next turn. Another task begins with a reset. The message that ends a turn says how many tests passed and shows the code; its `metadata` has the
     outcome as computed from the tests: `ok` only if all of them passed.
 
     Args:
@@ -122,7 +123,8 @@ class CodeGeneratorAgent(DumpsAsItself, BaseChatAgent, Component[CodeGeneratorAg
             "cache": cache,
             "cache_dir": cache_dir,
         }
-        self._generator = AICodeGenerator(model_client, **self._options)
+        self._sandbox = Sandbox(wall)
+        self._generator = AICodeGenerator(model_client, sandbox=self._sandbox, **self._options)
         self._instruction = ""
         self._remarks: list[str] = []
 
@@ -133,8 +135,18 @@ class CodeGeneratorAgent(DumpsAsItself, BaseChatAgent, Component[CodeGeneratorAg
 
     @property
     def wall(self) -> str:
-        """The wall around the code."""
-        return str(self._options["wall"])
+        """The wall around the code: the one that was asked for, and once it is started the one that there is."""
+        return self._sandbox.wall
+
+    async def start(self) -> None:
+        """Start the sandbox now and not on first use."""
+        await self._sandbox.start()
+
+    async def close(self) -> None:
+        """Stop the sandbox. It starts again if the agent is used again."""
+        await self._sandbox.close()
+        self._sandbox = Sandbox(str(self._options["wall"]))
+        self._generator = AICodeGenerator(self._model_client, sandbox=self._sandbox, **self._options)
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Make a solution of what came in since the last turn."""
@@ -168,8 +180,8 @@ class CodeGeneratorAgent(DumpsAsItself, BaseChatAgent, Component[CodeGeneratorAg
             text = message.to_model_text().strip()
             if message.source == self.name or not text:
                 continue
-            if message.source == "user" or not self._instruction:
-                self._instruction, self._remarks = text, []
+            if not self._instruction:
+                self._instruction = text
             else:
                 self._remarks.append(f"{message.source}: {text[:_LONGEST_REMARK]}")
         del self._remarks[:-_MOST_REMARKS]
@@ -178,7 +190,7 @@ class CodeGeneratorAgent(DumpsAsItself, BaseChatAgent, Component[CodeGeneratorAg
         if not self._remarks:
             return self._instruction
         remarks = "\n\n".join(self._remarks)
-        return f"{self._instruction}\n\nThis was said of an earlier version, and is to be heeded:\n\n{remarks}"
+        return f"{self._instruction}\n\nThis was said since then, and is to be heeded, the latest above all:\n\n{remarks}"
 
     def _write(self, solution: Solution) -> list[Path]:
         if self._work_dir is None or not solution.implementations:

@@ -143,6 +143,9 @@ def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeP
             if node.level:
                 found.append(CodeProblem(line=node.lineno, text="there is no package here to import from"))
                 continue
+        elif allowed is not None and isinstance(node, ast.Name) and node.id == "__import__":
+            text = "__import__() is not there; write an import of one of the modules that are allowed"
+            found.append(CodeProblem(line=node.lineno, text=text))
         for name in names:
             parts = name.split(".")
             if allowed is not None and not any(

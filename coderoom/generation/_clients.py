@@ -133,7 +133,7 @@ class OpenAIModel:
             return Reply("", complete=False)
         choice, usage = result.choices[0], result.usage
         return Reply(
-            choice.message.content or "",
+            choice.message.content or choice.message.refusal or "",
             usage.prompt_tokens if usage is not None else 0,
             usage.completion_tokens if usage is not None else 0,
             choice.finish_reason != "length",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom._json_output import json_objects, json_whole
+from coderoom._json_output import without_thoughts
 from coderoom.blocks import extract_code_blocks
 from coderoom.generation._language import Language
+from coderoom.generation._lenient import values_in
 
 __all__ = [
     "Form",
@@ -101,23 +102,27 @@ class Repair(BaseModel):
 
 def read_specs_data(text: str) -> Any:
     """The list of specs in an answer; `None` if there is none."""
-    for data in _values(text):
-        for key in ("function_specs", "functions", "specs"):
-            if isinstance(data.get(key), list):
-                return data[key]
-    return [data for data in _values(text) if "name" in data and "purpose" in data] or None
+    return _listed(text, ("function_specs", "functions", "specs"))
 
 
 def read_tests_data(text: str, function: str) -> Any:
     """The list of tests of a function in an answer; `None` if there is none."""
-    for data in _values(text):
-        for key in ("tests", "test_cases", function):
-            found = data.get(key)
-            if isinstance(found, Mapping):
-                found = found.get(function)
-            if isinstance(found, list):
-                return found
-    return [data for data in _values(text) if "name" in data and "inputs" in data] or None
+    return _listed(text, ("tests", "test_cases", function), function)
+
+
+def _listed(text: str, keys: Sequence[str], function: str = "") -> list[Any] | None:
+    """What an answer lists under one of some keys, or as its whole; several lists are one."""
+    lists = []
+    for data in values_in(text):
+        if isinstance(data, list):
+            lists.append(data)
+            continue
+        found = next((data[key] for key in keys if data.get(key) is not None), None)
+        if isinstance(found, Mapping):
+            found = found.get(function)
+        if isinstance(found, list):
+            lists.append(found)
+    return [each for one in lists for each in one] if lists else None
 
 
 def read_repair(text: str, function: str, language: Language) -> Repair | None:
@@ -137,6 +142,7 @@ def read_repair(text: str, function: str, language: Language) -> Repair | None:
 
 def code_in(text: str, function: str, language: Language) -> str:
     """The code of a function in an answer; empty if there is none."""
+    text = without_thoughts(text)
     blocks = _blocks(text, language)
     defining = [code for code in blocks if function in language.names_defined(code)]
     if defining:
@@ -165,6 +171,4 @@ def _blocks(text: str, language: Language) -> list[str]:
 
 
 def _values(text: str) -> list[dict[str, Any]]:
-    stripped = text.strip()
-    whole = json_whole(stripped)
-    return [whole] if whole is not None else [value for value, _ in json_objects(stripped)]
+    return [value for value in values_in(text) if isinstance(value, dict)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, get_args
 
 from aiolimiter import AsyncLimiter
 
@@ -123,6 +123,8 @@ class AICodeGenerator:
             retries=retries,
             test_timeout=test_timeout,
         )
+        _check_rules(allowed_imports, block_severity)
+        Sandbox(wall)  # Refuses a name that is none.
         self._own_model: OpenAIModel | None = None
         if model_client is None:
             self._own_model = OpenAIModel(model, api_key=api_key, base_url=base_url, headers=headers)
@@ -198,6 +200,12 @@ class AICodeGenerator:
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await task
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def close(self) -> None:
         """Close what it has opened itself."""
         if self._own_model is not None:
@@ -261,6 +269,19 @@ class AICodeGenerator:
                 "max_test_changes": rules.max_test_changes,
             },
         )
+
+
+def _check_rules(allowed_imports: object, block_severity: object) -> None:
+    if block_severity not in (None, *get_args(Level)):
+        levels = ", ".join(map(repr, get_args(Level)))
+        raise RequestError(f"block_severity={block_severity!r} has to be {levels} or None.")
+    if allowed_imports is None:
+        return
+    if isinstance(allowed_imports, str) or not isinstance(allowed_imports, Iterable):
+        raise RequestError(f"allowed_imports={allowed_imports!r:.100} has to be a list of names of modules.")
+    wrong = [each for each in allowed_imports if not isinstance(each, str)]
+    if wrong:
+        raise RequestError(f"allowed_imports: {wrong[0]!r:.100} is no name of a module.")
 
 
 def _check_numbers(**numbers: float | None) -> None:

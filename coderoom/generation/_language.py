@@ -42,6 +42,10 @@ class Language(ABC):
     comment: ClassVar[str] = "#"
     ways: ClassVar[str]
 
+    def tests_file(self, module: str) -> str:
+        """The name of the file with the tests of a module, by which its usual means find it."""
+        return f"test_{module}{self.suffix}"
+
     @abstractmethod
     def name_problem(self, name: str) -> str | None:
         """Why a text cannot be the name of a function; `None` if it can."""

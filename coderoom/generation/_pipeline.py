@@ -13,7 +13,7 @@ from coderoom.generation._frozen import FrozenTests, freeze
 from coderoom.generation._program import Program
 from coderoom.generation._results import TestResult
 from coderoom.generation._run import TestRunner
-from coderoom.generation._solution import CUT_SHORT, Attempt, FunctionReport, Solution, StopReason
+from coderoom.generation._solution import CUT_SHORT, Attempt, FunctionReport, Solution, StopReason, why_no_code
 from coderoom.generation._specs import FunctionSpec
 from coderoom.generation._steps import write_specs, write_tests
 from coderoom.generation._tests import FunctionTest
@@ -93,10 +93,13 @@ class Pipeline:
     async def _write_code(self) -> None:
         """Write every function once those that it needs are there; others at the same time."""
         tasks: dict[str, asyncio.Task[None]] = {}
-        async with asyncio.TaskGroup() as group:
-            for spec in self._program.specs.values():  # Each comes after what it needs.
-                needed = [tasks[name] for name in spec.dependencies]
-                tasks[spec.name] = group.create_task(self._write_function(spec, needed))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for spec in self._program.specs.values():  # Each comes after what it needs.
+                    needed = [tasks[name] for name in spec.dependencies]
+                    tasks[spec.name] = group.create_task(self._write_function(spec, needed))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
 
     async def _write_function(self, spec: FunctionSpec, needed: Sequence[asyncio.Task[None]]) -> None:
         for task in needed:
@@ -157,10 +160,10 @@ class Pipeline:
             return []
         written = [name for name in tests.tests if name in implementations]
         results = await self._runner.run(implementations, tests, functions=written)
-        lacking = [(name, test) for name, cases in tests.tests.items() if name not in written for test in cases]
-        return results + [
-            TestResult(function=name, test=test.name, passed=False, why="there is no code") for name, test in lacking
-        ]
+        for name in [name for name in tests.tests if name not in written]:
+            why = why_no_code(self._report(name, []))
+            results += [TestResult(function=name, test=test.name, passed=False, why=why) for test in tests.tests[name]]
+        return results
 
     async def _only_by_changed(self, implementations: dict[str, str], results: Sequence[TestResult]) -> set[str]:
         """The functions that pass their tests only as those were changed."""

@@ -13,7 +13,7 @@ from coderoom.generation._scan import SecurityFinding
 from coderoom.generation._specs import FunctionSpec
 from coderoom.generation._tests import FunctionTest
 
-__all__ = ["CUT_SHORT", "Approach", "Attempt", "FunctionReport", "Solution", "StopReason", "Usage"]
+__all__ = ["CUT_SHORT", "Approach", "Attempt", "FunctionReport", "Solution", "StopReason", "Usage", "why_no_code"]
 
 Approach = Literal["first", "patch", "fresh", "changed test"]
 """How an attempt came about: the first code, a mended one, one from scratch, or the same code with another test."""
@@ -176,13 +176,22 @@ class Solution(_Data):
     @property
     def missing(self) -> list[str]:
         """What there is to be said of why not all tests passed, a line for each function or test."""
+        if self.all_tests_passed:
+            return []
         lines = [self.error] if self.error else []
         reports = {report.function: report for report in self.functions}
         for spec in self.function_specs:
             report = reports.get(spec.name)
             if report is None or not self.implementations.get(spec.name):
-                lines.append(f"{spec.name}: there is no code")
+                lines.append(f"{spec.name}: {why_no_code(report)}")
             elif report.only_by_changed_tests:
                 lines.append(f"{spec.name}: it passes its tests only since they were changed")
-        lines += [f"{each.function}: {each.test}: {each.why}" for each in self.test_results if not each.passed]
-        return lines
+        written = [each for each in self.test_results if not each.passed and self.implementations.get(each.function)]
+        lines += [f"{each.function}: {each.test}: {each.why}" for each in written]
+        return lines or [f"it ended before there was anything: {self.stop_reason}"]
+
+
+def why_no_code(report: FunctionReport | None) -> str:
+    """Why a function has no code that was run."""
+    problems = [each.problems for each in report.attempts if each.problems] if report is not None else []
+    return f"not run: {'; '.join(problems[-1])}" if problems else "there is no code"

@@ -9,6 +9,7 @@ from coderoom.errors import GenerationError
 from coderoom.generation._asking import Asker
 from coderoom.generation._forms import Form, SpecsForm, TestsForm, read_specs_data, read_tests_data
 from coderoom.generation._language import Language
+from coderoom.generation._lenient import as_specs, as_tests
 from coderoom.generation._model import Message
 from coderoom.generation._program import Program
 from coderoom.generation._prompts import again, specs_request, tests_request
@@ -22,6 +23,7 @@ __all__ = ["write_specs", "write_tests"]
 
 _LEAST_TESTS, _MOST_TESTS = 3, 50
 _NOTHING = "there is no JSON object of the form that was asked for"
+_SAID = 300
 _CUT_OFF = "the answer was cut off at a limit; be briefer"
 _SAY = "say what the result has to be"
 T = TypeVar("T")
@@ -38,7 +40,7 @@ async def write_specs(asker: Asker, instruction: str, language: Language) -> lis
         data = read_specs_data(text)
         if data is None:
             raise GenerationError(_NOTHING)
-        specs = read_specs(data)
+        specs = read_specs(as_specs(data))
         wrong = [problem for spec in specs for problem in _name_problems(spec, language)]
         if wrong:
             raise GenerationError("\n".join(wrong))
@@ -104,9 +106,10 @@ async def _ask_twice(
             return await read(reply.text), []
         except GenerationError as error:
             problems = str(error).splitlines() if reply.complete else [_CUT_OFF]
+            said = " ".join(reply.text.split())[:_SAID]
         if not last:
             messages = again(messages, reply.text, problems)
-    return None, problems
+    return None, [*problems, f"the model said: {said or 'nothing'}"]
 
 
 def _name_problems(spec: FunctionSpec, language: Language) -> list[str]:
@@ -123,7 +126,7 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
     said: dict[str, str] = {}
     if len(data) > _MOST_TESTS:
         wrong.append(f"there are {len(data)} tests, and may be {_MOST_TESTS}")
-    for index, each in enumerate(data[:_MOST_TESTS]):
+    for index, each in enumerate(as_tests(data[:_MOST_TESTS], spec)):
         place = f"tests[{index}]"
         try:
             test = read_tests({spec.name: [each]}, [spec], language=program.language)[spec.name][0]

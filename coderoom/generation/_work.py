@@ -10,6 +10,7 @@ from coderoom.generation._asking import Asker, BudgetSpent
 from coderoom.generation._events import CodeRefused, CodeWritten, TestChanged, TestsRun
 from coderoom.generation._forms import Repair, RepairForm, code_in, read_repair
 from coderoom.generation._frozen import changed
+from coderoom.generation._lenient import as_tests
 from coderoom.generation._model import Message
 from coderoom.generation._program import Program
 from coderoom.generation._prompts import (
@@ -216,7 +217,8 @@ class FunctionWork:
         assert program.tests is not None
         if self._changes >= program.rules.max_test_changes:
             raise GenerationError(f"{self._changes} of its tests were changed already, and no more may be")
-        test = read_tests({spec.name: [repair.test]}, [spec], language=program.language)[spec.name][0]
+        told = as_tests([repair.test], spec)
+        test = read_tests({spec.name: told}, [spec], language=program.language)[spec.name][0]
         if test.name not in {each.name for each in self._tests()}:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():

@@ -72,7 +72,7 @@ def check_folder(folder: str | Path, name: str | None = None, language: str | La
     names = ["report.md", "report.json"]
     if name is not None:
         _check_name(name, set(), language)
-        names += [f"{name}{language.suffix}", f"test_{name}{language.suffix}"]
+        names += [f"{name}{language.suffix}", language.tests_file(name)]
     root = Path(folder)
     try:
         if root.exists() and not root.is_dir():
@@ -110,7 +110,7 @@ def write_solution(
         _write_all(root, texts)
     except OSError as error:
         raise _unwritable(root, error) from error
-    code, tests = f"{module}{language.suffix}", f"test_{module}{language.suffix}"
+    code, tests = f"{module}{language.suffix}", language.tests_file(module)
     return WrittenFiles(
         folder=root,
         module=root / code if code in texts else None,
@@ -165,7 +165,7 @@ def _texts(solution: Solution, module: str, language: Language) -> dict[str, str
             implementations=code,
             outputs=_outputs(solution),
         )
-        texts[f"test_{module}{language.suffix}"] = _marked(file, language)
+        texts[language.tests_file(module)] = _marked(file, language)
     texts["report.md"] = f"<!-- {_MARK}. -->\n\n{report_markdown(solution)}"
     about: dict[str, Any] = {"about": _MARK, "verdict": verdict(solution), "missing": solution.missing}
     about.update(files=sorted(texts), total_tokens=solution.usage.total_tokens)

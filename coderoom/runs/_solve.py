@@ -85,8 +85,8 @@ async def solve(
     if out is not None:
         check_folder(out, name, (options or {}).get("language", "python"))
     named = model or default_model()
-    if named.startswith("replay:"):  # Its answers are in an order.
-        options = {**(options or {}), "concurrency": 1}
+    if named.startswith("replay:"):  # Its answers are in an order, and cost nothing.
+        options = {**(options or {}), "concurrency": 1, "cache": False}
     client = make_model(named)
     view = SolveView(console)
     try:
@@ -101,9 +101,11 @@ async def solve(
         view.show_cancelled()
         return Solved(None, None, cancelled=True)
     files = None
-    if out is not None and solution.implementations:
-        files = write_solution(solution, out, name=name)
-    view.end(solution, files)
+    try:
+        if out is not None:
+            files = write_solution(solution, out, name=name)
+    finally:  # What cannot be written is shown.
+        view.end(solution, files)
     return Solved(solution, files)
 
 

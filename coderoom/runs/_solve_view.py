@@ -119,7 +119,7 @@ class SolveView:
         if files is not None:
             for path in files.paths:
                 console.print(Text(visible(str(path))), soft_wrap=True)
-        elif solution.implementations:
+        elif solution.implementations and solution.all_tests_passed:
             console.print(Text("--out DIR writes a module, its tests and a report.", style="dim"))
         passed = sum(each.passed for each in solution.test_results)
         words = f"{passed} of {_count(len(solution.test_results), 'test')} passed"

@@ -58,13 +58,16 @@ async def test_what_fails_is_no_success_whatever_the_model_says() -> None:
     assert "double: -3 gives -6: result: -6 was expected, 9 came" in message.content
 
 
-async def test_remarks_of_others_are_heeded_and_a_new_task_forgets_them() -> None:
-    model = ReplayModel([SPECS, TESTS, GOOD] * 3)
+async def test_what_is_said_later_is_heeded_and_a_reset_forgets_it() -> None:
+    model = ReplayModel([SPECS, TESTS, GOOD] * 4)
     agent = CodeGeneratorAgent("generator", model)
     await turn(agent)
     await turn(agent, said("Mind the zero.", "reviewer"))
     assert "Double." in agent._whole_instruction()
     assert "reviewer: Mind the zero." in agent._whole_instruction()
+    await turn(agent, said("And numbers only."))
+    assert "user: And numbers only." in agent._whole_instruction()
+    await agent.on_reset(CancellationToken())
     await turn(agent, said("Double again."))
     assert agent._whole_instruction() == "Double again."
 

@@ -51,6 +51,10 @@ class JavaScriptLanguage(Language):
         "integer beyond 2**53 is a BigInt. There is no network, and nobody to answer a prompt."
     )
 
+    def tests_file(self, module: str) -> str:
+        """See `Language.tests_file`."""
+        return f"{module}.test{self.suffix}"
+
     def name_problem(self, name: str) -> str | None:
         """See `Language.name_problem`."""
         if name in check.RESERVED:
