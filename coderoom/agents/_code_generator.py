@@ -59,8 +59,8 @@ class CodeGeneratorAgent(DumpsAsItself, BaseChatAgent, Component[CodeGeneratorAg
     """Makes tested functions of an instruction, as `AICodeGenerator` does: specs, tests, code, repair.
 
     What a user says first is the instruction; what a user or other agents say after that, a reviewer for instance, is
-    heeded in the next turn. Another task begins with a reset. The message that ends a turn says how many tests passed and shows the code; its `metadata` has the
-    outcome as computed from the tests: `ok` only if all of them passed.
+    heeded in the next turn. Another task begins with a reset. The message that ends a turn says how many tests passed
+    and shows the code; its `metadata` has the outcome as computed from the tests: `ok` only if all of them passed.
 
     Args:
         name: The agent's name, a Python identifier.
@@ -190,7 +190,9 @@ class CodeGeneratorAgent(DumpsAsItself, BaseChatAgent, Component[CodeGeneratorAg
         if not self._remarks:
             return self._instruction
         remarks = "\n\n".join(self._remarks)
-        return f"{self._instruction}\n\nThis was said since then, and is to be heeded, the latest above all:\n\n{remarks}"
+        return (
+            f"{self._instruction}\n\nThis was said since then, and is to be heeded, the latest above all:\n\n{remarks}"
+        )
 
     def _write(self, solution: Solution) -> list[Path]:
         if self._work_dir is None or not solution.implementations:

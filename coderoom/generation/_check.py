@@ -206,7 +206,9 @@ def _bound(node: ast.stmt) -> list[str]:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
     if isinstance(node, ast.If | ast.Try):
-        bodies = [*node.body, *node.orelse, *(node.finalbody if isinstance(node, ast.Try) else [])]
+        bodies = [*node.body, *node.orelse]
+        if isinstance(node, ast.Try):
+            bodies += [*(each for handler in node.handlers for each in handler.body), *node.finalbody]
         return [name for each in bodies for name in _bound(each)]
     return []
 

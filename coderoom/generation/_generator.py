@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -25,7 +26,7 @@ from coderoom.generation._program import Program, Rules
 from coderoom.generation._prompts import PROMPT_VERSION
 from coderoom.generation._run import TestRunner
 from coderoom.generation._scan import Level
-from coderoom.generation._solution import CUT_SHORT, Solution
+from coderoom.generation._solution import CUT_SHORT, Solution, Usage
 from coderoom.generation._store.cache import SolutionCache, cache_key
 from coderoom.sandbox import Sandbox
 
@@ -247,9 +248,11 @@ class AICodeGenerator:
         if found is None or self._cache is None:
             return None
         emit(CacheHit(tuple(found.implementations)))
+        began = time.monotonic()
         results = await runner.run(found.implementations, freeze(found.tests))
         if all_passed([spec.name for spec in found.function_specs], found.implementations, results):
-            return found.model_copy(update={"test_results": tuple(results), "cached": True})
+            now = {"usage": Usage(), "duration": time.monotonic() - began, "cached": True}
+            return found.model_copy(update={"test_results": tuple(results), **now})
         emit(Warned("A solution in the cache does not pass its own tests any more, and was dropped."))
         self._cache.remove(key)
         return None
@@ -286,7 +289,7 @@ def _check_rules(allowed_imports: object, block_severity: object) -> None:
 
 def _check_numbers(**numbers: float | None) -> None:
     for name, value in numbers.items():
-        if value is not None and not value >= _LEAST[name]:
+        if value is not None and (not isinstance(value, int | float) or not value >= _LEAST[name]):
             raise RequestError(f"{name}={value!r} has to be {_LEAST[name]} or more.")
 
 

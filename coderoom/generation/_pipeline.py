@@ -120,7 +120,8 @@ class Pipeline:
             self._error = self._error or work.error
         last = work.attempts[-1] if work.attempts else None
         passed = last.passed if last is not None and spec.name in program.passed else 0
-        program.emit(FunctionFinished(self._report(spec.name, [], len(tests), passed)))
+        changed = reason is StopReason.PASSED_CHANGED_TESTS
+        program.emit(FunctionFinished(self._report(spec.name, [], len(tests), passed, changed=changed)))
 
     async def _conclude(self, model: str, started: float) -> Solution:
         """Run everything once more, all functions together, and put down what came of it."""

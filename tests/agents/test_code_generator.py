@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,22 @@ APPROVED = json.dumps({"approved": True, "issues": [], "summary": "Fine."})
 REFUSED = json.dumps({"approved": False, "issues": [], "summary": "Name it twice."})
 
 
+opened: list[CodeGeneratorAgent] = []
+
+
+@pytest.fixture(autouse=True)
+async def _closed() -> AsyncIterator[None]:
+    yield
+    for agent in opened:
+        await agent.close()
+    opened.clear()
+
+
+def generator(model: ReplayModel, **arguments: Any) -> CodeGeneratorAgent:
+    opened.append(CodeGeneratorAgent("generator", model, **arguments))
+    return opened[-1]
+
+
 def said(text: str, source: str = "user") -> TextMessage:
     return TextMessage(content=text, source=source)
 
@@ -36,7 +53,7 @@ async def turn(agent: CodeGeneratorAgent, *messages: TextMessage) -> tuple[list[
 
 
 async def test_a_turn_makes_tested_code_and_shows_how() -> None:
-    agent = CodeGeneratorAgent("generator", ReplayModel([SPECS, TESTS, GOOD]))
+    agent = generator(ReplayModel([SPECS, TESTS, GOOD]))
     events, message = await turn(agent)
     kinds = [type(event) for event in events]
     assert [kind for kind in kinds if kind is not ThoughtEvent] == [CodeGenerationEvent, CodeExecutionEvent]
@@ -51,7 +68,7 @@ async def test_a_turn_makes_tested_code_and_shows_how() -> None:
 
 async def test_what_fails_is_no_success_whatever_the_model_says() -> None:
     repair = json.dumps({"wrong": "implementation", "reason": "all_tests_passed", "implementation": WRONG})
-    agent = CodeGeneratorAgent("generator", ReplayModel([SPECS, TESTS, WRONG, repair, WRONG]))
+    agent = generator(ReplayModel([SPECS, TESTS, WRONG, repair, WRONG]))
     _, message = await turn(agent)
     assert message.metadata[keys.OUTCOME] == "error"
     assert message.metadata[keys.STOP_REASON] == "same_code"
@@ -60,7 +77,7 @@ async def test_what_fails_is_no_success_whatever_the_model_says() -> None:
 
 async def test_what_is_said_later_is_heeded_and_a_reset_forgets_it() -> None:
     model = ReplayModel([SPECS, TESTS, GOOD] * 4)
-    agent = CodeGeneratorAgent("generator", model)
+    agent = generator(model)
     await turn(agent)
     await turn(agent, said("Mind the zero.", "reviewer"))
     assert "Double." in agent._whole_instruction()
@@ -73,10 +90,10 @@ async def test_what_is_said_later_is_heeded_and_a_reset_forgets_it() -> None:
 
 
 async def test_its_state_comes_back() -> None:
-    agent = CodeGeneratorAgent("generator", ReplayModel([SPECS, TESTS, GOOD]))
+    agent = generator(ReplayModel([SPECS, TESTS, GOOD]))
     await turn(agent)
     state = json.loads(json.dumps(await agent.save_state()))
-    other = CodeGeneratorAgent("generator", ReplayModel([SPECS, TESTS, GOOD]))
+    other = generator(ReplayModel([SPECS, TESTS, GOOD]))
     await other.load_state(state)
     await turn(other, said("Mind the zero.", "reviewer"))
     assert "Double." in other._whole_instruction()
@@ -86,21 +103,21 @@ async def test_its_state_comes_back() -> None:
 
 
 async def test_files_are_written_where_it_is_told_to(tmp_path: Path) -> None:
-    agent = CodeGeneratorAgent("generator", ReplayModel([SPECS, TESTS, GOOD]), work_dir=tmp_path / "work")
+    agent = generator(ReplayModel([SPECS, TESTS, GOOD]), work_dir=tmp_path / "work")
     _, message = await turn(agent)
     assert (tmp_path / "work" / "report.md").exists()
     assert "report.md" in message.content
 
 
 async def test_a_cancel_ends_the_turn() -> None:
-    agent = CodeGeneratorAgent("generator", ReplayModel([SPECS, TESTS, GOOD]))
+    agent = generator(ReplayModel([SPECS, TESTS, GOOD]))
     token = CancellationToken()
     stream = agent.on_messages_stream([said("Double.")], token)
     await anext(stream)
     token.cancel()
     with pytest.raises(asyncio.CancelledError):
         await anext(stream)
-    _, message = await turn(CodeGeneratorAgent("generator", ReplayModel([SPECS, TESTS, GOOD])))
+    _, message = await turn(generator(ReplayModel([SPECS, TESTS, GOOD])))
     assert message.metadata[keys.OUTCOME] == "ok"
 
 
@@ -120,7 +137,7 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
         "cache": True,
         "cache_dir": str(tmp_path / "cache"),
     }
-    agent = CodeGeneratorAgent("generator", ReplayModel(["x"]), **everything)
+    agent = generator(ReplayModel(["x"]), **everything)
     dumped = json.loads(agent.dump_component().model_dump_json())
     assert dumped["provider"] == "coderoom.agents.CodeGeneratorAgent"
     assert everything.items() <= dumped["config"].items()
@@ -130,13 +147,13 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
 
 def test_a_wrong_argument_is_told_of_at_once() -> None:
     with pytest.raises(RequestError, match="cobol"):
-        CodeGeneratorAgent("generator", ReplayModel(["x"]), language="cobol")
+        generator(ReplayModel(["x"]), language="cobol")
 
 
 async def test_a_reviewer_sends_it_back_and_then_approves(tmp_path: Path) -> None:
     words = [SPECS, TESTS, GOOD, REFUSED, SPECS, TESTS, GOOD, APPROVED]
     model = ReplayModel(words)
-    participants = [CodeGeneratorAgent("generator", model), ReviewerAgent("reviewer", model)]
+    participants = [generator(model), ReviewerAgent("reviewer", model)]
     team = CodingTeam(participants, termination_condition=ReviewApproved(), max_turns=6)
     result = await team.run(task="Double.")
     assert [message.source for message in result.messages if isinstance(message, TextMessage)] == [
@@ -147,7 +164,7 @@ async def test_a_reviewer_sends_it_back_and_then_approves(tmp_path: Path) -> Non
 
 
 async def test_it_plays_in_autogens_team() -> None:
-    team = RoundRobinGroupChat([CodeGeneratorAgent("generator", ReplayModel([SPECS, TESTS, GOOD]))], max_turns=1)
+    team = RoundRobinGroupChat([generator(ReplayModel([SPECS, TESTS, GOOD]))], max_turns=1)
     items = [item async for item in team.run_stream(task="Double.")]
     assert isinstance(items[-1], TaskResult)
     assert any(isinstance(item, CodeExecutionEvent) for item in items)

@@ -87,3 +87,14 @@ def test_names() -> None:
     assert language.name_problem("import")
     found: Any = (language.name, language.suffix)
     assert found == ("python", ".py")
+
+
+def test_what_asks_for_the_future_goes_to_the_top_and_takes_nothing_with_it() -> None:
+    source = (
+        "from __future__ import annotations; K = 2\nfrom __future__ import (\n    division,\n)\n\ndef f(): return K\n"
+    )
+    text = PythonLanguage().write_module({"f": source}, "About.")
+    names: dict[str, Any] = {}
+    exec(text, names)
+    assert names["f"]() == 2
+    assert text.count("__future__") == 1

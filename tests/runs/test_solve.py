@@ -50,7 +50,7 @@ def test_without_a_folder_the_code_is_shown(tmp_path: Path) -> None:
     done = solve(tmp_path, "Double.", "--model", recording(tmp_path / "r.json", WORDS))
     assert done.returncode == 0
     assert "return 2 * x" in done.stdout
-    assert {path.name for path in tmp_path.iterdir()} == {"r.json", "cache"}
+    assert {path.name for path in tmp_path.iterdir()} == {"r.json"}
 
 
 def test_json_for_programs(tmp_path: Path) -> None:
@@ -77,12 +77,22 @@ def test_what_is_missing_is_said_and_written_too(tmp_path: Path) -> None:
 
 
 def test_the_second_time_it_comes_from_the_cache(tmp_path: Path) -> None:
-    model = recording(tmp_path / "r.json", WORDS)
-    assert solve(tmp_path, "Double.", "--model", model).returncode == 0
-    none = recording(tmp_path / "r.json", ["nothing"])
-    done = solve(tmp_path, "Double.", "--model", none)
-    assert (done.returncode, "from the cache" in done.stdout) == (0, True)
-    assert solve(tmp_path, "Double.", "--model", none, "--no-cache").returncode == 1
+    with OpenAIServer(WORDS) as server:
+        env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "test"}
+        assert solve(tmp_path, "Double.", "--model", "openai:gpt-4o", env=env).returncode == 0
+        done = solve(tmp_path, "Double.", "--model", "openai:gpt-4o", env=env)
+        assert (done.returncode, "from the cache" in done.stdout) == (0, True)
+        assert len(server.requests) == 3
+        none = solve(tmp_path, "Double.", "--model", "openai:gpt-4o", "--no-cache", "--retries", "0", env=env)
+        assert (none.returncode, len(server.requests)) == (1, 4)
+
+
+def test_a_report_is_written_also_where_there_is_no_code(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", ["I would rather not."] * 2)
+    done = solve(tmp_path, "Double.", "--model", model, "--out", "out")
+    assert done.returncode == 1
+    assert "I would rather not." in done.stdout
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
 
 
 def test_without_a_wall_that_is_said_first(tmp_path: Path) -> None:

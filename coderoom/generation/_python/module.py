@@ -37,8 +37,13 @@ def _without_future(source: str) -> tuple[str, list[str]]:
     for node in tree.body if tree is not None else ():  # What is no Python has failed, and is told of as such.
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             features += [alias.name for alias in node.names]
-            for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
-                lines[number - 1] = ""
+            last = node.end_lineno or node.lineno
+            begin = lines[node.lineno - 1].encode()[: node.col_offset].decode()
+            end = lines[last - 1].encode()[node.end_col_offset :].decode()
+            # Other statements may stand on its lines.
+            lines[node.lineno - 1 : last] = [f"{begin}pass{end}" if (begin + end).strip() else ""] + [""] * (
+                last - node.lineno
+            )
     return "\n".join(lines), features
 
 
