@@ -18,6 +18,7 @@ from coderoom.generation._specs import FunctionSpec
 from coderoom.generation._steps import write_specs, write_tests
 from coderoom.generation._tests import FunctionTest
 from coderoom.generation._work import FunctionWork
+from coderoom.outcome import Outcome
 
 __all__ = ["Pipeline", "all_passed"]
 
@@ -163,7 +164,10 @@ class Pipeline:
         results = await self._runner.run(implementations, tests, functions=written)
         for name in [name for name in tests.tests if name not in written]:
             why = why_no_code(self._report(name, []))
-            results += [TestResult(function=name, test=test.name, passed=False, why=why) for test in tests.tests[name]]
+            results += [
+                TestResult(function=name, test=test.name, passed=False, why=why, outcome=Outcome.REJECTED)
+                for test in tests.tests[name]
+            ]
         return results
 
     async def _only_by_changed(self, implementations: dict[str, str], results: Sequence[TestResult]) -> set[str]:

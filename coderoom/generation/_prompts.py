@@ -46,7 +46,8 @@ tested by itself. If the instruction gives a name or a signature, keep it. Answe
 "inputs": [{{"name": "...", "type": "..."}}], "outputs": {{"type": "...", "description": "..."}},
 "dependencies": ["names of functions of this list that it calls"], "complexity": "simple" | "medium" | "complex"}}]}}
 
-Dependencies may not form a circle; a function that calls itself does not depend on itself.
+Dependencies may not form a circle; a function that calls itself does not depend on itself. Functions return what they
+find; none changes its arguments.
 
 {ways}"""
 

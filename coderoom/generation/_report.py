@@ -155,8 +155,9 @@ def _failure(solution: Solution, result: TestResult) -> list[str]:
     if test is not None:
         given = ", ".join(f"{name}={show(data)}" for name, data in test.inputs.items())
         lines += [f"Call: {_inline(f'{result.function}({given})')}", f"Expected: {_inline(_expected(test))}"]
-    lines.append(f"Came: {_inline(_came(result))}")
-    lines.append(f"Ended as: {result.outcome.value}, after {in_seconds(result.duration)}")
+    if result.outcome is not Outcome.REJECTED:  # It was not run.
+        lines.append(f"Came: {_inline(_came(result))}")
+        lines.append(f"Ended as: {result.outcome.value}, after {in_seconds(result.duration)}")
     parts = _lines(f"### {_inline(result.function)}: {_inline(result.test)}", lines)
     parts += ["Traceback:", _block(result.error)] if result.error else []
     return [*parts, "Printed:", _block(result.stdout)] if result.stdout else parts

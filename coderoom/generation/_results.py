@@ -29,7 +29,8 @@ class TestResult(BaseModel):
         passed: Whether what came is what was expected; computed outside of the process that ran the code.
         actual_output: What was returned, as tagged data; `None` if nothing was.
         why: Why it failed; empty if it passed.
-        outcome: How the call ended. A call that raised is an `error`, also where that was expected.
+        outcome: How the call ended. A call that raised is an `error`, also where that was expected; where there is no
+            code that may be run it is `rejected`.
         error: What was raised, with the lines of the program where that was; empty if nothing was.
         duration: How long the call took, in seconds.
         peak_memory: The most memory that its process has had, in bytes; `None` where it is not known.

@@ -132,7 +132,7 @@ def _module_name(solution: Solution, name: str | None, language: Language) -> st
 def _check_name(name: str, needed: set[str], language: Language) -> None:
     problem = _name_problem(name, needed, language)
     if problem is not None:
-        raise RequestError(f"{problem}; take another name=, such as 'solution'.")
+        raise RequestError(f"{problem.removesuffix('; take another name')}. Give another name=, such as 'solution'.")
 
 
 def _unwritable(root: Path, error: OSError) -> RequestError:
