@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from coderoom._json_output import without_thoughts
-from coderoom.blocks import extract_code_blocks
+from coderoom.blocks import Block, extract_code_blocks
 from coderoom.generation._language import Language
 from coderoom.generation._lenient import values_in
 
@@ -167,7 +168,13 @@ def _bare(code: str, language: Language) -> str:
 
 
 def _blocks(text: str, language: Language) -> list[str]:
-    return [block.code for block in extract_code_blocks(text) if block.language.lower() in ("", *language.labels)]
+    return [block.code for block in _all_blocks(text) if block.language.lower() in ("", *language.labels)]
+
+
+@functools.lru_cache(maxsize=4)
+def _all_blocks(text: str) -> tuple[Block, ...]:
+    """The blocks of an answer, which is looked at more than once; a large one takes its time."""
+    return tuple(extract_code_blocks(text))
 
 
 def _values(text: str) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ def values_in(text: str) -> list[Any]:
         text: The answer. What the model thinks aloud is left out.
     """
     stripped = without_thoughts(text).strip()
-    fenced = [block.code for block in extract_code_blocks(stripped) if block.language.lower() in _DATA]
+    fenced = _fenced(stripped) if "```" in stripped or "~~~" in stripped else []  # To look takes its time.
     for candidates in ([stripped], fenced, [_widest(stripped)]):
         found = [value for value in map(_read, candidates) if isinstance(value, dict | list)]
         if found:
@@ -112,6 +112,10 @@ def _as_test(told: Mapping[str, Any], number: int, spec: FunctionSpec, names: se
     if isinstance(inputs, list) and len(inputs) == len(spec.inputs):
         test["inputs"] = {each.name: value for each, value in zip(spec.inputs, inputs, strict=True)}
     return test
+
+
+def _fenced(text: str) -> list[str]:
+    return [block.code for block in extract_code_blocks(text) if block.language.lower() in _DATA]
 
 
 def _read(text: str) -> Any:
