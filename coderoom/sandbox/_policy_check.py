@@ -64,7 +64,9 @@ class _Walk:
             visit = _VISITS.get(type(node))
             if visit is not None:
                 visit(self, node)
-            for value in node.__dict__.values():
+            # Not `__dict__`: nodes that all trees share may carry what others, such as bandit, have put on them.
+            for field in node._fields:
+                value = getattr(node, field, None)
                 if type(value) is list:
                     stack.extend([item for item in value if isinstance(item, ast.AST)])
                 elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):

@@ -348,3 +348,13 @@ PIECES = """
 def test_any_text_gets_an_answer(code: str) -> None:
     error = RESTRICTED.check(code)
     assert error is None or (error.type == "PolicyError" and error.line is not None and error.line >= 1)
+
+
+def test_what_others_put_on_nodes_that_all_trees_share_is_not_followed() -> None:
+    shared = ast.parse("1 + 1", mode="eval").body.op  # type: ignore[attr-defined]
+    assert shared is ast.parse("2 + 2", mode="eval").body.op  # type: ignore[attr-defined]
+    shared.parent = ast.parse("import os\n1 + 1")
+    try:
+        assert check_restricted("x = 1 + 2") == []
+    finally:
+        del shared.parent
