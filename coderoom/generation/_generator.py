@@ -222,6 +222,7 @@ class AICodeGenerator:
             found = await self._find(key, runner, emit)
             if found is not None:
                 return found
+            self._language.scan("")  # Whoever has no scanner finds out before anything is paid for.
             journal = self._cache.journal(key) if self._cache is not None else None
             asker = Asker(
                 self._model,
