@@ -26,6 +26,7 @@ from coderoom.sandbox._result import FunctionCall
 __all__ = ["Calls", "calls_of"]
 
 _SIDE_BY_SIDE = 32
+_THREADS = 16  # Each may hold a value that is far too large before that can be seen.
 _LARGE = 65_536  # To check the arguments of so large a call takes a while.
 _HEAD = 1024  # What a call has besides its arguments.
 _MOMENT = 0.2
@@ -94,7 +95,7 @@ class Calls:
         self._open_calls: dict[int, _Call] = {}
         self._waiting_bytes = 0
         self._tasks: dict[asyncio.Task[None], _Call] = {}
-        self._threads = Threads(_SIDE_BY_SIDE)
+        self._threads = Threads(_THREADS)
         self._log = CallLog()
         self._held = False
         self._checking = asyncio.Lock()
@@ -246,6 +247,7 @@ class Calls:
         value = function.run(arguments)
         if inspect.isawaitable(value):
             return _Later(value)
+        self._check_length(function, value)  # What is too large must not wait, or many such would lie in memory.
         with self._packing:  # Many threads that compute would leave the event loop no time.
             return self._data(function, value)
 
@@ -257,16 +259,21 @@ class Calls:
         return value
 
     def _data(self, function: HostFunction, value: Any) -> Any:
+        self._check_length(function, value)
+        value = as_data(function.name, value, function.pack)
+        self._check_size(function, len(encode({"value": value})))
+        return value
+
+    def _check_length(self, function: HostFunction, value: Any) -> None:
+        if isinstance(value, str | list | tuple | dict):
+            self._check_size(function, len(value))  # As JSON it has at least as many bytes.
+
+    def _check_size(self, function: HostFunction, size: int) -> None:
         most = self._limits.value_bytes
-        size = len(value) if isinstance(value, str | list | tuple | dict) else 0
-        if size <= most:
-            value = as_data(function.name, value, function.pack)
-            size = len(encode({"value": value}))
         if size > most:
             raise ValueError(
                 f"{function.name}(): its result has {size:,} bytes as JSON, or more; {most:,} may come back"
             )
-        return value
 
     async def _send(self, reply: dict[str, Any]) -> None:
         with contextlib.suppress(ConnectionError):  # Whoever asked has ended.
