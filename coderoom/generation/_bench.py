@@ -110,7 +110,7 @@ class Bench:
             await session.close()
 
     async def work(self, jobs: Jobs) -> None:
-        """Do jobs, many in one cell, each in a fork.
+        """Do jobs, many in one cell, each as if it were the only one.
 
         What comes of it is to be believed only where it is what is expected. All else may be the doing of another job,
         and is to be asked for again with `alone`.
@@ -130,7 +130,8 @@ class Bench:
 
     async def _several(self, jobs: Sequence[Job]) -> list[Answer | None]:
         largest = min(_LARGE, self._longest // 4)
-        cell = self._language.run(jobs, _FAST, _WHOLE, largest, 2 * self._longest)
+        sources = self._without_failures().values()
+        cell = self._language.run(sources, jobs, _FAST, _WHOLE, largest, 2 * self._longest)
         result = await self._run(cell, _WHOLE + _FAST + _SLACK)
         told = result.value if result.outcome is Outcome.OK and result.value_is_data else None
         if not isinstance(told, list):

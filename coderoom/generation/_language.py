@@ -105,10 +105,14 @@ class Language(ABC):
         """
 
     @abstractmethod
-    def run(self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int) -> str:
+    def run(
+        self, sources: Collection[str], jobs: Sequence[Job], each: float, whole: float, longest: int, room: int
+    ) -> str:
         """The cell that does as many jobs as it can, each in a clean state; its value is a list of answers.
 
         Args:
+            sources: The code that is loaded. Jobs of which it shows that none can leave anything behind may be done one
+                after the other in the same state.
             jobs: The jobs.
             each: The seconds that each may take.
             whole: The seconds after which none is begun.

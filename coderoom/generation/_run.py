@@ -46,7 +46,8 @@ class TestRunner:
     """Runs tests in sessions of a sandbox.
 
     The functions are loaded once into each session. First, every call is made in a fork of it, many after each other in
-    one cell. What came as expected has passed. What did not is done again in the same state, with no other test having
+    one cell; those of one function share a fork if reading the program shows that none can leave anything behind. What
+    came as expected has passed. What did not is done again in the same state, with no other test having
     run there, and that counts; so a test that breaks its surroundings harms no other. Values and exceptions come out as
     data and are compared here; properties are looked at in a session where the functions have never been.
 

@@ -115,7 +115,9 @@ class JavaScriptLanguage(Language):
         """See `Language.run_alone`."""
         return f"{setting(longest)} or {call_inside('nodes', 'alone', _for_node(job))}"
 
-    def run(self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int) -> str:
+    def run(
+        self, sources: Collection[str], jobs: Sequence[Job], each: float, whole: float, longest: int, room: int
+    ) -> str:
         """See `Language.run`."""
         told = [_for_node(job) for job in jobs]
         return f"{setting(longest)} or {call_inside('nodes', 'run', told, each, whole, longest, room)}"

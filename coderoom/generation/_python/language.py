@@ -12,6 +12,7 @@ from coderoom.generation._cells import call_inside, load_inside, setting
 from coderoom.generation._check import CodeProblem
 from coderoom.generation._language import Job, Language
 from coderoom.generation._python.module import python_module
+from coderoom.generation._python.stateless import is_stateless, is_stateless_expression
 from coderoom.generation._python.tests import pytest_file
 from coderoom.generation._scan import Level, SecurityFinding, scan
 from coderoom.generation._specs import FunctionSpec, name_problem
@@ -83,9 +84,13 @@ class PythonLanguage(Language):
         """See `Language.run_alone`."""
         return f"{setting(longest)} or {call_inside('batches', 'alone', job)}"
 
-    def run(self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int) -> str:
+    def run(
+        self, sources: Collection[str], jobs: Sequence[Job], each: float, whole: float, longest: int, room: int
+    ) -> str:
         """See `Language.run`."""
-        return f"{setting(longest)} or {call_inside('batches', 'run', list(jobs), each, whole, longest, room)}"
+        together = is_stateless(tuple(sources)) and all(map(_is_stateless_job, jobs))
+        do = "run_together" if together else "run"
+        return f"{setting(longest)} or {call_inside('batches', do, list(jobs), each, whole, longest, room)}"
 
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`.
@@ -114,6 +119,12 @@ class PythonLanguage(Language):
     ) -> str:
         """The tests as a file for pytest."""
         return pytest_file(tests, module, implementations, outputs)
+
+
+def _is_stateless_job(job: Job) -> bool:
+    if "property" in job:
+        return is_stateless_expression(job["property"], frozenset({*job["inputs"], "result"}))
+    return not job.get("setup")
 
 
 def _is_type(text: str) -> bool:

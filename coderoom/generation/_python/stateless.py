@@ -1,0 +1,255 @@
+"""Whether calls of a program can leave anything behind: shown by reading its code alone, whatever it is called with."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import symtable
+import warnings
+from collections.abc import Iterable, Iterator
+from types import MappingProxyType
+from typing import Final, Literal
+
+__all__ = ["is_stateless", "is_stateless_expression"]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_BUILTINS: Final = _words(
+    "abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float format "
+    "frozenset hash hex int isinstance issubclass iter len list map max min next oct ord pow print range repr "
+    "reversed round set slice sorted str sum tuple zip"
+) | {name for name, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception)}
+
+# What of these modules has no state, and gives nobody what has some. All of it can only be read or called.
+_MODULES: Final = MappingProxyType(
+    {
+        module: _words(names)
+        for module, names in {
+            "__future__": "annotations",
+            "bisect": "bisect bisect_left bisect_right insort insort_left insort_right",
+            "collections": "Counter OrderedDict defaultdict deque",
+            "collections.abc": "Callable Collection Generator Hashable Iterable Iterator Mapping Sequence Set",
+            "datetime": "date datetime time timedelta timezone",
+            "decimal": "Decimal InvalidOperation ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_DOWN ROUND_HALF_EVEN "
+            "ROUND_HALF_UP ROUND_UP",
+            "fractions": "Fraction",
+            "functools": "cmp_to_key reduce",
+            "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
+            "itertools": "accumulate chain combinations combinations_with_replacement compress count cycle dropwhile "
+            "filterfalse groupby islice pairwise permutations product repeat starmap takewhile zip_longest",
+            "math": "acos asin atan atan2 ceil comb cos degrees dist e erf exp fabs factorial floor fmod fsum gcd "
+            "hypot inf isclose isfinite isinf isnan isqrt lcm ldexp log log10 log1p log2 modf nan perm pi pow prod "
+            "radians remainder sin sqrt tan tau trunc",
+            "re": "ASCII DOTALL I IGNORECASE M MULTILINE Match Pattern S VERBOSE X compile error escape "
+            "findall finditer fullmatch match search split sub subn",
+            "statistics": "fmean mean median median_high median_low mode multimode pstdev pvariance stdev variance",
+            "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits printable punctuation "
+            "whitespace",
+            "typing": "Any Callable Dict FrozenSet Generator Iterable Iterator List Mapping Optional Sequence Set "
+            "Tuple Union",
+            "unicodedata": "category combining name normalize",
+        }.items()
+    }
+)
+
+# By these, frames and code are reached, and by what begins with an underscore all else.
+_REACHING: Final = ("_", "ag_", "co_", "cr_", "f_", "gi_", "tb_")
+
+_NODES: Final = (
+    *(ast.Module, ast.Expression, ast.FunctionDef, ast.Lambda, ast.arguments, ast.arg, ast.keyword, ast.Return),
+    *(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.For, ast.While, ast.If, ast.Raise, ast.Try, ast.Assert),
+    *(ast.ExceptHandler, ast.Import, ast.ImportFrom, ast.alias, ast.Expr, ast.Pass, ast.Break, ast.Continue),
+    *(ast.Nonlocal, ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Dict, ast.Set, ast.ListComp),
+    *(ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.Yield, ast.YieldFrom, ast.Compare, ast.Call),
+    *(ast.FormattedValue, ast.JoinedStr, ast.Constant, ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List),
+    *(ast.Tuple, ast.Slice, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop),
+)
+
+# What may be done with a list, dict or set that stands at the top level: nothing that changes it or hands it on.
+_READING_CALLS: Final = _words("all any dict enumerate frozenset len list max min reversed set sorted sum tuple")
+_READING_METHODS: Final = _words("copy count get index items keys values")
+
+
+@functools.lru_cache(maxsize=512)
+def is_stateless(sources: tuple[str, ...]) -> bool:
+    """Whether nothing that these functions do is seen by a later call of any of them.
+
+    It is so where they only reach their arguments, each other, constants, and what of Python has no state: there is no
+    class, no attribute that is set, no `global`, no decorator, no default or constant that can change and be got at.
+    Where that is not plain to see, the answer is no.
+
+    Args:
+        sources: The code of the functions, each of which may use the others.
+    """
+    trees = [_parse(source, "exec") for source in sources]
+    if any(tree is None for tree in trees):
+        return False
+    program = _Program()
+    return all(program.take(tree) for tree in trees if isinstance(tree, ast.Module)) and all(
+        program.holds(tree, source) for tree, source in zip(trees, sources, strict=True) if tree is not None
+    )
+
+
+@functools.lru_cache(maxsize=4_096)
+def is_stateless_expression(source: str, names: frozenset[str]) -> bool:
+    """The same for an expression, over values that are made anew for each time it is looked at, and `math`.
+
+    Args:
+        source: The expression.
+        names: What the values are called.
+    """
+    tree = _parse(source, "eval")
+    if tree is None:
+        return False
+    program = _Program()
+    program.values |= names
+    program.modules["math"] = "math"
+    return program.holds(tree, source)
+
+
+class _Program:
+    """What all sources together define at their top level, by kinds."""
+
+    def __init__(self) -> None:
+        self.values: set[str] = set()  # Functions and constants, of which nothing can be changed.
+        self.tables: set[str] = set()  # Lists, dicts and sets of constants.
+        self.modules: dict[str, str] = {}
+        self._parents: dict[ast.AST, ast.AST] = {}
+        self._bound: set[str] = set()
+
+    def take(self, tree: ast.Module) -> bool:
+        """Take a source's definitions; whether they are all of such a kind."""
+        for node in ast.walk(tree):
+            for each in node.names if isinstance(node, ast.Import) else ():
+                if self.modules.setdefault(each.asname or each.name, each.name) != each.name:
+                    return False
+        return all(self._take(node) for node in tree.body)
+
+    def _take(self, node: ast.stmt) -> bool:
+        if isinstance(node, ast.FunctionDef):
+            self.values.add(node.name)
+            return all(map(_is_constant, [*node.args.defaults, *filter(None, node.args.kw_defaults)]))
+        if isinstance(node, ast.ImportFrom):
+            self.values |= {each.asname or each.name for each in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [each.id for each in targets if isinstance(each, ast.Name)]
+            if len(names) < len(targets):
+                return False
+            if node.value is None or _is_constant(node.value):
+                self.values.update(names)
+            elif _is_table(node.value):
+                self.tables.update(names)
+            else:
+                return False
+        else:
+            return isinstance(node, ast.Import) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        return True
+
+    def holds(self, tree: ast.AST, source: str) -> bool:
+        """Whether a source keeps to what is allowed."""
+        # What one source calls a table, or a module, is none where another takes the name for something else.
+        kinds = [self.values, self.tables, set(self.modules)]
+        if sum(map(len, kinds)) != len(set().union(*kinds)):
+            return False
+        self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        mode = "eval" if isinstance(tree, ast.Expression) else "exec"
+        scopes = list(_scopes(symtable.symtable(source, "<code>", mode)))
+        self._bound = {each.get_name() for scope in scopes for each in scope.get_symbols() if each.is_local()}
+        return all(map(self._is_allowed, ast.walk(tree))) and all(map(self._names_are_known, scopes))
+
+    def _is_allowed(self, node: ast.AST) -> bool:
+        if not isinstance(node, _NODES):
+            return False
+        if isinstance(node, ast.FunctionDef):
+            return not node.decorator_list
+        if isinstance(node, ast.Import):
+            # Without a name of its own, `import collections.abc` would bring all of `collections`.
+            return all(each.name in _MODULES and (each.asname or "." not in each.name) for each in node.names)
+        if isinstance(node, ast.ImportFrom):
+            known = _MODULES.get(node.module or "", frozenset())
+            return not node.level and all(each.name in known for each in node.names)
+        if isinstance(node, ast.Attribute):
+            return self._is_allowed_attribute(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            return self._is_allowed_name(node)
+        return True
+
+    def _is_allowed_attribute(self, node: ast.Attribute) -> bool:
+        if not isinstance(node.ctx, ast.Load) or node.attr.startswith(_REACHING):
+            return False
+        if isinstance(node.value, ast.Name) and node.value.id in self.modules:
+            return node.attr in _MODULES.get(self.modules[node.value.id], frozenset())
+        return True
+
+    def _is_allowed_name(self, node: ast.Name) -> bool:
+        parent = self._parents.get(node)
+        if node.id in self.modules:
+            return isinstance(parent, ast.Attribute)
+        if node.id not in self.tables:
+            return True
+        if isinstance(parent, ast.Subscript):
+            return parent.value is node and isinstance(parent.ctx, ast.Load)
+        if isinstance(parent, ast.Attribute):
+            return parent.attr in _READING_METHODS
+        if isinstance(parent, ast.Call):  # With a second argument, some return the first as it is.
+            reads = isinstance(parent.func, ast.Name) and parent.func.id in _READING_CALLS - self._bound - self.values
+            return reads and parent.args == [node]
+        if isinstance(parent, ast.For | ast.comprehension):
+            return parent.iter is node
+        return isinstance(parent, ast.Compare) and all(isinstance(each, ast.In | ast.NotIn) for each in parent.ops)
+
+    def _names_are_known(self, scope: symtable.SymbolTable) -> bool:
+        """Whether what a scope looks up outside of all functions is known."""
+        known = _BUILTINS | self.values | self.tables | set(self.modules)
+        for symbol in scope.get_symbols():
+            outside = symbol.is_global() or scope.get_type() == "module"
+            if symbol.is_declared_global() or (outside and symbol.is_referenced() and symbol.get_name() not in known):
+                return False
+        return True
+
+
+def _parse(source: str, mode: Literal["exec", "eval"]) -> ast.AST | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree: ast.AST = ast.parse(source, mode=mode)
+            compile(source, "<code>", mode)  # What parses may still be none, and `symtable` would say so.
+            return tree
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _scopes(scope: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield scope
+    for child in scope.get_children():
+        yield from _scopes(child)
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """Whether a value at the top level is one that cannot be changed."""
+    if isinstance(node, ast.Constant):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return _is_constant(node.operand)
+    if isinstance(node, ast.BinOp):
+        return _is_constant(node.left) and _is_constant(node.right)
+    if isinstance(node, ast.Tuple):
+        return _are_constant(node.elts)
+    if isinstance(node, ast.Call) and not node.keywords and _are_constant(node.args):
+        return ast.unparse(node.func) == "re.compile"
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("math", "re")
+
+
+def _is_table(node: ast.expr) -> bool:
+    if isinstance(node, ast.List | ast.Set):
+        return _are_constant(node.elts)
+    return isinstance(node, ast.Dict) and _are_constant([*node.keys, *node.values])
+
+
+def _are_constant(nodes: Iterable[ast.expr | None]) -> bool:
+    return all(node is not None and _is_constant(node) for node in nodes)
