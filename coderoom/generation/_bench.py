@@ -112,11 +112,15 @@ class Bench:
     async def work(self, jobs: Jobs) -> None:
         """Do jobs, many in one cell, each as if it were the only one.
 
-        What comes of it is to be believed only where it is what is expected. All else may be the doing of another job,
-        and is to be asked for again with `alone`.
+        What comes of it is to be believed only where it is what is expected, or where all that is loaded is stateless.
+        All else may be the doing of another job, and is to be asked for again with `alone`.
         """
         while taken := jobs.take():
             jobs.give(taken, await self._several([jobs.jobs[number] for number in taken]))
+
+    def is_stateless(self, job: Job) -> bool:
+        """Whether the job can leave nothing behind for the next one."""
+        return self._language.is_stateless(self._without_failures().values(), job)
 
     async def alone(self, job: Job, seconds: float) -> tuple[Answer | None, ExecutionResult]:
         """Do a job in a state that no other job has had to do with."""
@@ -130,8 +134,8 @@ class Bench:
 
     async def _several(self, jobs: Sequence[Job]) -> list[Answer | None]:
         largest = min(_LARGE, self._longest // 4)
-        sources = self._without_failures().values()
-        cell = self._language.run(sources, jobs, _FAST, _WHOLE, largest, 2 * self._longest)
+        stateless = all(map(self.is_stateless, jobs))
+        cell = self._language.run(jobs, _FAST, _WHOLE, largest, 2 * self._longest, stateless)
         result = await self._run(cell, _WHOLE + _FAST + _SLACK)
         told = result.value if result.outcome is Outcome.OK and result.value_is_data else None
         if not isinstance(told, list):

@@ -104,20 +104,23 @@ class Language(ABC):
             longest: The most characters that the answer may have.
         """
 
+    def is_stateless(self, sources: Collection[str], job: Job) -> bool:
+        """Whether reading the code that is loaded shows that a job can leave nothing behind for the next one."""
+        return False
+
     @abstractmethod
     def run(
-        self, sources: Collection[str], jobs: Sequence[Job], each: float, whole: float, longest: int, room: int
+        self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
     ) -> str:
         """The cell that does as many jobs as it can, each in a clean state; its value is a list of answers.
 
         Args:
-            sources: The code that is loaded. Jobs of which it shows that none can leave anything behind may be done one
-                after the other in the same state.
             jobs: The jobs.
             each: The seconds that each may take.
             whole: The seconds after which none is begun.
             longest: The most characters that an answer may have.
             room: The most that they may have all together.
+            stateless: That `is_stateless` is true of each; so they may be done one after the other in the same state.
         """
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:

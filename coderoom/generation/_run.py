@@ -17,6 +17,7 @@ from coderoom.generation._language import Job, Language
 from coderoom.generation._python.language import PythonLanguage
 from coderoom.generation._results import TestResult, told_error, verdict_on, why_no_answer
 from coderoom.generation._tests import FunctionTest
+from coderoom.generation._values import tag_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Sandbox
 
@@ -46,10 +47,11 @@ class TestRunner:
     """Runs tests in sessions of a sandbox.
 
     The functions are loaded once into each session. First, every call is made in a fork of it, many after each other in
-    one cell; those of one function share a fork if reading the program shows that none can leave anything behind. What
-    came as expected has passed. What did not is done again in the same state, with no other test having
-    run there, and that counts; so a test that breaks its surroundings harms no other. Values and exceptions come out as
-    data and are compared here; properties are looked at in a session where the functions have never been.
+    one cell. What came as expected has passed. What did not is done again in the same state, with no other test having
+    run there, and that counts; so a test that breaks its surroundings harms no other. Where reading the program shows
+    that no call can leave anything behind, calls of a function share a fork, and all that comes counts. Values and
+    exceptions come out as data and are compared here; properties are looked at in a session where the functions have
+    never been.
 
     Args:
         sandbox: The sandbox; it needs the engine `cpython`, the policy `open`, and no workspace, since tests would find
@@ -219,25 +221,34 @@ class _Run:
         await _all([bench.work(jobs) for bench in self._benches])
         looks: list[tuple[_Case, Answer]] = []
         for case, answer in zip(cases, jobs.answers, strict=True):
-            if answer is None or verdict_on(case.test, answer, self._language):
+            if answer is None:
                 continue
-            if case.test.expects == "property":
+            why = verdict_on(case.test, answer, self._language)
+            if not why and case.test.expects == "property":
                 looks.append((case, answer))
             else:
-                self._pass(case, answer)
+                self._settle(case, answer, why)
         verdicts = await self._judge.look_at([case.look(answer.value) for case, answer in looks])
         for (case, answer), verdict in zip(looks, verdicts, strict=True):
             if verdict is not None and verdict.value is True:
-                self._pass(case, answer)
+                self._settle(case, answer, "")
 
-    def _pass(self, case: _Case, answer: Answer) -> None:
+    def _settle(self, case: _Case, answer: Answer, why: str) -> None:
+        """Take an answer that came beside others, if it counts."""
+        if why and not (self._benches[0].is_stateless(case.call()) and _is_whole(answer)):
+            return
+        raised = answer.raised
+        error = ""
+        if raised is not None:
+            error = told_error(raised, self._benches[0].cells, self._sources) if why else str(raised)
         self._results[case.number] = TestResult(
             function=case.function,
             test=case.test.name,
-            passed=True,
+            passed=not why,
+            why=why,
             actual_output=answer.value,
-            outcome=Outcome.OK if answer.raised is None else Outcome.ERROR,
-            error="" if answer.raised is None else str(answer.raised),
+            outcome=Outcome.OK if raised is None else Outcome.ERROR,
+            error=error,
             duration=answer.seconds,
             peak_memory=answer.peak,
             stdout=answer.stdout[:_MOST_PRINTED],
@@ -270,6 +281,13 @@ class _Run:
             peak_memory=result.peak_memory,
             stdout=result.stdout[:_MOST_PRINTED],
         )
+
+
+def _is_whole(answer: Answer) -> bool:
+    """Whether it is what would come of the test alone, which has more room for its answer and for its call."""
+    if answer.raised is not None:
+        return answer.raised.base not in ("MemoryError", "RecursionError")
+    return tag_of(answer.value)[0] != "$opaque"
 
 
 def _number_of_benches(jobs: int, most: int) -> int:

@@ -217,3 +217,20 @@ async def test_a_property_that_hangs_costs_only_itself() -> None:
         *(test_of(f"test {x}", inputs={"x": x}, property="result == x and print('x') is None") for x in range(3)),
     )
     assert [each.passed for each in found] == [False, True, True, True]
+
+
+async def test_what_fails_is_told_as_of_a_test_alone() -> None:
+    plain = "def f(x):\n    return 1 // x\n"
+    alone = plain + "\n\nclass Unused:\n    pass\n"
+    assert not is_stateless((alone,))
+    tests = [
+        test_of("wrong", inputs={"x": 1}, expected_output=2),
+        test_of("raises", inputs={"x": 0}, expected_output=2),
+        test_of("does not raise", inputs={"x": 1}, expected_error="ValueError"),
+        test_of("property", inputs={"x": 1}, property="result > 1"),
+    ]
+    async with Sandbox("auto") as sandbox:
+        found = [await TestRunner(sandbox).run({"f": code}, freeze({"f": tests})) for code in (plain, alone)]
+    told = [[each.model_dump(exclude={"duration", "peak_memory"}) for each in results] for results in found]
+    assert told[0] == told[1]
+    assert not any(each.passed for results in found for each in results)

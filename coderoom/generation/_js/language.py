@@ -116,7 +116,7 @@ class JavaScriptLanguage(Language):
         return f"{setting(longest)} or {call_inside('nodes', 'alone', _for_node(job))}"
 
     def run(
-        self, sources: Collection[str], jobs: Sequence[Job], each: float, whole: float, longest: int, room: int
+        self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
     ) -> str:
         """See `Language.run`."""
         told = [_for_node(job) for job in jobs]

@@ -84,12 +84,17 @@ class PythonLanguage(Language):
         """See `Language.run_alone`."""
         return f"{setting(longest)} or {call_inside('batches', 'alone', job)}"
 
+    def is_stateless(self, sources: Collection[str], job: Job) -> bool:
+        """See `Language.is_stateless`."""
+        if not is_stateless(tuple(sources)) or job.get("setup"):
+            return False
+        return "property" not in job or is_stateless_expression(job["property"], frozenset({*job["inputs"], "result"}))
+
     def run(
-        self, sources: Collection[str], jobs: Sequence[Job], each: float, whole: float, longest: int, room: int
+        self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
     ) -> str:
         """See `Language.run`."""
-        together = is_stateless(tuple(sources)) and all(map(_is_stateless_job, jobs))
-        do = "run_together" if together else "run"
+        do = "run_together" if stateless else "run"
         return f"{setting(longest)} or {call_inside('batches', do, list(jobs), each, whole, longest, room)}"
 
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
@@ -119,12 +124,6 @@ class PythonLanguage(Language):
     ) -> str:
         """The tests as a file for pytest."""
         return pytest_file(tests, module, implementations, outputs)
-
-
-def _is_stateless_job(job: Job) -> bool:
-    if "property" in job:
-        return is_stateless_expression(job["property"], frozenset({*job["inputs"], "result"}))
-    return not job.get("setup")
 
 
 def _is_type(text: str) -> bool:
