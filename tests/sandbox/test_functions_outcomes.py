@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -78,13 +78,15 @@ class TestExceptions:
             assert expected in found_text
         assert [call.outcome for call in result.calls] == [Outcome.ERROR] * 2
 
-    async def test_each_can_be_caught_by_its_name(self, sandbox: Sandbox) -> None:
+    @pytest.mark.parametrize("policy", ["open", "restricted"])
+    async def test_each_can_be_caught_by_its_name(self, policy: Literal["open", "restricted"]) -> None:
         def fail() -> None:
             raise BrokenError
 
         code = "found = []\nfor kind in (HostFunctionError, RuntimeError):\n    try: fail()\n"
         code += "    except kind as error: found.append(type(error).__name__)\nfound"
-        assert await value_of(sandbox, code, fail) == ["HostFunctionError"] * 2
+        async with Sandbox(policy=policy) as sandbox:
+            assert await value_of(sandbox, code, fail) == ["HostFunctionError"] * 2
 
     @pytest.mark.parametrize(("error", "kind", "text"), ERRORS, ids=[type(each[0]).__name__ for each in ERRORS])
     async def test_a_recorded_one_is_the_same(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import itertools
 import os
@@ -78,7 +77,8 @@ class Functions:
     def offer(self, offers: list[dict[str, Any]]) -> None:
         """Put stubs into the namespace; see `coderoom.sandbox._functions` for what describes them."""
         self._pid = os.getpid()
-        vars(builtins)[HostFunctionError.__name__] = HostFunctionError
+        known = self._namespace["__builtins__"]  # Under a policy they are the cell's own.
+        (known if isinstance(known, dict) else vars(known))[HostFunctionError.__name__] = HostFunctionError
         for told in offers:
             self._namespace[told["name"]] = make_stub(self, told)
 
