@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 from autogen_core import CancellationToken
 from autogen_core.models import LLMMessage
@@ -18,7 +19,7 @@ from coderoom.agents._code_act_config import OnError, PastCell
 from coderoom.agents._code_runner import CodeRunner
 from coderoom.agents._replay import changed_cell, digest_of, lost_cell, restored
 from coderoom.agents._workbenches import Workbenches
-from coderoom.errors import CodeRoomError
+from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, RecordedCall, host_functions
@@ -26,6 +27,7 @@ from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChu
 __all__ = ["CodeSession"]
 
 _BEGINNING = 500
+_users: WeakKeyDictionary[SandboxCodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
 
 
 class CodeSession:
@@ -73,8 +75,9 @@ class CodeSession:
         """What the cells may call; workbenches are asked for their tools the first time.
 
         Raises:
-            RequestError: Something cannot be offered, or a workbench cannot be used.
+            RequestError: Something cannot be offered, a workbench cannot be used, or another agent uses the executor.
         """
+        self._take_executor()
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:  # The session and the workbenches were left in the other.
             self._to_restore, self._functions = True, None
@@ -85,6 +88,15 @@ class CodeSession:
             await self._executor.offer([self._recorder.wrap(function) for function in functions])
             self._functions = functions
         return self._functions
+
+    def _take_executor(self) -> None:
+        """Let no other agent use the executor: what is offered there, and what is run again, is one agent's."""
+        user = _users.get(self._executor)
+        if (user and user()) not in (None, self):
+            raise RequestError(
+                "Another CodeActAgent uses this executor. Give each agent one of its own, or close the other one first."
+            )
+        _users[self._executor] = ref(self)
 
     async def run(
         self,
@@ -189,6 +201,8 @@ class CodeSession:
         try:
             await self._runner.close()
         finally:
+            if (user := _users.get(self._executor)) and user() is self:
+                del _users[self._executor]
             await self._workbenches.stop()
 
     async def reset(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from autogen_core import CancellationToken
 
 from coderoom.agents import CodeActAgent
+from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from tests.agents.acting import SLEEPS, MakeActor, Shop, outputs, remembered, there_is
 from tests.agents.helpers import TASK, Client, begin, facts_of, python, stream, text_of, turn
@@ -258,6 +259,17 @@ async def test_after_a_close_it_can_be_used_again_and_has_its_variables(actor: M
 
 async def test_close_without_use(actor: MakeActor) -> None:
     await actor(Client()).close()
+
+
+async def test_an_executor_is_one_agents_at_a_time(tmp_path: Path) -> None:
+    executor = SandboxCodeExecutor(tmp_path)
+    first, second = (CodeActAgent(name, Client(python("print(1)"), "One."), executor) for name in ("first", "second"))
+    await stream(first, TASK)
+    with pytest.raises(RequestError, match="Another CodeActAgent uses this executor"):
+        await stream(second, TASK)
+    await first.close()
+    assert outputs(await stream(second, TASK)) == ["1\n"]
+    await second.close()
 
 
 async def test_starting_before_the_first_turn_starts_once(actor: MakeActor) -> None:
