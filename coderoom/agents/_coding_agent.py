@@ -6,6 +6,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Literal
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
@@ -108,6 +109,15 @@ class CodingAgent(ModelAgent):
     async def on_resume(self, cancellation_token: CancellationToken) -> None:
         """Go on after `on_pause`."""
         self._going.set()
+
+    def ask_also(self, approval: Approval, mode: Literal["first", "all"] = "first") -> None:
+        """Ask somebody else too before code runs, after whoever is asked already; no config tells of it.
+
+        Args:
+            approval: Who is asked too.
+            mode: Whether the first one with an opinion decides, or everyone must say yes, as in a `ChainApproval`.
+        """
+        self._runner.ask_also(approval, mode)
 
     async def _ask_model(
         self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None

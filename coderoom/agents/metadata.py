@@ -20,6 +20,7 @@ __all__ = [
     "OUTCOME",
     "OUTPUT",
     "OUTPUT_FILE",
+    "QUESTION",
     "RAN",
     "RETRY",
     "RETRY_DECISION",
@@ -53,6 +54,8 @@ RETRY_DECISION: Final = "retry_decision"
 """The `EVENT` of a `CodeGenerationEvent` that holds no code but the decision on another attempt."""
 OUTPUT: Final = "output"
 """The `EVENT` of a `ModelClientStreamingChunkEvent` that holds what running code printed, and no words of a model."""
+QUESTION: Final = "question"
+"""The `EVENT` of a `TextMessage` that shows a person what they are asked about; it is said to nobody else."""
 RETRY: Final = "coderoom.retry"
 """`true` or `false`: what was decided."""
 VERDICT: Final = "coderoom.verdict"
