@@ -92,8 +92,8 @@ async def shown(source: str, turn: AsyncGenerator[Item, None]) -> AsyncGenerator
                     wrote = wrote or bool(item.code_blocks)
                     message = _code(item)
                 elif isinstance(item, CodeExecutionEvent):
-                    # Who runs the code of others answers with what it printed.
-                    message = _run(item, with_output=wrote)
+                    # Who runs the code of others answers with the output; only, a page runs its lines together.
+                    message = _run(item, with_output=wrote or "\n" in item.result.output.strip())
                 elif isinstance(item, ThoughtEvent):
                     message = _message(source, "thought", _quote(item.content), item.models_usage)
                 yield item
