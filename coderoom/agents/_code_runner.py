@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeExecutor
@@ -14,14 +14,7 @@ from autogen_core.models import LLMMessage
 
 from coderoom._components import linked
 from coderoom.agents._attempt import Attempt, Selection
-from coderoom.approval import (
-    Approval,
-    ApprovalFuncType,
-    ApprovalRequest,
-    ApprovalResponse,
-    ChainApproval,
-    ask_approval,
-)
+from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, ask_approval
 from coderoom.blocks import fence
 from coderoom.executors import Execution, ExecutorRunner, bound_output, save_output
 from coderoom.outcome import Outcome
@@ -55,13 +48,10 @@ class CodeRunner:
         self._mark: Any = None
         self._began = False
 
-    def ask_also(self, approval: Approval, mode: Literal["first", "all"]) -> None:
-        """Ask somebody else too, after whoever is asked already, as a `ChainApproval` of that mode does."""
-        own = self._approval
-        if own is None:
-            self._approval = approval
-        else:
-            self._approval = ChainApproval([own if isinstance(own, Approval) else _Function(own), approval], mode)
+    def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
+        """Ask somebody else, and return who was asked until now."""
+        own, self._approval = self._approval, approval
+        return own
 
     async def attempt(
         self,
@@ -195,14 +185,3 @@ class CodeRunner:
             with contextlib.suppress(OSError):  # It is the code's folder, which may have left no room.
                 return save_output(output, folder)
         return save_output(output, self._own_folder())
-
-
-class _Function(Approval):
-    """An approval function, for a chain."""
-
-    def __init__(self, function: ApprovalFuncType) -> None:
-        self._function = function
-
-    async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Ask the function."""
-        return await ask_approval(self._function, request)

@@ -6,7 +6,6 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Literal
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
@@ -110,14 +109,13 @@ class CodingAgent(ModelAgent):
         """Go on after `on_pause`."""
         self._going.set()
 
-    def ask_also(self, approval: Approval, mode: Literal["first", "all"] = "first") -> None:
-        """Ask somebody else too before code runs, after whoever is asked already; no config tells of it.
+    def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
+        """Ask somebody else before code runs. No config tells of it.
 
-        Args:
-            approval: Who is asked too.
-            mode: Whether the first one with an opinion decides, or everyone must say yes, as in a `ChainApproval`.
+        Returns:
+            Who was asked until now, if anybody.
         """
-        self._runner.ask_also(approval, mode)
+        return self._runner.ask_instead(approval)
 
     async def _ask_model(
         self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None

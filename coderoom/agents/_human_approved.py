@@ -21,7 +21,18 @@ from coderoom.agents._code_act import CodeActAgent
 from coderoom.agents._code_executor import CodeExecutorAgent
 from coderoom.agents._coding_agent import Item
 from coderoom.agents._relay import Relay
-from coderoom.approval import Approval, ApprovalRequest, ApprovalResponse, HumanApproval, InputApproval, InputFunc
+from coderoom.agents._shown import ShowsItsTurns
+from coderoom.approval import (
+    Approval,
+    ApprovalFuncType,
+    ApprovalRequest,
+    ApprovalResponse,
+    ChainApproval,
+    HumanApproval,
+    InputApproval,
+    InputFunc,
+    ask_approval,
+)
 
 __all__ = ["HumanApprovedAgent", "HumanApprovedAgentConfig"]
 
@@ -39,7 +50,7 @@ class HumanApprovedAgentConfig(TimedConfig):
     mode: Literal["first", "all"] = "first"
 
 
-class HumanApprovedAgent(DumpsAsItself, UserProxyAgent):
+class HumanApprovedAgent(DumpsAsItself, ShowsItsTurns, UserProxyAgent):
     """Lets a person decide on each piece of code before another agent runs it.
 
     It is one of AutoGen's `UserProxyAgent`s, so that whatever gives those their input function, AutoGen Studio for
@@ -91,7 +102,9 @@ class HumanApprovedAgent(DumpsAsItself, UserProxyAgent):
         self._prompt = prompt
         self._mode: Literal["first", "all"] = mode
         self._relay: Relay[Item] | None = None
-        agent.ask_also(_Person(self), mode)
+        self._code: Item | None = None
+        own = agent.ask_instead(_Asks(self.decide))
+        self._own = own if own is None or isinstance(own, Approval) else _Asks(own)
 
     # --- A turn: the other agent's, with questions ---
 
@@ -114,16 +127,32 @@ class HumanApprovedAgent(DumpsAsItself, UserProxyAgent):
             SandboxUnavailable: The place where code runs broke.
             asyncio.CancelledError: The token was cancelled.
         """
-        self._relay = Relay()
+        self._relay, self._code = Relay(), None
         stream = self._agent.on_messages_stream(messages, cancellation_token)
         try:
             async with aclosing(self._relay.pass_on(stream)) as items:
                 async for item in items:
+                    if _shows_code(item) and item is not self._code:
+                        # For people. It is held back, since a question shows them the same.
+                        self._code = item
+                        continue
+                    if self._code is not None and item is not self._code:
+                        yield self._code
+                    self._code = None
                     yield item
         finally:
             self._relay = None
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Ask the agent's own approval, if it has one, and the person."""
+        person = _Asks(self.ask)
+        asked: Approval = person if self._own is None else ChainApproval([self._own, person], self._mode)
+        response = await asked(request)
+        if self._code is not None and self._relay is not None:  # There was no question.
+            await self._relay.give(self._code)
+        return response
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask the person about code."""
         if self.input_func is self._without_function:
             return await self._terminal.decide(request)
@@ -138,10 +167,19 @@ class HumanApprovedAgent(DumpsAsItself, UserProxyAgent):
         """Let whoever reads the stream see the question before it is asked."""
         if self._relay is None:  # Code is run outside of a turn: the question itself has all.
             return
-        await self._relay.give(TextMessage(content=question, source=self.name, metadata={keys.EVENT: keys.QUESTION}))
+        code, self._code = self._code, None
+        usage = None if code is None or isinstance(code, Response) else code.models_usage
+        message = TextMessage(content=question, source=self.name, models_usage=usage, metadata={keys.SHOWN: "question"})
+        await self._relay.give(message)
         await self._relay.give(UserInputRequestedEvent(request_id=request_id, source=self.name))
         # A team hands messages on a little later than it takes them.
         await asyncio.sleep(_SETTLE_SECONDS)
+
+    async def close(self) -> None:
+        """Stop what the agent owns. It starts again if the agent is used again."""
+        await self._agent.close()
+        if self._own is not None:
+            await self._own.close()
 
     # --- All else is the other agent's ---
 
@@ -188,10 +226,6 @@ class HumanApprovedAgent(DumpsAsItself, UserProxyAgent):
         """Start what the agent owns now and not on first use."""
         await self._agent.start()
 
-    async def close(self) -> None:
-        """Stop what the agent owns. It starts again if the agent is used again."""
-        await self._agent.close()
-
     def _to_config(self) -> HumanApprovedAgentConfig:  # type: ignore[override]
         return HumanApprovedAgentConfig(
             agent=self._agent.dump_component(),
@@ -211,12 +245,16 @@ class HumanApprovedAgent(DumpsAsItself, UserProxyAgent):
         return cls(cast(Any, inner), timeout=config.timeout, prompt=config.prompt, mode=config.mode)
 
 
-class _Person(Approval):
-    """Asks through an agent."""
+def _shows_code(item: Item) -> bool:
+    return not isinstance(item, Response) and item.metadata.get(keys.SHOWN) == "code"
 
-    def __init__(self, agent: HumanApprovedAgent) -> None:
-        self._agent = agent
+
+class _Asks(Approval):
+    """A function that decides, where an approval is wanted."""
+
+    def __init__(self, function: ApprovalFuncType) -> None:
+        self._function = function
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Ask the agent's person."""
-        return await self._agent.decide(request)
+        """Ask the function."""
+        return await ask_approval(self._function, request)

@@ -21,7 +21,6 @@ __all__ = [
     "OUTCOME",
     "OUTPUT",
     "OUTPUT_FILE",
-    "QUESTION",
     "RAN",
     "RETRY",
     "RETRY_DECISION",
@@ -58,8 +57,6 @@ RETRY_DECISION: Final = "retry_decision"
 """The `EVENT` of a `CodeGenerationEvent` that holds no code but the decision on another attempt."""
 OUTPUT: Final = "output"
 """The `EVENT` of a `ModelClientStreamingChunkEvent` that holds what running code printed, and no words of a model."""
-QUESTION: Final = "question"
-"""The `EVENT` of a `TextMessage` that shows a person what they are asked about; it is said to nobody else."""
 RETRY: Final = "coderoom.retry"
 """`true` or `false`: what was decided."""
 VERDICT: Final = "coderoom.verdict"
@@ -67,9 +64,10 @@ VERDICT: Final = "coderoom.verdict"
 APPROVED: Final = "coderoom.approved"
 """`true` or `false`: the verdict in one word."""
 SHOWN: Final = "coderoom.shown"
-"""Marks a message that only shows people in AutoGen Studio what programs read elsewhere, and no agent answers to.
+"""Marks a message that only shows people what programs read elsewhere, and no agent answers to.
 
-It says what the message shows: `code`, `run`, `retry_decision`, `stop`, `thought` or `error`.
+It says what the message shows: `code`, `run`, `retry_decision`, `stop`, `thought` or `error`, which AutoGen Studio's
+people see, or a `question` that a person is asked.
 """
 
 

@@ -93,7 +93,7 @@ async def approved(tmp_path: Path) -> AsyncIterator[MakeAgent]:
 
 
 def questions_in(items: list[Item]) -> list[TextMessage]:
-    return [item for item in items if isinstance(item, TextMessage) and item.metadata.get(keys.EVENT) == keys.QUESTION]
+    return [item for item in items if isinstance(item, TextMessage) and item.metadata.get(keys.SHOWN) == "question"]
 
 
 def response_of(items: list[Item]) -> Response:
@@ -260,7 +260,7 @@ async def test_a_stop_ends_a_waiting_question_at_once(approved: MakeAgent, tmp_p
         items = agent.on_messages_stream([TextMessage(content=TASK, source="user")], CancellationToken())
         assert isinstance(await anext(items), CodeGenerationEvent)
         assert isinstance(await anext(items), TextMessage)
-        await items.aclose()  # type: ignore[attr-defined]
+        await items.aclose()
     else:
         running, token = begin(agent, TASK)
         async with asyncio.timeout(30):
@@ -448,9 +448,9 @@ async def test_two_questions_in_a_team(approved: MakeAgent, make_team: Callable[
     reviewer = ReviewerAgent("reviewer", Client('{"approved": false, "issues": [], "summary": "Again."}'))
     team = make_team([coder, reviewer], max_turns=3)
     async with asyncio.timeout(60):
-        result: TaskResult = await team.run(task=TASK)
-    shown = [message for message in result.messages if message.metadata.get(keys.EVENT) == keys.QUESTION]
-    assert ["6 * 7" in str(message.to_text()) for message in shown] == [True, False]
+        *messages, result = [item async for item in team.run_stream(task=TASK)]
+    assert ["6 * 7" in message.content for message in questions_in(messages)] == [True, False]
+    assert isinstance(result, TaskResult)
     assert [message.metadata.get(keys.OUTCOME) for message in result.messages if keys.SUMMARY in message.metadata] == [
         "ok",
         "rejected",
