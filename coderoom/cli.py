@@ -168,8 +168,9 @@ def run(
 ) -> int:
     """Run a team on a task, and show what it does.
 
-    Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven. Without --workspace, the code works
-    in coderoom-workspace. It runs in a sandbox; where no wall can be built, nothing runs, unless you say --wall none.
+    Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven, human-approves. Without --workspace,
+    the code works in coderoom-workspace. It runs in a sandbox; where no wall can be built, nothing runs, unless you say
+    --wall none.
     """
     from coderoom.runs import prepare_run
 

@@ -14,6 +14,7 @@ from autogen_agentchat.messages import BaseChatMessage, TextMessage, UserInputRe
 from autogen_core import CancellationToken, ComponentLoader, ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
+from pydantic import Field
 
 from coderoom._components import DumpsAsItself, Seconds, TimedConfig
 from coderoom.agents import metadata as keys
@@ -43,8 +44,7 @@ class HumanApprovedAgentConfig(TimedConfig):
     """The declarative form of a `HumanApprovedAgent`; each field is the constructor's argument of that name."""
 
     agent: ComponentModel
-    name: str | None = None
-    """The name of `agent`, which gets it; left out: the one that it has."""
+    name: str | None = Field(default=None, description="The name of `agent`, which gets it; left out: its own.")
     timeout: Seconds | None = 300.0
     prompt: str = "Run this code?"
     mode: Literal["first", "all"] = "first"
