@@ -417,6 +417,45 @@ def gallery(
 
 
 @app.command()
+def studio(
+    teams: Annotated[
+        list[str] | None, typer.Option("--team", metavar="FILE", help="Add this team file. May be repeated.")
+    ] = None,
+    appdir: Annotated[
+        Path | None,
+        typer.Option("--appdir", metavar="DIR", help="Where Studio keeps its teams, sessions and runs."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8081,
+    trust: TrustOption = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Start AutoGen Studio with the shipped teams and your own, until Ctrl-C.
+
+    Studio is installed the first time, in an environment of its own. It listens on this machine only, and has no
+    authentication: whoever can reach its port here can run code as you.
+    """
+    import webbrowser
+
+    from rich.console import Console
+
+    from coderoom.studio import RunningStudio, run_studio
+
+    console = Console(quiet=as_json)
+
+    def begin(running: RunningStudio) -> None:
+        if as_json:
+            typer.echo(json.dumps(running.to_json()))
+        else:
+            running.show(console)
+        if browser:
+            webbrowser.open(running.url)
+
+    run_studio(teams or (), console, appdir=appdir, port=port, trust=trust or (), begin=begin)
+
+
+@app.command()
 def schema(
     out: OutFileOption = None, force: ForceOption = False, as_json: JsonOption = False, debug: DebugOption = False
 ) -> int:
