@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -30,6 +29,7 @@ from autogen_core import CancellationToken, Image
 from autogen_core.models import RequestUsage
 
 from coderoom._advice import advice_for
+from coderoom._watching import at_end_of_run, is_watched
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
 from coderoom.agents._messages import picture_of
@@ -38,18 +38,12 @@ from coderoom.errors import CodeRoomError, TeamError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact
 
-__all__ = ["ShowsItsTurns", "error_message", "is_error", "is_watched", "shown", "unshown"]
+__all__ = ["ShowsItsTurns", "error_message", "is_error", "shown", "unshown"]
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 AnyMessage = TypeVar("AnyMessage", BaseAgentEvent | BaseChatMessage, BaseChatMessage)
 
-_PAGE = "autogenstudio.web.app"
 _LONGEST = 20_000
-
-
-def is_watched() -> bool:
-    """Whether this process is the server of AutoGen Studio's pages."""
-    return _PAGE in sys.modules
 
 
 def is_error(message: object) -> bool:
@@ -74,7 +68,10 @@ class ShowsItsTurns(BaseChatAgent):
     ) -> AsyncGenerator[Item, None]:
         """Take a turn, and show it where somebody watches."""
         turn = super().on_messages_stream(_without_shown(messages), cancellation_token)
-        return shown(self.name, turn) if is_watched() else turn
+        if not is_watched():
+            return turn
+        at_end_of_run(self.close)
+        return shown(self.name, turn)
 
 
 async def shown(source: str, turn: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:

@@ -20,7 +20,8 @@ from autogen_core import AgentRuntime, CancellationToken, ComponentLoader, Singl
 from pydantic import ConfigDict, Field
 
 from coderoom._components import DumpsAsItself, load_if_given
-from coderoom.agents._shown import error_message, is_error, is_watched, unshown
+from coderoom._watching import is_watched
+from coderoom.agents._shown import error_message, is_error, unshown
 from coderoom.errors import TeamError
 from coderoom.teams._manager import CodingTeamManager
 from coderoom.teams._message_types import find_message_type, name_of_message_type

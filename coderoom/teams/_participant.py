@@ -20,7 +20,8 @@ from autogen_agentchat.teams._group_chat._events import (
 )
 from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
 
-from coderoom.agents._shown import ShowsItsTurns, is_watched, shown, unshown
+from coderoom._watching import is_watched
+from coderoom.agents._shown import ShowsItsTurns, shown, unshown
 from coderoom.errors import AgentError, TeamError
 
 __all__ = ["Participant", "Turns"]
