@@ -50,8 +50,8 @@ def questions(run: Run) -> list[str]:
     return [text for text in texts(run.sent) if "yes or no" in text]
 
 
-def test_a_yes_lets_it_run(studio: Studio, folder: Path) -> None:
-    with studio.running(team(folder, WRITES, "It is 42."), TASK) as run:
+def test_a_yes_lets_it_run(driver: Studio, folder: Path) -> None:
+    with driver.running(team(folder, WRITES, "It is 42."), TASK) as run:
         request = wait_for_question(run)
         [question] = questions(run)
         [block] = extract_code_blocks(question)
@@ -69,8 +69,8 @@ def test_a_yes_lets_it_run(studio: Studio, folder: Path) -> None:
     assert question in texts(run.stored())
 
 
-def test_a_no_ends_it_as_rejected(studio: Studio, folder: Path) -> None:
-    with studio.running(team(folder, WRITES), TASK) as run:
+def test_a_no_ends_it_as_rejected(driver: Studio, folder: Path) -> None:
+    with driver.running(team(folder, WRITES), TASK) as run:
         wait_for_question(run)
         answer(run, "no because it writes a file")
         record = run.wait()
@@ -82,8 +82,8 @@ def test_a_no_ends_it_as_rejected(studio: Studio, folder: Path) -> None:
     assert not (folder / "made").exists()
 
 
-def test_an_answer_with_a_condition_is_asked_again(studio: Studio, folder: Path) -> None:
-    with studio.running(team(folder, WRITES), TASK) as run:
+def test_an_answer_with_a_condition_is_asked_again(driver: Studio, folder: Path) -> None:
+    with driver.running(team(folder, WRITES), TASK) as run:
         wait_for_question(run)
         answer(run, "yes, but without the file")
         wait_for_question(run)
@@ -94,8 +94,8 @@ def test_an_answer_with_a_condition_is_asked_again(studio: Studio, folder: Path)
     assert record["team_result"]["task_result"]["messages"][-1]["metadata"]["coderoom.outcome"] == "rejected"
 
 
-def test_answers_before_the_question_do_not_count(studio: Studio, folder: Path) -> None:
-    run = studio.start(team(folder, WRITES), TASK)
+def test_answers_before_the_question_do_not_count(driver: Studio, folder: Path) -> None:
+    run = driver.start(team(folder, WRITES), TASK)
     for _ in range(3):
         answer(run, "yes")
     try:
@@ -110,9 +110,9 @@ def test_answers_before_the_question_do_not_count(studio: Studio, folder: Path) 
     assert not (folder / "made").exists()
 
 
-def test_a_yes_that_comes_too_late_is_no_answer_to_the_next_question(studio: Studio, folder: Path) -> None:
+def test_a_yes_that_comes_too_late_is_no_answer_to_the_next_question(driver: Studio, folder: Path) -> None:
     component = team(folder, WRITES, AGAIN, turns=3, reviewer=True, timeout=3)
-    with studio.running(component, TASK) as run:
+    with driver.running(component, TASK) as run:
         wait_for_question(run)
         run.wait_for_text("No person answered within 3 seconds", 20)
         answer(run, "yes")
@@ -126,9 +126,9 @@ def test_a_yes_that_comes_too_late_is_no_answer_to_the_next_question(studio: Stu
     assert not (folder / "made_again").exists()
 
 
-def test_two_questions_one_after_another(studio: Studio, folder: Path) -> None:
+def test_two_questions_one_after_another(driver: Studio, folder: Path) -> None:
     component = team(folder, WRITES, "It is 42.", AGAIN, turns=3, reviewer=True)
-    with studio.running(component, TASK) as run:
+    with driver.running(component, TASK) as run:
         wait_for_question(run)
         answer(run, "y")
         wait_for_question(run)
@@ -141,8 +141,8 @@ def test_two_questions_one_after_another(studio: Studio, folder: Path) -> None:
     assert not (folder / "made_again").exists()
 
 
-def test_a_stop_ends_a_waiting_question_at_once(studio: Studio, folder: Path) -> None:
-    with studio.running(team(folder, WRITES), TASK) as run:
+def test_a_stop_ends_a_waiting_question_at_once(driver: Studio, folder: Path) -> None:
+    with driver.running(team(folder, WRITES), TASK) as run:
         wait_for_question(run)
         began = time.monotonic()
         run.stop()
@@ -150,21 +150,21 @@ def test_a_stop_ends_a_waiting_question_at_once(studio: Studio, folder: Path) ->
     assert record["status"] == "stopped"
     assert time.monotonic() - began < 10
     assert not (folder / "made").exists()
-    with studio.running(team(folder, WRITES, "Done."), TASK) as run:
+    with driver.running(team(folder, WRITES, "Done."), TASK) as run:
         wait_for_question(run)
         answer(run, "yes")
         assert run.wait()["status"] == "complete"
 
 
-def test_a_closed_page_leaves_nothing_waiting(studio: Studio, folder: Path) -> None:
-    run = studio.start(team(folder, WRITES), TASK)
+def test_a_closed_page_leaves_nothing_waiting(driver: Studio, folder: Path) -> None:
+    run = driver.start(team(folder, WRITES), TASK)
     wait_for_question(run)
     run.close_tab()
     assert run.wait_for_record()["status"] == "stopped"
     assert not (folder / "made").exists()
 
 
-def test_what_rules_allow_is_shown_without_a_question(studio: Studio, folder: Path) -> None:
+def test_what_rules_allow_is_shown_without_a_question(driver: Studio, folder: Path) -> None:
     component = team(folder, WRITES, "It is 42.")
     coder = component["config"]["participants"][0]["config"]["agent"]["config"]
     coder["approval"] = {
@@ -172,15 +172,15 @@ def test_what_rules_allow_is_shown_without_a_question(studio: Studio, folder: Pa
         "component_type": "approval",
         "config": {"rules": [{"pattern": "open", "action": "allow"}]},
     }
-    run = studio.run(component, TASK)
+    run = driver.run(component, TASK)
     assert [event["type"] for event in run.events].count("input_request") == 0
     assert sum("6 * 7" in text for text in texts(run.sent)[:-1]) == 1
     assert (folder / "made").exists()
 
 
-def test_invisible_characters_are_seen_at_the_page(studio: Studio, folder: Path) -> None:
+def test_invisible_characters_are_seen_at_the_page(driver: Studio, folder: Path) -> None:
     hidden = "```python\nprint('safe')  # \u202e)'evil'(tnirp \x1b[2K\u200b\n```"
-    with studio.running(team(folder, hidden), TASK) as run:
+    with driver.running(team(folder, hidden), TASK) as run:
         request = wait_for_question(run)
         for shown in (questions(run)[0], request["prompt"]):
             assert "# <U+202E>)'evil'(tnirp ␛[2K<U+200B>" in shown
