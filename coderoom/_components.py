@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from autogen_core import CancellationToken, ComponentModel
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-__all__ = ["DumpsAsItself", "StrictConfig", "linked", "load_if_given"]
+__all__ = ["DumpsAsItself", "Seconds", "StrictConfig", "TimedConfig", "linked", "load_if_given"]
 
 T = TypeVar("T")
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class StrictConfig(BaseModel):
     """A component config that refuses keys it does not know."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class TimedConfig(StrictConfig):
+    """A config whose `timeout` may be `None`, for no limit, and stays so when it is dumped."""
+
+    timeout: Seconds | None
+
+    @model_serializer(mode="wrap")
+    def _keep_no_timeout(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # AutoGen leaves out what is `None` when it dumps, and loading would put the default in its place.
+        return {**handler(self), "timeout": self.timeout}
 
 
 class DumpsAsItself:

@@ -168,8 +168,9 @@ def run(
 ) -> int:
     """Run a team on a task, and show what it does.
 
-    Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven. Without --workspace, the code works
-    in coderoom-workspace. It runs in a sandbox; where no wall can be built, nothing runs, unless you say --wall none.
+    Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven, human-approves. Without --workspace,
+    the code works in coderoom-workspace. It runs in a sandbox; where no wall can be built, nothing runs, unless you say
+    --wall none.
     """
     from coderoom.runs import prepare_run
 
@@ -414,6 +415,45 @@ def gallery(
     made = make_gallery(teams or (), trust=trust or ())
     counts = {name: len(components) for name, components in made["components"].items()}
     return _hand_over(made, out, force=force, as_json=as_json, told={"components": counts})
+
+
+@app.command()
+def studio(
+    teams: Annotated[
+        list[str] | None, typer.Option("--team", metavar="FILE", help="Add this team file. May be repeated.")
+    ] = None,
+    appdir: Annotated[
+        Path | None,
+        typer.Option("--appdir", metavar="DIR", help="Where Studio keeps its teams, sessions and runs."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8081,
+    trust: TrustOption = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Start AutoGen Studio with the shipped teams and your own, until Ctrl-C.
+
+    Studio is installed the first time, in an environment of its own. It listens on this machine only, and has no
+    authentication: whoever can reach its port here can run code as you.
+    """
+    import webbrowser
+
+    from rich.console import Console
+
+    from coderoom.studio import RunningStudio, run_studio
+
+    console = Console(quiet=as_json)
+
+    def begin(running: RunningStudio) -> None:
+        if as_json:
+            typer.echo(json.dumps(running.to_json()))
+        else:
+            running.show(console)
+        if browser:
+            webbrowser.open(running.url)
+
+    run_studio(teams or (), console, appdir=appdir, port=port, trust=trust or (), begin=begin)
 
 
 @app.command()

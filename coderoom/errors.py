@@ -6,6 +6,7 @@
     ├── GenerationError         specs, tests or code that are to become a program do not fit together
     ├── MissingDependencyError  something that is needed is not installed or not set
     ├── SandboxUnavailable      our place for running code broke; never the code's own failure
+    ├── StudioError             AutoGen Studio did not come up, or ended by itself
     ├── ModelError              a model could not be asked; `__cause__` is what its client raised
     └── TeamError               a team could not go on; `__cause__` is what was raised inside it
         └── AgentError          one of its agents failed
@@ -28,6 +29,7 @@ __all__ = [
     "Problem",
     "RequestError",
     "SandboxUnavailable",
+    "StudioError",
     "TeamError",
 ]
 
@@ -89,6 +91,10 @@ class SandboxUnavailable(CodeRoomError):  # noqa: N818 (a public name of the des
 
     This is our failure and not the code's: it never reaches a model as output, and it never starts a repair.
     """
+
+
+class StudioError(CodeRoomError):
+    """AutoGen Studio's server did not come up, or ended by itself; the message has the last lines of its log."""
 
 
 class ModelError(CodeRoomError, RuntimeError):

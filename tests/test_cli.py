@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from coderoom.configs import shipped_teams
 from tests.support.commands import ROOT, coderoom, environment, recording
 from tests.support.solving import GOOD, SPECS, TESTS
 
@@ -74,13 +75,25 @@ def test_every_shipped_team_runs(tmp_path: Path) -> None:
         "analyst": [code, APPROVED],
         "code-act": [code, "It is 42."],
         "test-driven": [SPECS, TESTS, GOOD, APPROVED],
+        "human-approves": [code, "It is 42."],
     }
+    assert set(replies) == set(shipped_teams())
     for team, words in replies.items():
         model = recording(tmp_path / f"{team}.json", words)
-        done = coderoom("run", team, "What is 6 times 7?", "--model", model, "--json", cwd=tmp_path)
+        done = coderoom("run", team, "What is 6 times 7?", "--model", model, "--json", cwd=tmp_path, stdin="y\n")
         run = json.loads(done.stdout)
         assert (done.returncode, run["outcome"]) == (0, "ok"), (team, done.stderr, run["error"])
         assert "42" in run["answer"]
+
+
+@pytest.mark.parametrize("stdin", ["n because I say so\n", ""])
+def test_a_person_at_the_terminal_refuses(tmp_path: Path, stdin: str) -> None:
+    model = recording(tmp_path / "r.json", [python("open('made', 'w')")])
+    done = coderoom("run", "human-approves", "Do it.", "--model", model, "--json", cwd=tmp_path, stdin=stdin)
+    run = json.loads(done.stdout)
+    assert (done.returncode, run["outcome"], run["attempts"], run["files"]) == (1, "rejected", 0, [])
+    assert "| open('made', 'w')" in done.stderr
+    assert ("I say so" if stdin else "The input ended") in run["messages"][-1]["content"]
 
 
 # --- Outcomes and exit codes ---

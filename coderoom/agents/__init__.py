@@ -6,6 +6,7 @@ from coderoom.agents._code_executor import CodeExecutorAgent
 from coderoom.agents._code_executor_config import CodeExecutorAgentConfig
 from coderoom.agents._code_generator import CodeGeneratorAgent, CodeGeneratorAgentConfig
 from coderoom.agents._decisions import RetryDecision, StopReason
+from coderoom.agents._human_approved import HumanApprovedAgent, HumanApprovedAgentConfig
 from coderoom.agents._reviewer import ReviewerAgent, ReviewerAgentConfig
 from coderoom.agents._verdict import ReviewIssue, ReviewVerdict
 from coderoom.approval import ApprovalFuncType, ApprovalRequest, ApprovalResponse
@@ -20,6 +21,8 @@ __all__ = [
     "CodeExecutorAgentConfig",
     "CodeGeneratorAgent",
     "CodeGeneratorAgentConfig",
+    "HumanApprovedAgent",
+    "HumanApprovedAgentConfig",
     "RetryDecision",
     "ReviewIssue",
     "ReviewVerdict",

@@ -41,6 +41,7 @@ from coderoom.agents._messages import (
     stopped_early,
 )
 from coderoom.agents._output import with_output
+from coderoom.agents._shown import ShowsItsTurns
 from coderoom.agents._tool_configs import check_tools, dump_tool, load_tool
 from coderoom.agents._turn import Turn, TurnLimits
 from coderoom.agents._unrun import unrun_code
@@ -53,7 +54,7 @@ __all__ = ["CodeActAgent"]
 _REMEMBERED = 50
 
 
-class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
+class CodeActAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[CodeActAgentConfig]):
     """Solves tasks by code that it writes, runs in one lasting session, and reads the results of, step by step.
 
     The code can call functions of the host: plain or async ones of Python, AutoGen's tools, and all tools of a

@@ -39,12 +39,13 @@ from coderoom.agents._messages import (
     final_message,
     plain_answer,
 )
+from coderoom.agents._shown import ShowsItsTurns
 from coderoom.approval import Approval, ApprovalFuncType
 
 __all__ = ["CodeExecutorAgent"]
 
 
-class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentConfig]):
+class CodeExecutorAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[CodeExecutorAgentConfig]):
     """Runs code: that of others, or its own.
 
     Without a `model_client` it runs the fenced code blocks that it finds in new messages and answers with what

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 
 from coderoom._components import DumpsAsItself, StrictConfig, linked
 from coderoom.agents._generation_messages import event_of, final_message
+from coderoom.agents._shown import ShowsItsTurns
 from coderoom.errors import RequestError
 from coderoom.generation import AICodeGenerator, Solution, write_solution
 from coderoom.sandbox import Sandbox
@@ -55,7 +56,7 @@ class CodeGeneratorAgentState(BaseModel):
     remarks: list[str] = Field(default_factory=list)
 
 
-class CodeGeneratorAgent(DumpsAsItself, BaseChatAgent, Component[CodeGeneratorAgentConfig]):
+class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[CodeGeneratorAgentConfig]):
     """Makes tested functions of an instruction, as `AICodeGenerator` does: specs, tests, code, repair.
 
     What a user says first is the instruction; what a user or other agents say after that, a reviewer for instance, is

@@ -109,6 +109,14 @@ class CodingAgent(ModelAgent):
         """Go on after `on_pause`."""
         self._going.set()
 
+    def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
+        """Ask somebody else before code runs. No config tells of it.
+
+        Returns:
+            Who was asked until now, if anybody.
+        """
+        return self._runner.ask_instead(approval)
+
     async def _ask_model(
         self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None
     ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:

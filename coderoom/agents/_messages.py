@@ -32,6 +32,7 @@ __all__ = [
     "facts",
     "final_message",
     "output_chunk",
+    "picture_of",
     "plain_answer",
     "report",
     "stopped_early",
@@ -40,6 +41,7 @@ __all__ = [
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
 _LARGEST_PICTURE = 8 * 1024 * 1024
 _MOST_PIXELS = 25_000_000
+_MOST_CALLS = 20
 
 
 def report(summary: str, attempt: Attempt) -> str:
@@ -106,9 +108,10 @@ def code_event(
 
 def execution_event(source: str, attempt: Attempt) -> CodeExecutionEvent:
     """The code has run, or was not allowed to."""
-    return CodeExecutionEvent(
-        retry_attempt=attempt.number - 1, result=attempt.result, source=source, metadata=facts(attempt)
-    )
+    found = facts(attempt)
+    if attempt.calls:
+        found[keys.CALLS] = json.dumps([str(call) for call in attempt.calls[:_MOST_CALLS]])
+    return CodeExecutionEvent(retry_attempt=attempt.number - 1, result=attempt.result, source=source, metadata=found)
 
 
 def decision_event(
@@ -154,14 +157,14 @@ def output_chunk(source: str, message_id: str, chunk: OutputChunk) -> ModelClien
 def context_message(source: str, attempt: Attempt, sees: bool) -> UserMessage:
     """What the model is told of an attempt; a model that sees gets the pictures that it drew."""
     text = attempt.describe()
-    images = [_image(artifact) for artifact in attempt.artifacts if artifact.media_type in _PICTURES] if sees else []
+    images = [picture_of(artifact) for artifact in attempt.artifacts] if sees else []
     found = [image for image in images if image is not None]
     return UserMessage(content=[text, *found] if found else text, source=source)
 
 
-def _image(artifact: Artifact) -> Image | None:
+def picture_of(artifact: Artifact) -> Image | None:
     """A picture of a sane size; what only claims to be one is none."""
-    if artifact.size > _LARGEST_PICTURE:
+    if artifact.media_type not in _PICTURES or artifact.size > _LARGEST_PICTURE:
         return None
     try:
         data = artifact.data if artifact.path is None else artifact.path.read_bytes()

@@ -15,6 +15,7 @@ __all__ = [
     "before_reflection",
     "retry_notice",
     "retry_plan",
+    "why_no_more",
     "with_functions",
 ]
 
@@ -82,6 +83,12 @@ def retry_plan(decision: RetryDecision, undone: str = "") -> str:
         f"{plan}\nThe failed attempt was undone: {undone} are as they were before it, and nothing that it made of them "
         "is left. Write the whole code again."
     )
+
+
+def why_no_more(stop_reason: str) -> str | None:
+    """Why there is no further attempt where there might have been one; `None` if the turn ended otherwise."""
+    told = (StopReason.RETRIES_EXHAUSTED, StopReason.SAME_FAILURE)
+    return next((_WHY_STOPPED[reason] for reason in told if reason == stop_reason), None)
 
 
 def before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:

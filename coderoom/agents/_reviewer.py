@@ -17,6 +17,7 @@ from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import texts_of
 from coderoom.agents._model_agent import ModelAgent
 from coderoom.agents._model_calls import ConversationState
+from coderoom.agents._shown import ShowsItsTurns
 from coderoom.agents._verdict import ReviewVerdict
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.outcome import Outcome
@@ -46,7 +47,7 @@ class ReviewerAgentState(ConversationState):
     exit_code: str = ""
 
 
-class ReviewerAgent(DumpsAsItself, ModelAgent, Component[ReviewerAgentConfig]):
+class ReviewerAgent(DumpsAsItself, ShowsItsTurns, ModelAgent, Component[ReviewerAgentConfig]):
     """Reads the last attempt (code, exit code, output) and gives a `ReviewVerdict`.
 
     The message is text for people; its `metadata` holds the verdict for programs (`coderoom.verdict` as JSON,

@@ -14,6 +14,7 @@ __all__ = [
     "APPROVED",
     "ARTIFACTS",
     "ATTEMPTS",
+    "CALLS",
     "EVENT",
     "EXIT_CODE",
     "FAILURE",
@@ -23,6 +24,7 @@ __all__ = [
     "RAN",
     "RETRY",
     "RETRY_DECISION",
+    "SHOWN",
     "STOP_REASON",
     "SUMMARY",
     "VERDICT",
@@ -45,6 +47,8 @@ OUTPUT_FILE: Final = "coderoom.output_file"
 """The file with the whole output, where the message holds only its head and tail."""
 ARTIFACTS: Final = "coderoom.artifacts"
 """The files that the last attempt made or changed: a JSON list of objects with `name`, `media_type` and `path`."""
+CALLS: Final = "coderoom.calls"
+"""What the code of a `CodeExecutionEvent` called on the host, in words: a JSON list of the first calls."""
 SUMMARY: Final = "coderoom.summary"
 """What the model said about it in words, without the report that follows in the message."""
 EVENT: Final = "coderoom.event"
@@ -59,6 +63,12 @@ VERDICT: Final = "coderoom.verdict"
 """A reviewer's `ReviewVerdict` as JSON."""
 APPROVED: Final = "coderoom.approved"
 """`true` or `false`: the verdict in one word."""
+SHOWN: Final = "coderoom.shown"
+"""Marks a message that only shows people what programs read elsewhere, and no agent answers to.
+
+It says what the message shows: `code`, `run`, `retry_decision`, `stop`, `thought` or `error`, which AutoGen Studio's
+people see, or a `question` that a person is asked.
+"""
 
 
 def read_outcome(metadata: Mapping[str, str]) -> Outcome | None:

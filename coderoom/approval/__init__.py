@@ -12,6 +12,7 @@ from coderoom.approval._ask import ask_approval
 from coderoom.approval._base import AlwaysApprove, Approval, NeverApprove
 from coderoom.approval._chain import ChainApproval
 from coderoom.approval._human import HumanApproval
+from coderoom.approval._input import InputApproval, InputFunc
 from coderoom.approval._model import ModelApproval
 from coderoom.approval._rules import Rule, RuleApproval
 
@@ -23,6 +24,8 @@ __all__ = [
     "ApprovalResponse",
     "ChainApproval",
     "HumanApproval",
+    "InputApproval",
+    "InputFunc",
     "ModelApproval",
     "NeverApprove",
     "Rule",

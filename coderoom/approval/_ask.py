@@ -15,7 +15,7 @@ from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, Approval
 
 from coderoom.approval._base import Approval, as_response, no
 
-__all__ = ["ask_approval", "call_in_thread"]
+__all__ = ["ask_approval", "call_in_thread", "is_async"]
 
 _log = logging.getLogger("coderoom.approval")
 
@@ -62,11 +62,12 @@ async def ask_approval(
 
 
 async def _answer(approval: Callable[[ApprovalRequest], object], request: ApprovalRequest) -> object:
-    answer = approval(request) if _is_async(approval) else await call_in_thread(approval, request)
+    answer = approval(request) if is_async(approval) else await call_in_thread(approval, request)
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _is_async(function: Callable[..., object]) -> bool:
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether calling it gives something to await."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import CodeType
-from typing import Annotated, Any, Final, Self
+from typing import Final, Self
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import Component, ComponentBase
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel
 
 from coderoom._components import DumpsAsItself, StrictConfig
 
-__all__ = ["NOBODY_DECIDED", "AlwaysApprove", "Approval", "NeverApprove", "Seconds", "TimedConfig", "as_response", "no"]
+__all__ = ["NOBODY_DECIDED", "AlwaysApprove", "Approval", "NeverApprove", "as_response", "no"]
 
 NOBODY_DECIDED: Final = "Nobody who was asked had an opinion on this code, and without a yes it does not run."
-
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class TimedConfig(StrictConfig):
-    """A config whose `timeout` may be `None`, for no limit, and stays so when it is dumped."""
-
-    timeout: Seconds | None
-
-    @model_serializer(mode="wrap")
-    def _keep_no_timeout(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # AutoGen leaves out what is `None` when it dumps, and loading would put the default in its place.
-        return {**handler(self), "timeout": self.timeout}
 
 
 def no(reason: str) -> ApprovalResponse:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import threading
 from collections.abc import AsyncIterator
 from typing import Final, Self
@@ -12,23 +11,18 @@ from typing import Final, Self
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import Component
 
+from coderoom._components import Seconds, TimedConfig
+from coderoom.approval._answers import DEFAULT_PROMPT, TRIES, not_understood, understand
 from coderoom.approval._ask import call_in_thread
-from coderoom.approval._base import Approval, Seconds, TimedConfig, no
+from coderoom.approval._base import Approval, no
 from coderoom.approval._terminal import discard_typed_ahead, input_descriptor, read_line, say, show_code
 
 __all__ = ["HumanApproval"]
 
-_DEFAULT_PROMPT: Final = "Run this code?"
+_WHO: Final = "A person at the terminal"
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
-_TRIES: Final = 3
 _POLL_SECONDS: Final = 0.05
 _SETTLE_SECONDS: Final = 0.15
-
-# A yes with something behind it that is no "because" may be a yes with a condition, which nobody would keep.
-_ANSWER = re.compile(
-    r"(?:(?P<no>no?)\b[\s,;:.!-]*(?:because\b)?|(?P<yes>y(?:es)?)[\s,;:.!]*(?:because\b|$))(?P<reason>.*)",
-    re.IGNORECASE | re.DOTALL,
-)
 
 # For the whole process and not for each event loop, since all of them share the one terminal.
 _terminal = threading.Lock()
@@ -38,7 +32,7 @@ class HumanApprovalConfig(TimedConfig):
     """Config of `HumanApproval`."""
 
     timeout: Seconds | None = 300.0
-    prompt: str = _DEFAULT_PROMPT
+    prompt: str = DEFAULT_PROMPT
 
 
 class HumanApproval(Approval, Component[HumanApprovalConfig]):
@@ -63,7 +57,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
     component_config_schema = HumanApprovalConfig
     component_provider_override = "coderoom.approval.HumanApproval"
 
-    def __init__(self, timeout: float | None = 300.0, prompt: str = _DEFAULT_PROMPT) -> None:
+    def __init__(self, timeout: float | None = 300.0, prompt: str = DEFAULT_PROMPT) -> None:
         self._config = HumanApprovalConfig(timeout=timeout, prompt=prompt)
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
@@ -90,16 +84,16 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
         # Highlighting takes its time, and a terminal may be held up.
         await call_in_thread(show_code, code)
         discard_typed_ahead(descriptor)
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             say(f"{self._config.prompt} A reason may follow. [y/N] ")
             line = await read_line(descriptor)
             if line is None:
                 return no("The input ended before a person answered.")
-            response = _understand(line)
+            response = understand(line, _WHO)
             if response is not None:
                 return response
             say(_HELP)
-        return no(f"The person's answer was not understood {_TRIES} times.")
+        return not_understood()
 
     def _too_late(self) -> ApprovalResponse:
         reason = f"No person answered within {self._config.timeout:g} seconds."
@@ -122,19 +116,6 @@ async def _terminal_to_oneself() -> AsyncIterator[None]:
         yield
     finally:
         _terminal.release()
-
-
-def _understand(line: str) -> ApprovalResponse | None:
-    if not line.strip():
-        return no("A person at the terminal said no.")
-    match = _ANSWER.fullmatch(line.strip())
-    if match is None:
-        return None
-    approved = match["yes"] is not None
-    reason = match["reason"].strip()
-    return ApprovalResponse(
-        approved=approved, reason=reason or f"A person at the terminal said {'yes' if approved else 'no'}."
-    )
 
 
 def _say_if_possible(text: str) -> None:

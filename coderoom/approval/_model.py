@@ -9,9 +9,10 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel, StrictBool, model_validator
 
+from coderoom._components import Seconds, TimedConfig
 from coderoom._structured import ask_structured
 from coderoom.approval._ask import ask_approval
-from coderoom.approval._base import Approval, Seconds, TimedConfig, no
+from coderoom.approval._base import Approval, no
 from coderoom.blocks import fence
 
 __all__ = ["ModelApproval"]

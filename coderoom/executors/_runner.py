@@ -56,6 +56,8 @@ class ExecutorRunner:
         self._starting: asyncio.Task[None] | None = None
         self._raw: RawLocal | None = None
         self._keeper = _keeper_of(executor)
+        if isinstance(executor, SandboxCodeExecutor):
+            executor.has_owner = True
 
     @property
     def executor(self) -> CodeExecutor:

@@ -12,6 +12,7 @@ from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from coderoom._components import DumpsAsItself
+from coderoom._watching import at_end_of_run, is_watched
 from coderoom.errors import RequestError
 from coderoom.executors._calls import CallEnded
 from coderoom.executors._execution import Execution
@@ -124,6 +125,8 @@ class SandboxCodeExecutor(
         )
         self._functions: tuple[HostFunction, ...] = ()
         self._place: SandboxPlace | None = None
+        self.has_owner = False
+        """Whether somebody stops it: AutoGen's own agents and tools do not."""
 
     async def offer(self, functions: Sequence[HostFunction]) -> None:
         """Let the code call functions of the host, these and no others; a session that stands is restarted.
@@ -189,6 +192,8 @@ class SandboxCodeExecutor(
             RequestError: The configuration asks for something that cannot be.
             MissingDependencyError: A module of `preload` cannot be imported.
         """
+        if is_watched() and not self.has_owner:
+            at_end_of_run(self.stop)
         place = await self._get_place()
         try:
             execution = await place.calls.run(lambda _: place.run(code_blocks, on_output), cancellation_token)

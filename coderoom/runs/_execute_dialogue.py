@@ -14,11 +14,11 @@ from autogen_core.models import (
     UserMessage,
 )
 
+from coderoom._advice import in_words
 from coderoom._text import encodable
 from coderoom.blocks import extract_code_blocks
 from coderoom.errors import CodeRoomError, ModelError
 from coderoom.runs import _execute_prompts as prompts
-from coderoom.runs._advice import in_words
 
 __all__ = ["Dialogue"]
 

@@ -12,10 +12,10 @@ from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
+from coderoom._advice import in_words
 from coderoom._components import linked
 from coderoom.errors import AgentError, CodeRoomError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
-from coderoom.runs._advice import in_words
 from coderoom.runs._record import RunRecord
 from coderoom.runs._signals import cancel_on_signal
 from coderoom.runs._workspace import FileChanges, executors_of, folder_of, isolation_of

@@ -20,6 +20,8 @@ from autogen_core import AgentRuntime, CancellationToken, ComponentLoader, Singl
 from pydantic import ConfigDict, Field
 
 from coderoom._components import DumpsAsItself, load_if_given
+from coderoom._watching import is_watched
+from coderoom.agents._shown import error_message, is_error, unshown
 from coderoom.errors import TeamError
 from coderoom.teams._manager import CodingTeamManager
 from coderoom.teams._message_types import find_message_type, name_of_message_type
@@ -142,9 +144,15 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         item: Message | TaskResult | None = None
         try:
             while (following := await items.get()) is not None and not stop.is_cancelled():
-                item = following
+                item = unshown(following) if isinstance(following, TaskResult) else following
                 yield item
-            await self._ended(running)
+            try:
+                await self._ended(running)
+            except Exception as error:
+                # Most agents have shown theirs.
+                if is_watched() and not is_error(item) and not stop.is_cancelled():
+                    yield error_message(self.name, error)
+                raise
             if not isinstance(item, TaskResult):
                 # It came to its end while it was being cancelled.
                 raise asyncio.CancelledError

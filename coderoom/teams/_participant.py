@@ -20,6 +20,8 @@ from autogen_agentchat.teams._group_chat._events import (
 )
 from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
 
+from coderoom._watching import is_watched
+from coderoom.agents._shown import ShowsItsTurns, shown, unshown
 from coderoom.errors import AgentError, TeamError
 
 __all__ = ["Participant", "Turns"]
@@ -131,6 +133,8 @@ class Participant(ChatAgentContainer):
             span: Any = nullcontext()
         else:
             stream = self._agent.on_messages_stream(self._message_buffer, cancellation_token)
+            if is_watched() and not isinstance(self._agent, ShowsItsTurns):
+                stream = shown(self._agent.name, stream)
             span = trace_invoke_agent_span(
                 agent_name=self._agent.name, agent_description=self._agent.description, agent_id=str(self.id)
             )
@@ -140,7 +144,7 @@ class Participant(ChatAgentContainer):
         if isinstance(last, Response):
             return GroupChatAgentResponse(response=last, name=self._agent.name)
         if isinstance(last, TaskResult):
-            return GroupChatTeamResponse(result=last, name=self._agent.name)
+            return GroupChatTeamResponse(result=unshown(last), name=self._agent.name)
         raise RuntimeError("The turn ended without a response.")
 
     async def _pass_on(self, stream: Any, cancellation_token: CancellationToken) -> Response | TaskResult | None:

@@ -1,0 +1,70 @@
+"""Running below the pages of AutoGen Studio, which shows less than happens and closes less than is used."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+__all__ = ["at_end_of_run", "is_watched"]
+
+_STUDIO = "autogenstudio.web"
+_POLL_SECONDS = 0.25
+
+Close = Callable[[], Awaitable[None]]
+
+_closing: dict[Any, list[Close]] = {}
+_watchers: set[asyncio.Task[None]] = set()
+
+
+def is_watched() -> bool:
+    """Whether this process is the server of AutoGen Studio's pages."""
+    return f"{_STUDIO}.app" in sys.modules
+
+
+def at_end_of_run(close: Close) -> None:
+    """Close something when the run of Studio that this is called in is over, however it ends.
+
+    Studio makes a team for each run and drops it, and closes only the agents that stand directly in it.
+
+    Args:
+        close: Closes it, and does nothing where there is nothing to close.
+    """
+    run = _current_run()
+    if run is None:
+        return
+    closing = _closing.setdefault(run, [])
+    if close in closing:
+        return
+    closing.append(close)
+    if len(closing) == 1:
+        watcher = asyncio.create_task(_watch(run))
+        _watchers.add(watcher)
+        watcher.add_done_callback(_watchers.discard)
+
+
+def _current_run() -> Any:
+    module = sys.modules.get(f"{_STUDIO}.managers.run_context")
+    try:
+        return None if module is None else module.RunContext.current_run_id()
+    except RuntimeError:  # It is in no run of Studio's.
+        return None
+
+
+async def _watch(run: Any) -> None:
+    try:
+        # Studio tells nobody that a run is over, and things that refer to each other keep all that it used.
+        while run in await _active_runs():  # noqa: ASYNC110 (there is nothing to wait for)
+            await asyncio.sleep(_POLL_SECONDS)
+    finally:
+        closing = _closing.pop(run)
+    await asyncio.gather(*(close() for close in closing), return_exceptions=True)
+
+
+async def _active_runs() -> set[Any]:
+    try:
+        manager = await sys.modules[f"{_STUDIO}.deps"].get_websocket_manager()
+        return set(manager.active_runs)
+    except Exception:  # The server is shutting down.
+        return set()

@@ -1,0 +1,194 @@
+"""What people see of a turn in AutoGen Studio.
+
+Studio's page shows and keeps messages, and drops the events that tell of code, runs and retries. So where it runs, each
+such event is followed by a message that says the same for people. Those messages are in the stream only: no agent gets
+them, and no condition counts them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response, TaskResult
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    MultiModalMessage,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_core import CancellationToken, Image
+from autogen_core.models import RequestUsage
+
+from coderoom._advice import advice_for
+from coderoom._watching import at_end_of_run, is_watched
+from coderoom.agents import _prompts as prompts
+from coderoom.agents import metadata as keys
+from coderoom.agents._messages import picture_of
+from coderoom.blocks import extract_code_blocks, fence
+from coderoom.errors import CodeRoomError, TeamError
+from coderoom.outcome import Outcome
+from coderoom.sandbox import Artifact
+
+__all__ = ["ShowsItsTurns", "error_message", "is_error", "shown", "unshown"]
+
+Item = BaseAgentEvent | BaseChatMessage | Response
+AnyMessage = TypeVar("AnyMessage", BaseAgentEvent | BaseChatMessage, BaseChatMessage)
+
+_LONGEST = 20_000
+
+
+def is_error(message: object) -> bool:
+    """Whether this is a message that shows an error."""
+    return isinstance(message, BaseChatMessage) and message.metadata.get(keys.SHOWN) == "error"
+
+
+def unshown(result: TaskResult) -> TaskResult:
+    """A result without what was only shown: programs read it, and other agents if it is a nested team's."""
+    return result.model_copy(update={"messages": _without_shown(result.messages)})
+
+
+def _without_shown(messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+    return [message for message in messages if keys.SHOWN not in message.metadata]
+
+
+class ShowsItsTurns(BaseChatAgent):
+    """An agent whose turns can be watched; it stands before the class whose turns those are."""
+
+    def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn, and show it where somebody watches."""
+        turn = super().on_messages_stream(_without_shown(messages), cancellation_token)
+        if not is_watched():
+            return turn
+        at_end_of_run(self.close)
+        return shown(self.name, turn)
+
+
+async def shown(source: str, turn: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
+    """Yield the items of a turn, and after each event what it says to people; an error is told before it is raised."""
+    wrote = False
+    try:
+        async with aclosing(turn) as items:
+            async for item in items:
+                message: BaseChatMessage | None = None
+                if isinstance(item, Response):
+                    # Before it: what comes last on the page is the answer.
+                    if (stopped := _stopped(source, item.chat_message)) is not None:
+                        yield stopped
+                elif isinstance(item, CodeGenerationEvent):
+                    wrote = wrote or bool(item.code_blocks)
+                    message = _code(item)
+                elif isinstance(item, CodeExecutionEvent):
+                    # Who runs the code of others answers with the output; only, a page runs its lines together.
+                    message = _run(item, with_output=wrote or "\n" in item.result.output.strip())
+                elif isinstance(item, ThoughtEvent):
+                    message = _message(source, "thought", _quote(item.content), item.models_usage)
+                yield item
+                if message is not None:
+                    yield message
+    except Exception as error:
+        yield error_message(source, error)
+        raise
+
+
+def error_message(source: str, error: BaseException) -> TextMessage:
+    """What went wrong, and what helps."""
+    cause = error
+    while isinstance(cause, TeamError):
+        source, cause = getattr(cause, "agent", source), cause.cause
+    parts = [f"**{source} could not go on: {type(cause).__name__}**"]
+    # Errors of our own are sentences; those of others may hold anything. AutoGen's have a traceback behind them.
+    said = str(cause).partition("\nTraceback")[0].strip()[:_LONGEST]
+    if said:
+        parts.append(said if isinstance(cause, CodeRoomError) else fence(said, "text", "no-run"))
+    if advice := advice_for(cause):
+        parts.append(advice)
+    return _message(source, "error", "\n\n".join(parts))
+
+
+def _message(source: str, what: str, text: str, usage: RequestUsage | None = None) -> TextMessage:
+    return TextMessage(source=source, content=text, models_usage=usage, metadata={keys.SHOWN: what})
+
+
+def _code(event: CodeGenerationEvent) -> TextMessage:
+    number, text = event.retry_attempt + 1, event.content
+    if event.metadata.get(keys.EVENT) == keys.RETRY_DECISION:
+        again = event.metadata.get(keys.RETRY) == "true"
+        # The first line of the text counts the attempts, the others give the reason.
+        reason = text.partition("\n")[2].partition(": ")[2] or text
+        title = f"**Attempt {number} failed: {'another one follows' if again else 'it is not tried again'}**"
+        return _message(event.source, "retry_decision", f"{title}\n\n{reason}", event.models_usage)
+    title = f"**Attempt {number}**" if event.code_blocks else f"**Attempt {number}: nothing in it can be run**"
+    return _message(event.source, "code", f"{title}\n\n{_not_to_run(text)}", event.models_usage)
+
+
+def _not_to_run(reply: str) -> str:
+    """A model's reply as a page can show it: its code is marked, and stands in no tags."""
+    blocks = extract_code_blocks(reply)
+    if any(block.tag == "execute" for block in blocks):
+        prose = re.split(r"<execute[ \t]*>", reply, maxsplit=1, flags=re.IGNORECASE)[0].strip()
+        return "\n\n".join([prose, *(fence(block.code, block.language, "no-run") for block in blocks)]).strip()
+    lines = re.split(r"\r\n?|\n", reply)
+    for block in blocks:
+        if not block.no_run:
+            lines[block.line - 1] += " no-run" if block.tag else "text no-run"
+    return "\n".join(lines)
+
+
+def _run(event: CodeExecutionEvent, *, with_output: bool) -> TextMessage | MultiModalMessage:
+    result, facts = event.result, event.metadata
+    outcome = facts.get(keys.OUTCOME) or (Outcome.OK if result.exit_code == 0 else Outcome.ERROR).value
+    number, output = event.retry_attempt + 1, result.output.strip("\n")[:_LONGEST]
+    if outcome == Outcome.REJECTED.value:
+        parts = [f"**Attempt {number} was not allowed to run**"]
+    elif facts.get(keys.RAN) == "false":
+        parts = [f"**Attempt {number} was not run**"]
+    else:
+        parts = [f"**Attempt {number}: {outcome}, exit code {result.exit_code}**"]
+    if with_output:
+        parts.append(fence(output, "text", "no-run") if output.strip() else "It printed nothing.")
+    if calls := _listed(facts, keys.CALLS):
+        parts.append("\n".join(["Functions it called:", *(f"- `{call}`" for call in calls)]))
+    artifacts = _listed(facts, keys.ARTIFACTS)
+    if artifacts:
+        parts.append("Files: " + ", ".join(artifact["name"] for artifact in artifacts))
+    text = "\n\n".join(parts)
+    pictures = [picture for artifact in artifacts if (picture := _picture(artifact)) is not None]
+    if not pictures:
+        return _message(event.source, "run", text)
+    return MultiModalMessage(source=event.source, content=[text, *pictures], metadata={keys.SHOWN: "run"})
+
+
+def _listed(facts: dict[str, str], key: str) -> list[Any]:
+    found: list[Any] = json.loads(facts.get(key, "[]"))
+    return found
+
+
+def _picture(artifact: dict[str, str | None]) -> Image | None:
+    try:
+        path = Path(artifact["path"] or "")
+        return picture_of(Artifact(artifact["name"] or "", path.stat().st_size, artifact["media_type"] or "", path))
+    except OSError:
+        return None
+
+
+def _stopped(source: str, answer: BaseChatMessage) -> TextMessage | None:
+    """Why nothing more was tried, where no decision has told it."""
+    reason = prompts.why_no_more(answer.metadata.get(keys.STOP_REASON, ""))
+    if reason is None or reason in answer.to_text():
+        return None
+    return _message(source, "stop", f"**There is no further attempt:** {reason}.")
+
+
+def _quote(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text[:_LONGEST].split("\n"))

@@ -1,0 +1,101 @@
+"""What CodeRoom puts into Studio: a gallery, and its teams. What the user makes of them is the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from coderoom.studio._rest import Refused, Rest
+
+__all__ = ["USER", "Contents", "forget_if_new"]
+
+USER: Final = "guestuser@gmail.com"
+"""Whom Studio takes everybody for, as long as it has no authentication."""
+
+_NOT_FOUND: Final = 404
+_RECORD: Final = "coderoom.json"
+
+
+def forget_if_new(folder: Path) -> None:
+    """Forget what was put there, if Studio's database is not there any more."""
+    if not any(folder.glob("*.db")):
+        (folder / _RECORD).unlink(missing_ok=True)
+
+
+class Contents:
+    """What was put into a Studio, remembered in a file of its folder.
+
+    Args:
+        rest: The Studio's routes.
+        folder: Its folder.
+    """
+
+    def __init__(self, rest: Rest, folder: Path) -> None:
+        self._rest = rest
+        self._file = folder / _RECORD
+        self._known: dict[str, dict[str, Any]] = {}
+        with contextlib.suppress(OSError, ValueError):
+            self._known = dict(json.loads(self._file.read_text(encoding="utf-8")))
+
+    def put(self, gallery: Mapping[str, Any]) -> list[str]:
+        """Put a gallery and its teams there, or bring up to date what an earlier start has put there.
+
+        What was changed or deleted in Studio since then stays so.
+
+        Returns:
+            What was left alone, in words.
+
+        Raises:
+            OSError: Studio does not answer, or its folder cannot be written.
+            Refused: Studio refuses.
+        """
+        with contextlib.suppress(Refused):
+            # When there is no gallery, Studio makes its own one, which is welcome as well.
+            self._rest.ask("GET", "/gallery/", user_id=USER)
+        left = self._put("gallery", "/gallery", "config", gallery)
+        counts: dict[str, int] = {}
+        for team in gallery["components"]["teams"]:
+            label = team["label"]
+            counts[label] = counts.get(label, 0) + 1
+            name = label if counts[label] == 1 else f"{label} ({counts[label]})"
+            left += self._put(f"team {name}", "/teams", "component", team)
+        return left
+
+    def _put(self, name: str, route: str, field: str, wanted: Any) -> list[str]:
+        known = self._known.get(name)
+        row: dict[str, Any] = {"user_id": USER}
+        if known is not None:
+            found = self._find(route, known["id"])
+            if found is None:
+                return [f"{name}: deleted in Studio"]
+            if _digest(found[field]) != known["sha256"]:
+                return [f"{name}: changed in Studio"]
+            if _digest(wanted) == known["sha256"]:
+                return []
+            row = found
+        stored = self._rest.ask("POST", f"{route}/", {**row, field: wanted})
+        self._known[name] = {"id": stored["id"], "sha256": _digest(wanted)}
+        self._save()
+        return []
+
+    def _find(self, route: str, number: int) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = self._rest.ask("GET", f"{route}/{number}", user_id=USER)
+        except Refused as refused:
+            if refused.status == _NOT_FOUND:
+                return None
+            raise
+        return found
+
+    def _save(self) -> None:
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps(self._known, indent=2), encoding="utf-8")
+        new.replace(self._file)
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,47 @@
+"""The folder in which a Studio keeps what it knows: its teams, sessions and runs."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from coderoom.errors import RequestError
+
+__all__ = ["default_folder", "use_folder"]
+
+
+def default_folder() -> Path:
+    """The app folder of those who name none."""
+    base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return base / "coderoom" / "studio"
+
+
+@contextlib.contextmanager
+def use_folder(folder: Path) -> Iterator[int]:
+    """Make the folder, if it is not there, and have it for oneself.
+
+    Yields:
+        A descriptor. The folder is taken for as long as it is open, in whatever process.
+
+    Raises:
+        RequestError: It is taken, or cannot be made.
+    """
+    try:
+        # Studio keeps what is typed into it, keys included, as plain text.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / "coderoom.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise RequestError(f"The folder {str(folder)!r} cannot be used: {error.strerror}.") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield lock
+    except BlockingIOError:
+        raise RequestError(
+            f"The folder {str(folder)!r} is in use by another `coderoom studio`; end that one, or give this one a "
+            "folder of its own with --appdir."
+        ) from None
+    finally:
+        os.close(lock)

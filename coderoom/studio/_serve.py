@@ -1,0 +1,102 @@
+"""AutoGen Studio's server, as the program that runs in its own environment: `python -m coderoom.studio._serve`.
+
+This is the one module of CodeRoom that imports AutoGen Studio. Studio reads its settings from the process's environment
+when it is imported, so that everything is set before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import uvicorn
+
+from coderoom.executors import end_descendants
+
+__all__ = ["serve"]
+
+_GRACE_SECONDS: Final = 2
+_LAST_SECONDS: Final = 3.5
+
+
+def serve(appdir: str, port_fd: int, life_fd: int) -> None:
+    """Serve until the pipe's other end is closed, or a signal comes.
+
+    Args:
+        appdir: Studio's folder.
+        port_fd: The descriptor of a socket that listens.
+        life_fd: The descriptor of a pipe that nobody writes to. Its end is the end of whoever started this.
+    """
+    for fd in (port_fd, life_fd):
+        os.set_inheritable(fd, False)
+    with socket.socket(fileno=port_fd) as listening:
+        host, port = listening.getsockname()
+        _set_environment(appdir, host, port)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                _studio,
+                factory=True,
+                access_log=False,
+                use_colors=False,
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+            )
+        )
+        threading.Thread(target=_end_with, args=(life_fd, server), daemon=True).start()
+        asyncio.run(server.serve(sockets=[listening]))
+    end_descendants()
+
+
+def _set_environment(appdir: str, host: str, port: int) -> None:
+    # What a user has set for a Studio of theirs, such as its database, is not for this one.
+    for name in [name for name in os.environ if name.startswith("AUTOGENSTUDIO_")]:
+        del os.environ[name]
+    os.environ.update(AUTOGENSTUDIO_APPDIR=appdir, AUTOGENSTUDIO_HOST=host, AUTOGENSTUDIO_PORT=str(port))
+
+
+def _studio() -> Any:
+    from autogenstudio.web import app
+    from autogenstudio.web.routes import gallery, teams
+
+    for routes in (gallery, teams):
+        routes.create_default_gallery = _without_traces(routes.create_default_gallery)
+    return app.app
+
+
+def _without_traces(make: Callable[[], Any]) -> Callable[[], Any]:
+    """Have Studio make its default gallery without what that does besides.
+
+    It sets keys that are none, which would hide that there is no key, and makes a folder where it is.
+    """
+
+    @functools.wraps(make)
+    def made() -> Any:
+        before = dict(os.environ)
+        try:
+            with contextlib.chdir(before["AUTOGENSTUDIO_APPDIR"]):
+                return make()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    return made
+
+
+def _end_with(life_fd: int, server: uvicorn.Server) -> None:
+    os.read(life_fd, 1)
+    server.should_exit = True
+    time.sleep(_LAST_SECONDS)
+    # Something holds it up.
+    end_descendants()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

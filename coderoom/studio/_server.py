@@ -1,0 +1,174 @@
+"""The server's process, as whoever started it sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+from coderoom._janitor import temporary_folder
+from coderoom.errors import RequestError, StudioError
+from coderoom.studio._environment import without_python_settings
+from coderoom.studio._rest import Refused, Rest
+
+__all__ = ["StudioServer", "listen"]
+
+_HOST: Final = "127.0.0.1"
+_START_SECONDS: Final = 90
+_END_SECONDS: Final = 5
+_AGAIN_SECONDS: Final = 0.1
+_LINES_TOLD: Final = 20
+_TRUSTED: Final = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
+
+
+def listen(port: int) -> socket.socket:
+    """Take a port of this machine; 0 is any that is free.
+
+    Raises:
+        RequestError: It is in use, or not for this user.
+    """
+    listening = socket.socket()
+    try:
+        # What an earlier server has closed a moment ago does not count.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((_HOST, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise RequestError(
+            f"Port {port} cannot be used: {os.strerror(error.errno or 0)}. Choose another with --port, or any that is "
+            "free with --port 0."
+        ) from error
+    return listening
+
+
+class StudioServer:
+    """A server of AutoGen Studio that was started.
+
+    Args:
+        process: Its process.
+        port: The port that it listens on.
+        log: The file that it writes to.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self._process = process
+        self._log = log
+        self.port = port
+        self.url = f"http://{_HOST}:{port}"
+
+    def wait_until_it_answers(self) -> None:
+        """Wait for its first answer.
+
+        Raises:
+            StudioError: It ended, or answers nothing.
+        """
+        rest = Rest(self.port, timeout=5)
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                raise self._ended()
+            with contextlib.suppress(OSError, Refused):
+                rest.ask("GET", "/health")
+                return
+            time.sleep(_AGAIN_SECONDS)
+        raise StudioError(f"AutoGen Studio did not answer within {_START_SECONDS} seconds.{self._last_words()}")
+
+    def wait_for_its_end(self) -> NoReturn:
+        """Wait as long as it serves.
+
+        Raises:
+            StudioError: It has ended by itself.
+        """
+        self._process.wait()
+        raise self._ended()
+
+    def _ended(self) -> StudioError:
+        code = self._process.returncode
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        return StudioError(f"AutoGen Studio ended by itself ({how}).{self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES_TOLD:]
+        told = "\n".join(f"  {line}" for line in lines)
+        return f" The last lines of {str(self._log)!r}:\n{told}" if lines else ""
+
+
+@contextlib.contextmanager
+def run_server(
+    interpreter: Path, appdir: Path, log: Path, listening: socket.socket, lock: int, trust: Sequence[str]
+) -> Iterator[StudioServer]:
+    """Start a server; at the end, end it and all that is below it.
+
+    Args:
+        interpreter: That of Studio's environment.
+        appdir: Studio's folder.
+        log: The file for what it writes.
+        listening: The socket to serve; it is closed here.
+        lock: A descriptor that the server keeps open as long as it lives.
+        trust: Namespaces whose components may be loaded, besides CodeRoom's and AutoGen's.
+    """
+    port = listening.getsockname()[1]
+    life, hold = os.pipe()
+    try:
+        with listening, log.open("wb") as file:
+            process = subprocess.Popen(
+                # -P: what lies in the current folder is not to be imported.
+                [interpreter, "-P", "-m", "coderoom.studio._serve", appdir, str(listening.fileno()), str(life)],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=_environment(trust),
+                pass_fds=(listening.fileno(), life, lock),
+                start_new_session=True,  # Ctrl-C at a terminal is for this process, which then ends that one.
+            )
+        try:
+            yield StudioServer(process, port, log)
+        finally:
+            os.close(hold)
+            hold = -1
+            _await_end(process)
+    finally:
+        for fd in (life, hold):
+            if fd >= 0:
+                os.close(fd)
+
+
+def _await_end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _environment(trust: Sequence[str]) -> dict[str, str]:
+    trusted = [*os.environ.get(_TRUSTED, "").split(","), "coderoom", *trust]
+    return {
+        **without_python_settings(os.environ),
+        # CodeRoom is the one that runs here, and code finds the packages that it would find here.
+        "PYTHONPATH": str(_importable("coderoom", *trust)),
+        "CODEROOM_PYTHON": os.environ.get("CODEROOM_PYTHON") or sys.executable,
+        _TRUSTED: ",".join(dict.fromkeys(name.strip() for name in trusted if name.strip())),
+    }
+
+
+def _importable(*namespaces: str) -> Path:
+    """A folder with links to these packages, and nothing of what is installed beside them."""
+    folder = temporary_folder()
+    for root in dict.fromkeys(name.partition(".")[0] for name in namespaces):
+        spec = importlib.util.find_spec(root)
+        places = list(spec.submodule_search_locations or [spec.origin]) if spec is not None else []
+        if places and places[0] is not None:
+            place = Path(places[0]).resolve()
+            (folder / place.name).symlink_to(place)
+    return folder

@@ -1,0 +1,139 @@
+"""One start of AutoGen Studio, from its environment to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+
+from coderoom._text import visible
+from coderoom.configs import make_gallery
+from coderoom.errors import StudioError
+from coderoom.studio._contents import Contents, forget_if_new
+from coderoom.studio._environment import Tell, prepare_environment
+from coderoom.studio._folder import default_folder, use_folder
+from coderoom.studio._rest import Refused, Rest
+from coderoom.studio._server import listen, run_server
+
+__all__ = ["RunningStudio", "run_studio"]
+
+
+@dataclass(frozen=True)
+class RunningStudio:
+    """A Studio that answers.
+
+    Attributes:
+        url: Where.
+        appdir: The folder that keeps its teams, sessions and runs.
+        log: The file that its server writes to.
+        left: What an earlier start had put there and this one has left alone, each with the reason.
+    """
+
+    url: str
+    appdir: Path
+    log: Path
+    left: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """What programs want to know. Whoever ends the process `pid` ends everything."""
+        return {"url": self.url, "pid": os.getpid(), "appdir": str(self.appdir), "log": str(self.log)}
+
+    def show(self, console: Console) -> None:
+        """Tell a person."""
+        lines = [
+            f"AutoGen Studio with CodeRoom's teams: {self.url}",
+            f"It keeps what you make there in {self.appdir}; its log is {self.log}",
+            *(f"Left alone: {what}" for what in self.left),
+            "It has no authentication: whoever can reach this port on this machine can run code here as you.",
+            "Ctrl-C ends it.",
+        ]
+        for line in lines:
+            console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def run_studio(
+    teams: Sequence[str | Path],
+    console: Console,
+    *,
+    appdir: Path | None = None,
+    port: int = 8081,
+    trust: Sequence[str] = (),
+    begin: Callable[[RunningStudio], None],
+) -> NoReturn:
+    """Start AutoGen Studio with CodeRoom's teams and serve it until a signal comes.
+
+    Args:
+        teams: More teams, as for `load_team`.
+        console: For what a person wants to know.
+        appdir: The folder for what Studio keeps; `None`: one below the user's data folder.
+        port: The port of this machine; 0 is any that is free.
+        trust: Namespaces whose components may be loaded, besides `autogen_*` and `coderoom`.
+        begin: Is called when it answers.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, SIGTERM or the terminal's end came; everything has ended.
+        ConfigError: A team has mistakes.
+        RequestError: A team, the port or the folder is not to be had.
+        MissingDependencyError: Studio cannot be installed.
+        StudioError: The server did not come up, or ended by itself.
+    """
+    gallery = make_gallery(teams, trust=trust)
+    folder = (appdir or default_folder()).absolute()
+    with _signals_interrupt(), use_folder(folder) as lock, listen(port) as listening:
+        log = folder / "studio.log"
+        forget_if_new(folder)
+        with contextlib.ExitStack() as stack:
+            with _telling(console) as tell:
+                interpreter = prepare_environment(tell)
+                tell("Starting AutoGen Studio")
+                server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, trust))
+                server.wait_until_it_answers()
+                left = _fill(server.port, folder, gallery)
+            begin(RunningStudio(server.url, folder, log, left))
+            server.wait_for_its_end()
+
+
+def _fill(port: int, folder: Path, gallery: dict[str, Any]) -> list[str]:
+    try:
+        return Contents(Rest(port), folder).put(gallery)
+    except (OSError, Refused) as error:
+        raise StudioError(f"CodeRoom's teams cannot be put into AutoGen Studio: {error}.") from error
+
+
+@contextlib.contextmanager
+def _telling(console: Console) -> Iterator[Tell]:
+    with console.status("") as status:
+
+        def tell(words: str, detail: str = "") -> None:
+            if console.is_terminal:
+                status.update(f"{words}{detail}")
+            elif not detail:
+                console.print(words, soft_wrap=True)
+
+        yield tell
+
+
+@contextlib.contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """While this lasts, the first of the signals that end programs is a `KeyboardInterrupt`, and others are nothing."""
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+    def interrupt(number: int, frame: Any) -> None:
+        for other in numbers:
+            signal.signal(other, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
+        numbers.remove(signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,351 @@
+"""What people see of a turn where AutoGen Studio's page runs: a message for each event that the page drops."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.agents import CodeExecutorAgent as AutoGensAgent
+from autogen_agentchat.base import Response, TaskResult
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    MultiModalMessage,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import CancellationToken
+from autogen_core.models import CreateResult, RequestUsage
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+from coderoom.agents import CodeGeneratorAgent, ReviewerAgent
+from coderoom.agents import metadata as keys
+from coderoom.blocks import extract_code_blocks
+from coderoom.errors import AgentError
+from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
+from coderoom.teams import CodingTeam
+from tests.agents.acting import MakeActor, add, execute
+from tests.agents.helpers import (
+    BAD,
+    GOOD,
+    TASK,
+    WORSE,
+    Approver,
+    Client,
+    FailingClient,
+    Item,
+    MakeCoder,
+    MakeTerminal,
+    as_messages,
+    decide,
+    python,
+    stream,
+    texts,
+    turn,
+    verdict,
+)
+from tests.support.openai_server import Failure, OpenAIServer
+
+PICTURE = "from PIL import Image\nImage.new('RGB', (40, 20), 'red').save('red.png')\nprint('drawn')"
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if Studio's pages were served by this process."""
+    monkeypatch.setitem(sys.modules, "autogenstudio.web.app", ModuleType("autogenstudio.web.app"))
+
+
+def shown(items: Sequence[object]) -> list[tuple[str, str]]:
+    """What was shown: what it shows, and the text, pictures as `<image>`."""
+    messages = [item for item in items if isinstance(item, BaseChatMessage) and keys.SHOWN in item.metadata]
+    return [(message.metadata[keys.SHOWN], _text(message)) for message in messages]
+
+
+def kinds(items: Sequence[object]) -> list[str]:
+    return [what for what, _ in shown(items)]
+
+
+def _text(message: BaseChatMessage) -> str:
+    if isinstance(message, MultiModalMessage):
+        return "".join(part if isinstance(part, str) else "<image>" for part in message.content)
+    return message.to_text()
+
+
+async def until_it_fails(stream: Any) -> tuple[list[Any], Exception]:
+    """What a stream gives, and the error that ends it."""
+    found: list[Any] = []
+    try:
+        async for item in stream:
+            found.append(item)
+    except Exception as error:
+        return found, error
+    raise AssertionError("nothing failed")
+
+
+# --- When ---
+
+
+async def test_elsewhere_nothing_is_shown(coder: MakeCoder) -> None:
+    assert shown(await stream(coder(Client(GOOD, "It is 42.")), TASK)) == []
+
+
+async def test_it_is_looked_up_when_a_turn_begins(coder: MakeCoder, request: pytest.FixtureRequest) -> None:
+    agent = coder(Client(GOOD, "It is 42.", GOOD, "Again."))
+    assert shown(await stream(agent, TASK)) == []
+    request.getfixturevalue("watched")
+    assert kinds(await stream(agent, TASK)) == ["code", "run"]
+
+
+# --- What ---
+
+
+@pytest.mark.usefixtures("watched")
+async def test_code_run_retry_and_reason_are_shown_after_their_events(coder: MakeCoder) -> None:
+    agent = coder(Client(f"I try.\n\n{BAD}", decide(True, "a typo"), GOOD, "It is 42."), max_retries_on_error=2)
+    items = await stream(agent, TASK)
+    assert [type(item) for item in items] == [
+        *[CodeGenerationEvent, TextMessage, CodeExecutionEvent, TextMessage, CodeGenerationEvent, TextMessage],
+        *[CodeGenerationEvent, TextMessage, CodeExecutionEvent, TextMessage, Response],
+    ]
+    found = shown(items)
+    assert [what for what, _ in found] == ["code", "run", "retry_decision", "code", "run"]
+    assert found[0][1] == "**Attempt 1**\n\nI try.\n\n```python no-run\nraise ValueError('first')\n```"
+    assert found[1][1].startswith("**Attempt 1: error, exit code 1**\n\n```text no-run\nTraceback")
+    assert found[2][1] == "**Attempt 1 failed: another one follows**\n\na typo"
+    assert found[4][1] == "**Attempt 2: ok, exit code 0**\n\n```text no-run\n42\n```"
+
+
+@pytest.mark.usefixtures("watched")
+async def test_why_there_is_no_further_attempt(coder: MakeCoder) -> None:
+    given_up = coder(Client(BAD, decide(False, "hopeless"), "Sorry."), max_retries_on_error=2)
+    assert shown(await stream(given_up, TASK))[-1] == (
+        "retry_decision",
+        "**Attempt 1 failed: it is not tried again**\n\nhopeless",
+    )
+    used_up = coder(Client(BAD, decide(True), WORSE, "Sorry."), max_retries_on_error=1)
+    items = await stream(used_up, TASK)
+    assert shown(items)[-1] == ("stop", "**There is no further attempt:** no attempts are left.")
+    # The answer comes last on the page.
+    assert isinstance(items[-1], Response)
+    assert kinds(items[-2:-1]) == ["stop"]
+
+
+@pytest.mark.usefixtures("watched")
+async def test_a_refusal_is_shown_with_its_reason(coder: MakeCoder) -> None:
+    agent = coder(Client(GOOD), approval_func=Approver(False, "it deletes files"))
+    what, text = shown(await stream(agent, TASK))[-1]
+    assert (what, text) == ("run", "**Attempt 1 was not allowed to run**\n\n```text no-run\nit deletes files\n```")
+
+
+@pytest.mark.usefixtures("watched")
+async def test_the_output_of_others_code_is_not_told_twice(terminal: MakeTerminal) -> None:
+    items = await stream(terminal(), GOOD)
+    assert shown(items) == [("run", "**Attempt 1: ok, exit code 0**")]
+    # A page would run several lines together where they stand in no block.
+    table = await stream(terminal(), python("print('a b')\nprint('1 2')"))
+    assert shown(table) == [("run", "**Attempt 1: ok, exit code 0**\n\n```text no-run\na b\n1 2\n```")]
+
+
+@pytest.mark.usefixtures("watched")
+async def test_pictures_are_shown(actor: MakeActor) -> None:
+    items = await stream(actor(Client(python(PICTURE), "Red.")), TASK)
+    (_, text) = shown(items)[1]
+    assert text == "**Attempt 1: ok, exit code 0**\n\n```text no-run\ndrawn\n```\n\nFiles: red.png<image>"
+    picture = next(item for item in items if isinstance(item, MultiModalMessage)).content[1]
+    assert not isinstance(picture, str)
+    assert picture.image.size == (40, 20)
+
+
+@pytest.mark.usefixtures("watched")
+async def test_what_only_claims_to_be_a_picture_is_a_file(actor: MakeActor) -> None:
+    items = await stream(actor(Client(python("open('a.png', 'w').write('no')"), "Done.")), TASK)
+    assert shown(items)[1][1].endswith("\n\nFiles: a.png")
+
+
+@pytest.mark.usefixtures("watched")
+async def test_calls_of_functions_are_shown(actor: MakeActor) -> None:
+    items = await stream(actor(Client(python("add(40, 2)"), "It is 42."), tools=[add]), TASK)
+    assert "Functions it called:\n- `add(a=40, b=2): ok`" in shown(items)[1][1]
+
+
+@pytest.mark.usefixtures("watched")
+async def test_thoughts_are_quoted(actor: MakeActor) -> None:
+    usage = RequestUsage(prompt_tokens=1, completion_tokens=1)
+    thinking = CreateResult(
+        finish_reason="stop", content="Paris.", usage=usage, cached=False, thought="First.\n\nThen."
+    )
+    items = await stream(actor(Client(thinking)), TASK)
+    assert [type(item) for item in items] == [ThoughtEvent, TextMessage, Response]
+    assert shown(items) == [("thought", "> First.\n>\n> Then.")]
+
+
+@pytest.mark.usefixtures("watched")
+async def test_code_in_tags_is_shown_in_blocks(actor: MakeActor) -> None:
+    client = Client(f"I add.\n\n{execute('print(42)')}", "It is 42.")
+    found = shown(await stream(actor(client, code_format="execute"), TASK))
+    assert found[0][1] == "**Attempt 1**\n\nI add.\n\n```python no-run\nprint(42)\n```"
+
+
+@pytest.mark.usefixtures("watched")
+async def test_nothing_that_is_shown_can_be_run(actor: MakeActor) -> None:
+    odd = f"One:\n\n- a list\n  ~~~~py title=a.py\n  print('```')\n  ~~~~\n\n{python('print(1)')}\n\n```\nbare\n```"
+    items = await stream(actor(Client(odd, "Done.")), TASK)
+    blocks = [block for _, text in shown(items) for block in extract_code_blocks(text)]
+    assert len(blocks) == 4
+    assert all(block.no_run for block in blocks)
+
+
+@pytest.mark.usefixtures("watched")
+async def test_tokens_are_where_the_page_looks_for_them(coder: MakeCoder) -> None:
+    items = await stream(coder(Client(GOOD, "It is 42.")), TASK)
+    events = [item for item in items if isinstance(item, CodeGenerationEvent)]
+    messages = [item for item in items if isinstance(item, TextMessage)]
+    assert messages[0].models_usage == events[0].models_usage is not None
+
+
+# --- Errors ---
+
+
+@pytest.mark.usefixtures("watched")
+async def test_a_refused_key_is_told_with_what_helps(coder: MakeCoder) -> None:
+    with OpenAIServer([Failure(401, message="Incorrect API key provided: nope.")]) as server:
+        client = OpenAIChatCompletionClient(model="gpt-4o", api_key="nope", base_url=server.base_url)
+        agent = coder(client)
+        found, error = await until_it_fails(agent.on_messages_stream(as_messages([TASK]), CancellationToken()))
+        await client.close()
+    (what, text), *more = shown(found)
+    assert (what, more) == ("error", [])
+    assert text.startswith("**coder could not go on: AuthenticationError**")
+    assert "Incorrect API key provided: nope." in text
+    assert text.endswith(
+        "Check the key of your model service (OPENAI_API_KEY), or name another model (--model, or model= from Python)."
+    )
+    assert type(error).__name__ == "AuthenticationError"
+
+
+@pytest.mark.usefixtures("watched")
+async def test_a_place_that_is_not_there_is_told(coder: MakeCoder) -> None:
+    executor = SandboxCodeExecutor(python="/no/such/python")
+    found, error = await until_it_fails(
+        coder(Client(GOOD), code_executor=executor).on_messages_stream(as_messages([TASK]), CancellationToken())
+    )
+    assert kinds(found) == ["code", "error"]
+    assert str(error) in shown(found)[1][1]
+
+
+@pytest.mark.usefixtures("watched")
+async def test_a_cancel_is_no_error(coder: MakeCoder) -> None:
+    token = CancellationToken()
+    found: list[Item] = []
+    try:
+        async for item in coder(Client(python("while True: pass"))).on_messages_stream(as_messages([TASK]), token):
+            found.append(item)
+            if "code" in kinds(found):
+                token.cancel()
+    except asyncio.CancelledError:
+        found.append(Response(chat_message=TextMessage(content="cancelled", source="test")))
+    assert kinds(found) == ["code"]
+    assert isinstance(found[-1], Response)
+
+
+# --- In teams ---
+
+
+def team_of(kind: type[RoundRobinGroupChat], *participants: Any, **arguments: Any) -> RoundRobinGroupChat:
+    return kind(list(participants), max_turns=len(participants), **arguments)
+
+
+async def run(team: RoundRobinGroupChat) -> tuple[list[BaseAgentEvent | BaseChatMessage], TaskResult]:
+    items = [item async for item in team.run_stream(task=TASK)]
+    assert isinstance(items[-1], TaskResult)
+    return [item for item in items if not isinstance(item, TaskResult)], items[-1]
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("kind", [CodingTeam, RoundRobinGroupChat])
+async def test_no_agent_gets_it_and_no_condition_counts_it(kind: type[RoundRobinGroupChat], coder: MakeCoder) -> None:
+    reviewing = Client(verdict(True))
+    agents = [coder(Client(GOOD, "It is 42.")), ReviewerAgent("reviewer", reviewing)]
+    # The task, two events, the coder's report, the verdict: a sixth message would end it as well.
+    condition = MaxMessageTermination(6, include_agent_event=True)
+    messages, result = await run(team_of(kind, *agents, termination_condition=condition))
+    assert kinds(messages) == ["code", "run"]
+    assert result.stop_reason == "Maximum number of turns 2 reached."
+    read = texts(reviewing.calls[0].messages)
+    assert sum("It is 42." in text for text in read) == 1
+    assert not any("**Attempt" in text for text in read)
+
+
+@pytest.mark.usefixtures("watched")
+async def test_a_result_is_what_it_is_elsewhere(coder: MakeCoder) -> None:
+    _, result = await run(team_of(CodingTeam, coder(Client(GOOD, "It is 42."))))
+    kept = [type(message) for message in result.messages]
+    assert kept == [TextMessage, CodeGenerationEvent, CodeExecutionEvent, TextMessage]
+    assert shown(result.messages) == []
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("inner", [CodingTeam, RoundRobinGroupChat])
+@pytest.mark.parametrize("outer", [CodingTeam, RoundRobinGroupChat])
+async def test_nested_teams_show_and_pass_nothing_on(
+    outer: type[RoundRobinGroupChat], inner: type[RoundRobinGroupChat], coder: MakeCoder
+) -> None:
+    reviewing = Client(verdict(True))
+    nested = team_of(inner, coder(Client(GOOD, "It is 42.")), name="inner")
+    messages, _ = await run(team_of(outer, nested, ReviewerAgent("reviewer", reviewing)))
+    assert kinds(messages) == ["code", "run"]
+    assert not any("**Attempt" in text for text in texts(reviewing.calls[0].messages))
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.filterwarnings("ignore:No approval function:UserWarning")
+async def test_autogens_own_agents_are_shown_in_our_team(tmp_path: Path) -> None:
+    executor = LocalCodeExecutor(tmp_path)
+    agent = AutoGensAgent("coder", executor, model_client=Client(GOOD, "It is 42."))
+    messages, _ = await run(team_of(CodingTeam, agent))
+    assert shown(messages)[1] == ("run", "**Attempt 1: ok, exit code 0**\n\n```text no-run\n42\n```")
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("kind", [CodingTeam, RoundRobinGroupChat])
+async def test_an_error_is_told_once(kind: type[RoundRobinGroupChat], coder: MakeCoder) -> None:
+    found, error = await until_it_fails(team_of(kind, coder(FailingClient([0]))).run_stream(task=TASK))
+    assert [what for what, _ in shown(found)] == ["error"]
+    assert "ConnectionError" in shown(found)[0][1]
+    assert "the line is dead" in shown(found)[0][1]
+    assert isinstance(error, AgentError if kind is CodingTeam else RuntimeError)
+
+
+@pytest.mark.usefixtures("watched")
+async def test_errors_of_others_agents_are_told_in_our_team() -> None:
+    assistant = AssistantAgent("assistant", FailingClient([0]))
+    nested = team_of(RoundRobinGroupChat, AssistantAgent("inner", FailingClient([0])), name="nested")
+    for failing, who in ((assistant, "assistant"), (nested, "nested")):
+        found, _ = await until_it_fails(team_of(CodingTeam, failing).run_stream(task=TASK))
+        assert kinds(found) == ["error"]
+        assert shown(found)[0][1].startswith(f"**{who} could not go on: ")
+        assert "the line is dead" in shown(found)[0][1]
+
+
+@pytest.mark.usefixtures("watched")
+async def test_the_generator_shows_its_steps() -> None:
+    agent = CodeGeneratorAgent("generator", Client("no specs", "no specs"))
+    try:
+        response = await turn(agent, TASK)
+        items = await stream(agent, "Try again.")
+    finally:
+        await agent.close()
+    assert isinstance(response.chat_message, TextMessage)
+    # All that it tells of is shown.
+    events = [item for item in items if isinstance(item, BaseAgentEvent)]
+    assert len(shown(items)) == len(events)

@@ -1,0 +1,115 @@
+"""A person whom a function reaches."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from autogen_core import CancellationToken
+
+from coderoom.approval import ApprovalRequest, ApprovalResponse, ChainApproval, InputApproval, Rule, RuleApproval
+from coderoom.blocks import extract_code_blocks, fence
+
+REQUEST = ApprovalRequest(code="```python\nprint(1)\n```", context=[])
+
+
+async def ask(*answers: str, code: str = REQUEST.code) -> tuple[ApprovalResponse, list[str]]:
+    questions: list[str] = []
+    left = list(answers)
+
+    def answer(prompt: str) -> str:
+        questions.append(prompt)
+        return left.pop(0)
+
+    return await InputApproval(answer).decide(ApprovalRequest(code=code, context=[])), questions
+
+
+@pytest.mark.parametrize(
+    ("answer", "approved", "reason"),
+    [
+        ("y", True, "A person said yes."),
+        (" Yes! ", True, "A person said yes."),
+        ("yes because the tests need it", True, "the tests need it"),
+        ("No.", False, "A person said no."),
+        ("", False, "A person said no."),
+        ("  \n", False, "A person said no."),
+        ("n because it deletes files", False, "it deletes files"),
+    ],
+)
+async def test_an_answer_is_understood(answer: str, approved: bool, reason: str) -> None:
+    response, questions = await ask(answer)
+    assert response == ApprovalResponse(approved=approved, reason=reason)
+    assert len(questions) == 1
+
+
+@pytest.mark.parametrize(
+    "unclear", ["yes, but only the first line", "yes if", "ok", "yesterday", "\u200byes", "\u0443"]
+)
+async def test_an_unclear_answer_is_asked_again(unclear: str) -> None:
+    response, questions = await ask(unclear, "no")
+    assert (response.approved, len(questions)) == (False, 2)
+    assert "neither a yes nor a no" in questions[1]
+
+
+async def test_what_cannot_be_taken_apart_is_shown_whole() -> None:
+    code = "before\n\n```python\nprint(1)\n```\n\nafter"
+    _, [question] = await ask("no", code=code)
+    [block] = extract_code_blocks(question)
+    assert (block.code, block.tag, block.no_run) == (code, "text", True)
+
+
+@pytest.mark.parametrize("code", ["", "\n\n", "   indented", "```", "~~~\n```", "a\r\nb", "x = '''\n```python\n'''"])
+async def test_every_code_is_shown_in_one_piece_that_is_not_run(code: str) -> None:
+    _, [question] = await ask("no", code=fence(code, "python"))
+    [block] = extract_code_blocks(question)
+    assert block.no_run
+    assert code.replace("\r\n", "\n").strip("\n") in block.code
+
+
+class Page:
+    """Studio's side of a question: answers are put into a queue, whether there is a question or not."""
+
+    def __init__(self) -> None:
+        self._input_responses: dict[int, asyncio.Queue[str]] = {1: asyncio.Queue(), 2: asyncio.Queue()}
+        self.asked = asyncio.Event()
+
+    def answer(self, text: str, run_id: int = 1) -> None:
+        self._input_responses[run_id].put_nowait(text)
+
+    def input_func(self, run_id: int) -> Any:
+        async def ask(prompt: str = "", cancellation_token: CancellationToken | None = None) -> str:
+            self.asked.set()
+            return await self._input_responses[run_id].get()
+
+        return ask
+
+
+async def test_what_was_answered_before_the_question_is_no_answer() -> None:
+    page = Page()
+    page.answer("yes")
+    page.answer("yes")
+    page.answer("yes", run_id=2)
+    asking = asyncio.create_task(InputApproval(page.input_func(1)).decide(REQUEST))
+    async with asyncio.timeout(10):
+        await page.asked.wait()
+        await asyncio.sleep(0.05)
+        assert not asking.done()
+        page.answer("no")
+        assert (await asking).approved is False
+        assert page._input_responses[2].qsize() == 1
+
+
+async def test_a_late_answer_is_none_to_the_next_question() -> None:
+    page = Page()
+    first = await InputApproval(page.input_func(1), timeout=0.05).decide(REQUEST)
+    assert "within 0.05 seconds" in first.reason
+    page.answer("yes")
+    assert (await InputApproval(page.input_func(1), timeout=0.05).decide(REQUEST)).approved is False
+
+
+async def test_it_stands_in_a_chain() -> None:
+    rules = RuleApproval([Rule(pattern="rmtree", action="deny")])
+    chain = ChainApproval([rules, InputApproval(lambda question: "yes")])
+    assert (await chain(REQUEST)).approved is True
+    assert (await chain(ApprovalRequest(code=fence("rmtree()", "python"), context=[]))).approved is False
