@@ -54,6 +54,15 @@ class Language(ABC):
     def signature(self, spec: FunctionSpec) -> str:
         """The head of a function, as its author would write it."""
 
+    def as_declared(self, data: Any, declared: str) -> Any:
+        """A test's value that was written as plain JSON, as one of its type where JSON cannot show such a value.
+
+        Args:
+            data: The value, as tagged data.
+            declared: The type that the spec gives.
+        """
+        return data
+
     @abstractmethod
     def check(
         self,

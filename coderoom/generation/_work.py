@@ -217,7 +217,7 @@ class FunctionWork:
         assert program.tests is not None
         if self._changes >= program.rules.max_test_changes:
             raise GenerationError(f"{self._changes} of its tests were changed already, and no more may be")
-        told = as_tests([repair.test], spec)
+        told = as_tests([repair.test], spec, program.language)
         test = read_tests({spec.name: told}, [spec], language=program.language)[spec.name][0]
         if test.name not in {each.name for each in self._tests()}:
             raise GenerationError(f"there is no test named {test.name!r}")
