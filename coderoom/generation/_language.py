@@ -63,6 +63,18 @@ class Language(ABC):
         """
         return data
 
+    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+        """Code without what it repeats of functions that are there when it runs.
+
+        Args:
+            source: The code.
+            known: The code of these functions.
+
+        Returns:
+            The code, and the names that it defines no more.
+        """
+        return source, []
+
     @abstractmethod
     def check(
         self,

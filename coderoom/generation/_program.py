@@ -80,6 +80,12 @@ class Program:
         """What a function calls, with the code of those that pass their tests."""
         return {self.specs[name]: self.code.get(name) if name in self.passed else None for name in spec.dependencies}
 
+    def without_repeats(self, spec: FunctionSpec, code: str) -> tuple[str, tuple[str, ...]]:
+        """Code without what it repeats of the functions that it needs, and what there is to be said of that."""
+        known = {name: self.code[name] for name in self.in_order(self._needed(spec.name) - {spec.name})}
+        code, names = self.language.without_repeats(code, known)
+        return code, tuple(f"its own {name!r} was left out; the one that was tested is used" for name in names)
+
     def check(self, spec: FunctionSpec, code: str) -> tuple[list[str], tuple[SecurityFinding, ...]]:
         """Why code may not be run, and what a scanner found in it. Code that may has its names from now on."""
         taken = {**self._taken, **{name: name for name in self.specs}}  # Also of those that are not written yet.

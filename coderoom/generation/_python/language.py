@@ -13,6 +13,7 @@ from coderoom.generation._check import CodeProblem
 from coderoom.generation._language import Job, Language
 from coderoom.generation._python.declared import as_declared
 from coderoom.generation._python.module import python_module
+from coderoom.generation._python.repeats import without_repeats
 from coderoom.generation._python.tests import pytest_file
 from coderoom.generation._scan import Level, SecurityFinding, scan
 from coderoom.generation._specs import FunctionSpec, name_problem
@@ -46,6 +47,10 @@ class PythonLanguage(Language):
     def as_declared(self, data: Any, declared: str) -> Any:
         """See `Language.as_declared`."""
         return as_declared(data, declared)
+
+    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+        """See `Language.without_repeats`."""
+        return without_repeats(source, known)
 
     def check(
         self,
