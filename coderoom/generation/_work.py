@@ -193,9 +193,10 @@ class FunctionWork:
         )
 
     def _keep(self, code: str, passed: int, whole: bool, findings: tuple[SecurityFinding, ...]) -> None:
-        if passed > self._best or whole:
+        better = passed > self._best or whole
+        self._program.tried(self._spec, code if better else self._program.code[self._spec.name])
+        if better:
             self._best = passed
-            self._program.code[self._spec.name] = code
             self._program.findings[self._spec.name] = findings
         if whole:
             self._program.passed.add(self._spec.name)

@@ -43,7 +43,8 @@ def without(source: str) -> tuple[str, list[str]]:
         "def double(x):\n    return x + x\n",
         "async def double(x):\n    return x + x\n",
         "class double:\n    pass\n",
-        "@print\n@(\n    print\n)\ndef double(x, y=print(1)) -> print(2):\n    '''\n    A.\n\n    '''\n    return 7  # .\n",
+        "@print\n@(\n    print\n)\ndef double(x, y=print(1)) -> print(2):\n"
+        "    '''\n    Text.\n\n    '''\n    return 7  # .\n",
         "def double(x): return 7\n\n\n\n\n",
         "def double(x): return 7\ndef double(x): return 8\n",
     ],
