@@ -297,6 +297,9 @@ SolveModelOption = Annotated[
 ]
 
 
+_NOT_OF_GENERATOR = frozenset(["instruction", "out", "name", "model", "wall", "as_json", "debug"])
+
+
 @app.command()
 def solve(
     instruction: Annotated[str, typer.Argument(help="What the program is to do. '-' reads it from standard input.")],
@@ -309,12 +312,20 @@ def solve(
     language: Annotated[str, typer.Option("--language", metavar="NAME", help="python or javascript.")] = "python",
     wall: Annotated[str, typer.Option("--wall", metavar="NAME", envvar="CODEROOM_WALL", help=WALL_HELP)] = "auto",
     max_attempts: Annotated[int, typer.Option(min=1, help="Attempts for each function.")] = 6,
+    max_test_changes: Annotated[int, typer.Option(min=0, help="Tests of each function that may be changed.")] = 2,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens to spend; any number, if not given.")] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0, help="After these nothing more is asked.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests on their way at the same time.")] = 4,
     requests_per_minute: Annotated[float | None, typer.Option(min=0.001, help="Requests begun in a minute.")] = None,
     retries: Annotated[int, typer.Option(min=0, help="How often a request is sent again when the line broke.")] = 4,
     test_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that each test has.")] = 5.0,
+    allowed_imports: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Let the code import this module only. May be repeated."),
+    ] = None,
+    block_severity: Annotated[
+        str, typer.Option(metavar="LEVEL", help="Do not run what a scanner finds to be low, medium or high; or none.")
+    ] = "high",
     accept_changed_tests: Annotated[
         bool, typer.Option("--accept-changed-tests", help="Let functions pass by tests that were changed for them.")
     ] = False,
@@ -329,6 +340,8 @@ def solve(
 
     All code runs in a sandbox, and whether a test passed is computed outside of it. Exit code 1: not all passed.
     """
+    options = {name: value for name, value in locals().items() if name not in _NOT_OF_GENERATOR}
+    options["block_severity"] = None if block_severity == "none" else block_severity
     from rich.console import Console
 
     from coderoom.runs import solve
@@ -343,19 +356,7 @@ def solve(
             out=out,
             name=name,
             wall=wall,
-            options={
-                "language": language,
-                "max_attempts": max_attempts,
-                "max_tokens": max_tokens,
-                "max_seconds": max_seconds,
-                "concurrency": concurrency,
-                "requests_per_minute": requests_per_minute,
-                "retries": retries,
-                "test_timeout": test_timeout,
-                "accept_changed_tests": accept_changed_tests,
-                "cache": cache,
-                "cache_dir": cache_dir,
-            },
+            options=options,
         )
     )
     if as_json:

@@ -18,7 +18,7 @@ from coderoom._components import DumpsAsItself, StrictConfig, linked
 from coderoom.agents._generation_messages import event_of, final_message
 from coderoom.agents._shown import ShowsItsTurns
 from coderoom.errors import RequestError
-from coderoom.generation import AICodeGenerator, Solution, write_solution
+from coderoom.generation import AICodeGenerator, Level, Solution, write_solution
 from coderoom.sandbox import Sandbox
 
 __all__ = ["CodeGeneratorAgent", "CodeGeneratorAgentConfig"]
@@ -41,7 +41,10 @@ class CodeGeneratorAgentConfig(StrictConfig):
     max_tokens: int | None = Field(default=None, ge=1)
     max_seconds: float | None = Field(default=None, gt=0)
     concurrency: int = Field(default=4, ge=1)
+    retries: int = Field(default=4, ge=0)
     test_timeout: float = Field(default=5.0, gt=0)
+    allowed_imports: list[str] | None = None
+    block_severity: Level | None = "high"
     accept_changed_tests: bool = False
     cache: bool = False
     cache_dir: str | None = None
@@ -75,7 +78,10 @@ class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[
         max_tokens: How many tokens a turn may use; `None`: any number.
         max_seconds: After how many seconds the model is asked nothing more; `None`: never.
         concurrency: How many requests may be on their way at the same time.
+        retries: How often a request is sent again when the line broke.
         test_timeout: The seconds that each test has.
+        allowed_imports: The modules that the code may import; `None`: all that are there.
+        block_severity: The least severity of a scanner's finding that keeps code from being run; `None`: none does.
         accept_changed_tests: Whether functions that pass only since their tests were changed count as passed.
         cache: Whether solutions that pass are kept and found again.
         cache_dir: The folder of the cache; `None`: the user's own.
@@ -103,7 +109,10 @@ class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[
         max_tokens: int | None = None,
         max_seconds: float | None = None,
         concurrency: int = 4,
+        retries: int = 4,
         test_timeout: float = 5.0,
+        allowed_imports: Sequence[str] | None = None,
+        block_severity: Level | None = "high",
         accept_changed_tests: bool = False,
         cache: bool = False,
         cache_dir: str | Path | None = None,
@@ -119,7 +128,10 @@ class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[
             "max_tokens": max_tokens,
             "max_seconds": max_seconds,
             "concurrency": concurrency,
+            "retries": retries,
             "test_timeout": test_timeout,
+            "allowed_imports": allowed_imports,
+            "block_severity": block_severity,
             "accept_changed_tests": accept_changed_tests,
             "cache": cache,
             "cache_dir": cache_dir,

@@ -196,6 +196,22 @@ def _of_parameters(node: _Function, spec: FunctionSpec) -> list[CodeProblem]:
 
 def _bound(node: ast.stmt) -> list[str]:
     """The names that a statement binds where it stands."""
+    return [*_defined(node), *_by_walrus(node)]
+
+
+def _by_walrus(statement: ast.stmt) -> Iterator[str]:
+    """The names that expressions of a statement bind where it stands; bodies of functions have a scope of their own."""
+    left: list[ast.AST] = [statement]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.NamedExpr):
+            yield node.target.id
+        own = node.body if isinstance(node, (*_DEFINING, ast.Lambda)) else ()
+        inside = own if isinstance(own, list | tuple) else [own]
+        left += [each for each in ast.iter_child_nodes(node) if each not in inside]
+
+
+def _defined(node: ast.stmt) -> list[str]:
     if isinstance(node, _DEFINING):
         return [node.name]
     if isinstance(node, ast.Import):
@@ -209,7 +225,7 @@ def _bound(node: ast.stmt) -> list[str]:
         bodies = [*node.body, *node.orelse]
         if isinstance(node, ast.Try):
             bodies += [*(each for handler in node.handlers for each in handler.body), *node.finalbody]
-        return [name for each in bodies for name in _bound(each)]
+        return [name for each in bodies for name in _defined(each)]
     return []
 
 

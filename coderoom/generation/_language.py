@@ -54,6 +54,27 @@ class Language(ABC):
     def signature(self, spec: FunctionSpec) -> str:
         """The head of a function, as its author would write it."""
 
+    def as_declared(self, data: Any, declared: str) -> Any:
+        """A test's value that was written as plain JSON, as one of its type where JSON cannot show such a value.
+
+        Args:
+            data: The value, as tagged data.
+            declared: The type that the spec gives.
+        """
+        return data
+
+    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+        """Code without what it repeats of functions that are there when it runs.
+
+        Args:
+            source: The code.
+            known: The code of these functions.
+
+        Returns:
+            The code, and the names that it defines no more.
+        """
+        return source, []
+
     @abstractmethod
     def check(
         self,

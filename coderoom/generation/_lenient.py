@@ -13,6 +13,7 @@ from typing import Any
 from coderoom._json_output import json_objects, without_thoughts
 from coderoom._text import encodable
 from coderoom.blocks import extract_code_blocks
+from coderoom.generation._language import Language
 from coderoom.generation._specs import FunctionSpec
 from coderoom.generation._tests import FunctionTest
 
@@ -23,6 +24,7 @@ _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _LARGEST_LITERAL = 100_000
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
+_WRONG_TYPE = "TypeError"  # Whoever expects this may mean the value just as it stands.
 _EMPTY = ("expected_error", "property", "setup", "error_message")
 
 
@@ -50,11 +52,11 @@ def as_specs(found: Sequence[Any]) -> list[Any]:
     return [_as_spec(each) if isinstance(each, Mapping) else each for each in found]
 
 
-def as_tests(found: Sequence[Any], spec: FunctionSpec) -> list[Any]:
-    """Tests with what is superfluous left out, and short forms written in full."""
+def as_tests(found: Sequence[Any], spec: FunctionSpec, language: Language) -> list[Any]:
+    """Tests with what is superfluous left out, short forms written in full, and values of the types of the spec."""
     names: set[str] = set()
     return [
-        _as_test(each, number, spec, names) if isinstance(each, Mapping) else each
+        _of_types(_as_test(each, number, spec, names), spec, language) if isinstance(each, Mapping) else each
         for number, each in enumerate(found, 1)
     ]
 
@@ -111,6 +113,18 @@ def _as_test(told: Mapping[str, Any], number: int, spec: FunctionSpec, names: se
     inputs = test.get("inputs")
     if isinstance(inputs, list) and len(inputs) == len(spec.inputs):
         test["inputs"] = {each.name: value for each, value in zip(spec.inputs, inputs, strict=True)}
+    return test
+
+
+def _of_types(test: dict[str, Any], spec: FunctionSpec, language: Language) -> dict[str, Any]:
+    inputs = test.get("inputs")
+    if isinstance(inputs, Mapping) and test.get("expected_error") != _WRONG_TYPE:
+        types = {each.name: each.type for each in spec.inputs}
+        test["inputs"] = {
+            name: language.as_declared(data, types[name]) if name in types else data for name, data in inputs.items()
+        }
+    if "expected_output" in test:
+        test["expected_output"] = language.as_declared(test["expected_output"], spec.outputs.type)
     return test
 
 

@@ -68,7 +68,7 @@ class Program:
     passed: set[str] = field(default_factory=set)
     findings: dict[str, tuple[SecurityFinding, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    _taken: dict[str, str] = field(default_factory=dict)
+    _names: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def take_specs(self, specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:
         """Take the functions, and return them layer by layer."""
@@ -80,18 +80,29 @@ class Program:
         """What a function calls, with the code of those that pass their tests."""
         return {self.specs[name]: self.code.get(name) if name in self.passed else None for name in spec.dependencies}
 
+    def without_repeats(self, spec: FunctionSpec, code: str) -> tuple[str, tuple[str, ...]]:
+        """Code without what it repeats of the functions that it needs, and what there is to be said of that."""
+        known = {name: self.code[name] for name in self.in_order(self._needed(spec.name) - {spec.name})}
+        code, names = self.language.without_repeats(code, known)
+        return code, tuple(f"its own {name!r} was left out; the one that was tested is used" for name in names)
+
     def check(self, spec: FunctionSpec, code: str) -> tuple[list[str], tuple[SecurityFinding, ...]]:
-        """Why code may not be run, and what a scanner found in it. Code that may has its names from now on."""
-        taken = {**self._taken, **{name: name for name in self.specs}}  # Also of those that are not written yet.
+        """Why code may not be run, and what a scanner found in it. Code that may has its names until it is tried."""
+        taken = {each: owner for owner, names in self._names.items() for each in names}
+        taken |= {name: name for name in self.specs}  # Also of those that are not written yet.
         problems = self.language.check(code, spec, taken=taken, allowed_imports=self.rules.allowed_imports)
         if problems:
             return [str(problem) for problem in problems], ()
         findings = tuple(self.language.scan(code))
         blocked = self._refusals(findings)
         if not blocked:
-            self._taken = {name: owner for name, owner in self._taken.items() if owner != spec.name}
-            self._taken.update(dict.fromkeys(self.language.names_defined(code), spec.name))
+            self._names[spec.name] = self._names_of(code, self.code.get(spec.name, ""))
         return blocked, findings
+
+    def tried(self, spec: FunctionSpec, best: str) -> None:
+        """Take the best code so far of a function, after one more was tried; only that one has names from now on."""
+        self.code[spec.name] = best
+        self._names[spec.name] = self._names_of(best)
 
     def check_setup(self, source: str | None) -> list[str]:
         """Why the setup code of a test may not be run."""
@@ -119,6 +130,9 @@ class Program:
             left = further - found
             found |= further
         return found
+
+    def _names_of(self, *codes: str) -> frozenset[str]:
+        return frozenset(name for code in codes for name in self.language.names_defined(code))
 
     def _refusals(self, findings: Iterable[SecurityFinding]) -> list[str]:
         return [f"a security scanner refuses it: {each}" for each in findings if self._is_blocked(each)]

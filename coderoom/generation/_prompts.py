@@ -24,7 +24,7 @@ __all__ = [
     "tests_request",
 ]
 
-PROMPT_VERSION = "1"
+PROMPT_VERSION = "2"
 
 _MOST_SHOWN = 6
 _LONGEST = 1_500
@@ -205,8 +205,14 @@ def again(messages: Sequence[Message], answer: str, problems: Sequence[str]) -> 
     return [*messages, Message("assistant", answer[:20_000] or "(nothing)"), Message("user", text)]
 
 
-def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest]) -> str:
-    """What to say of tests that failed; the same for the same failures."""
+def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes: Sequence[str] = ()) -> str:
+    """What to say of tests that failed; the same for the same failures.
+
+    Args:
+        results: What came of all tests.
+        tests: The tests.
+        notes: What was done with the code before.
+    """
     by_name = {test.name: test for test in tests}
     failed = [result for result in results if not result.passed]
     lines = [f"{len(results) - len(failed)} of its {len(results)} tests pass. These do not:"]
@@ -221,12 +227,16 @@ def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest]) -> st
             lines.append(f"Raised:\n{result.error[:_LONGEST]}")
     if len(failed) > _MOST_SHOWN:
         lines.append(f"\n... and {len(failed) - _MOST_SHOWN} more.")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_noted(notes)])
 
 
-def refusals(problems: Sequence[str]) -> str:
+def refusals(problems: Sequence[str], notes: Sequence[str] = ()) -> str:
     """What to say of code that was not run."""
-    return "It was not run:\n\n" + "\n".join(f"- {problem}" for problem in problems[:20])
+    return "\n".join(["It was not run:\n", *(f"- {problem}" for problem in problems[:20]), *_noted(notes)])
+
+
+def _noted(notes: Sequence[str]) -> list[str]:
+    return ["", *(f"Note: {note}." for note in notes[:20])] if notes else []
 
 
 def _request(text: str, instruction: str, language: Language, **facts: object) -> list[Message]:

@@ -133,6 +133,7 @@ def _attempts(report: FunctionReport) -> list[str]:
         lines.append(f"Attempt {each.number} ({_inline(each.approach)}): {what}")
         if each.reason:
             lines[-1] += f"\n  - why: {_inline(each.reason)}"
+        lines[-1] += "".join(f"\n  - note: {_inline(note)}" for note in each.notes)
         lines[-1] += "".join(f"\n  - problem: {_inline(problem)}" for problem in each.problems)
     return _lines(f"### Attempts at {_inline(report.function)}", lines)
 

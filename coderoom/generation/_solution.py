@@ -84,6 +84,7 @@ class Attempt(_Data):
         failed: How many tests did not pass.
         problems: Why the code was not run; empty if it was.
         reason: What the model said was wrong before; empty for the first.
+        notes: What was done with the model's code before it was run.
     """
 
     number: int
@@ -93,6 +94,7 @@ class Attempt(_Data):
     failed: int = 0
     problems: tuple[str, ...] = ()
     reason: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class FunctionReport(_Data):

@@ -126,7 +126,7 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
     said: dict[str, str] = {}
     if len(data) > _MOST_TESTS:
         wrong.append(f"there are {len(data)} tests, and may be {_MOST_TESTS}")
-    for index, each in enumerate(as_tests(data[:_MOST_TESTS], spec)):
+    for index, each in enumerate(as_tests(data[:_MOST_TESTS], spec, program.language)):
         place = f"tests[{index}]"
         try:
             test = read_tests({spec.name: [each]}, [spec], language=program.language)[spec.name][0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coderoom.errors import GenerationError, ModelError
 from coderoom.generation._asking import Asker, BudgetSpent
@@ -43,12 +43,14 @@ class _Proposal:
         code: The code; empty if the answer had none.
         problems: Why it cannot be tried.
         reason: What the model said was wrong before.
+        notes: What was done with the code.
     """
 
     approach: Approach
     code: str
     problems: tuple[str, ...] = ()
     reason: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class FunctionWork:
@@ -155,14 +157,16 @@ class FunctionWork:
         program, spec, number = self._program, self._spec, len(self.attempts) + 1
         problems, findings = list(proposal.problems), _NO_FINDINGS
         if not problems:
-            problems, findings = program.check(spec, proposal.code)
+            code, notes = program.without_repeats(spec, proposal.code)
+            proposal = replace(proposal, code=code, notes=notes)
+            problems, findings = program.check(spec, code)
         if proposal.code:
             self._code = proposal.code
         if problems:
             self._record(proposal, number, problems=tuple(problems))
             program.emit(CodeRefused(spec.name, number, tuple(problems)))
             self._compare(proposal, tuple(problems))
-            return refusals(problems)
+            return refusals(problems, proposal.notes)
         program.emit(CodeWritten(spec.name, number, proposal.approach, proposal.code, program.language.name))
         results = await program.run(self._runner, spec, proposal.code)
         program.emit(TestsRun(spec.name, number, tuple(results)))
@@ -170,7 +174,7 @@ class FunctionWork:
         self._record(proposal, number, passed=passed, failed=len(results) - passed)
         self._keep(proposal.code, passed, passed == len(results), findings)
         self._compare(proposal, _signature(results))
-        return "" if passed == len(results) else failures(results, self._tests())
+        return "" if passed == len(results) else failures(results, self._tests(), proposal.notes)
 
     def _record(
         self, proposal: _Proposal, number: int, *, passed: int = 0, failed: int = 0, problems: tuple[str, ...] = ()
@@ -184,13 +188,15 @@ class FunctionWork:
                 failed=failed,
                 problems=problems,
                 reason=proposal.reason[:2_000],
+                notes=proposal.notes,
             )
         )
 
     def _keep(self, code: str, passed: int, whole: bool, findings: tuple[SecurityFinding, ...]) -> None:
-        if passed > self._best or whole:
+        better = passed > self._best or whole
+        self._program.tried(self._spec, code if better else self._program.code[self._spec.name])
+        if better:
             self._best = passed
-            self._program.code[self._spec.name] = code
             self._program.findings[self._spec.name] = findings
         if whole:
             self._program.passed.add(self._spec.name)
@@ -217,7 +223,7 @@ class FunctionWork:
         assert program.tests is not None
         if self._changes >= program.rules.max_test_changes:
             raise GenerationError(f"{self._changes} of its tests were changed already, and no more may be")
-        told = as_tests([repair.test], spec)
+        told = as_tests([repair.test], spec, program.language)
         test = read_tests({spec.name: told}, [spec], language=program.language)[spec.name][0]
         if test.name not in {each.name for each in self._tests()}:
             raise GenerationError(f"there is no test named {test.name!r}")

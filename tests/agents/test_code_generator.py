@@ -132,7 +132,10 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
         "max_tokens": 1000,
         "max_seconds": 10.5,
         "concurrency": 2,
+        "retries": 0,
         "test_timeout": 1.5,
+        "allowed_imports": ["math", "re"],
+        "block_severity": None,
         "accept_changed_tests": True,
         "cache": True,
         "cache_dir": str(tmp_path / "cache"),
@@ -145,9 +148,20 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
     assert json.loads(loaded.dump_component().model_dump_json()) == dumped
 
 
-def test_a_wrong_argument_is_told_of_at_once() -> None:
-    with pytest.raises(RequestError, match="cobol"):
-        generator(ReplayModel(["x"]), language="cobol")
+@pytest.mark.parametrize(
+    ("name", "value"), [("language", "cobol"), ("block_severity", "some"), ("allowed_imports", "math"), ("retries", -1)]
+)
+def test_a_wrong_argument_is_told_of_at_once(name: str, value: Any) -> None:
+    with pytest.raises(RequestError, match=name):
+        generator(ReplayModel(["x"]), **{name: value})
+
+
+async def test_it_imports_only_what_it_may() -> None:
+    repair = json.dumps({"wrong": "implementation", "reason": "no os", "implementation": GOOD})
+    bad = GOOD.replace("def double", "import os\n\n\ndef double")
+    events, message = await turn(generator(ReplayModel([SPECS, TESTS, bad, repair]), allowed_imports=["math"]))
+    assert message.metadata[keys.OUTCOME] == "ok"
+    assert sum(isinstance(event, CodeExecutionEvent) for event in events) == 1
 
 
 async def test_a_reviewer_sends_it_back_and_then_approves(tmp_path: Path) -> None:

@@ -283,6 +283,43 @@ async def test_the_best_code_is_never_lost(place: Sandbox) -> None:
     assert any("minus" in line for line in solution.missing)
 
 
+OTHER = """\
+def _helper(x):
+    return x + 1
+
+
+def other(x):
+    return _helper(x)"""
+OTHER_TESTS = [test("two", 3, x=2), test("zero", 1, x=0), test("minus", -2, x=-3)]
+
+
+async def test_the_best_code_keeps_its_names_when_worse_code_was_tried_after_it(place: Sandbox) -> None:
+    square = "def _helper(x):\n    return x * x\n\n\ndef double(x):\n    return _helper(x)"
+    model = ScriptedModel(
+        [*DOUBLE, function("other", needs=["double"])],
+        {**DOUBLE_TESTS, "other": OTHER_TESTS},
+        {"double": square, "other": OTHER},
+        {"double": mended(WRONG), "other": mended(OTHER.replace("_helper", "_more"))},
+    )
+    solution = await solve(model, place, max_attempts=2)
+    assert "'_helper' is defined by the code of 'double' already" in solution.functions[1].attempts[0].problems[0]
+    assert solution.implementations["double"] == square
+    assert [(each.function, each.tests_passed) for each in solution.functions] == [("double", 2), ("other", 3)]
+
+
+async def test_code_that_was_tried_and_is_not_the_best_keeps_no_names(place: Sandbox) -> None:
+    worse = "def _helper(x):\n    return 7\n\n\ndef double(x):\n    return _helper(x)"
+    model = ScriptedModel(
+        [*DOUBLE, function("other", needs=["double"])],
+        {**DOUBLE_TESTS, "other": OTHER_TESTS},
+        {"double": SQUARE, "other": OTHER},
+        {"double": mended(worse)},
+    )
+    solution = await solve(model, place, max_attempts=2)
+    assert [(each.function, each.tests_passed) for each in solution.functions] == [("double", 2), ("other", 3)]
+    assert len(solution.functions[1].attempts) == 1
+
+
 async def test_a_test_changes_only_by_a_recorded_decision(place: Sandbox) -> None:
     tests = {"double": [test("two", 5, x=2), test("zero", 0, x=0), test("minus", -6, x=-3)]}
     model = ScriptedModel(DOUBLE, tests, {"double": GOOD}, {"double": other_test("two", 4, x=2)})

@@ -109,6 +109,8 @@ def test_without_a_wall_that_is_said_first(tmp_path: Path) -> None:
         (["x", "--wall", "paper"], "paper"),
         (["x", "--name", "json", "--out", "out"], "json"),
         (["x", "--max-attempts", "0"], "max-attempts"),
+        (["x", "--max-test-changes", "-1"], "max-test-changes"),
+        (["x", "--block-severity", "much"], "block_severity='much'"),
         (["x", "--out", "r.json"], "r.json"),
     ],
 )
@@ -117,6 +119,42 @@ def test_wrong_requests_are_refused_before_anything_is_asked(tmp_path: Path, arg
     done = solve(tmp_path, *arguments, "--model", model)
     assert done.returncode == 2
     assert word in done.stderr
+
+
+IMPORTS = "import os\nimport json.decoder\nimport math\n\n\ndef double(x):\n    return 2 * x"
+SHELL = "import subprocess\n\n\ndef double(x):\n    subprocess.run(f'test {x}', shell=True)\n    return 2 * x"
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "problem"),
+    [
+        (IMPORTS, [], ""),
+        (IMPORTS, ["--allowed-imports", "math", "--allowed-imports", "json"], "the module 'os' may not be imported"),
+        (IMPORTS, ["--allowed-imports=math", "--allowed-imports=json", "--allowed-imports=os"], ""),
+        (SHELL, [], "B602"),
+        (SHELL, ["--block-severity", "low"], "B404"),
+        (SHELL, ["--block-severity", "none"], ""),
+    ],
+)
+def test_what_code_may_do_can_be_said(tmp_path: Path, code: str, arguments: list[str], problem: str) -> None:
+    words = [SPECS, TESTS, f"```python\n{code}\n```"]
+    model = recording(tmp_path / "r.json", words)
+    done = solve(tmp_path, "Double.", "--model", model, "--json", "--max-attempts", "1", *arguments)
+    told = json.loads(done.stdout)
+    assert told["all_tests_passed"] is (not problem)
+    (attempt,) = told["functions"][0]["attempts"]
+    assert problem in "\n".join(attempt["problems"])
+    assert bool(attempt["problems"]) is bool(problem)
+
+
+def test_how_many_tests_may_be_changed_can_be_said(tmp_path: Path) -> None:
+    other = {"name": "21 gives 42", "inputs": {"x": 21}, "expected_output": 441}
+    change = json.dumps({"wrong": "test", "reason": "so", "test": other})
+    for most in (0, 1):
+        model = recording(tmp_path / "r.json", [SPECS, TESTS, WRONG, change])
+        arguments = ["--json", "--max-attempts", "2", "--max-test-changes", str(most)]
+        told = json.loads(solve(tmp_path, "Double.", "--model", model, *arguments).stdout)
+        assert len(told["test_changes"]) == most
 
 
 def test_files_that_are_not_ours_are_not_overwritten(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from coderoom.generation import _check
 from coderoom.generation._cells import call_inside, load_inside, setting
 from coderoom.generation._check import CodeProblem
 from coderoom.generation._language import Job, Language
+from coderoom.generation._python.declared import as_declared
 from coderoom.generation._python.module import python_module
+from coderoom.generation._python.repeats import without_repeats
 from coderoom.generation._python.stateless import is_stateless, is_stateless_expression
 from coderoom.generation._python.tests import pytest_file
 from coderoom.generation._scan import Level, SecurityFinding, scan
@@ -42,6 +44,14 @@ class PythonLanguage(Language):
         parameters = [f"{each.name}: {each.type}" if _is_type(each.type) else each.name for each in spec.inputs]
         returned = f" -> {spec.outputs.type}" if _is_type(spec.outputs.type) else ""
         return f"def {spec.name}({', '.join(parameters)}){returned}:"
+
+    def as_declared(self, data: Any, declared: str) -> Any:
+        """See `Language.as_declared`."""
+        return as_declared(data, declared)
+
+    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+        """See `Language.without_repeats`."""
+        return without_repeats(source, known)
 
     def check(
         self,

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coderoom.generation import AICodeGenerator, JavaScriptLanguage, PythonLanguage, Solution, freeze
+from coderoom.sandbox import Sandbox
+
+from .scripted import ScriptedModel, test
+
+PYTHON = PythonLanguage()
+
+
+def of_type(data: Any, declared: str) -> Any:
+    return PYTHON.as_declared(data, declared)
+
+
+@pytest.mark.parametrize(
+    ("declared", "data", "expected"),
+    [
+        ("set[int]", [1, 2], {"$set": [1, 2]}),
+        ("set", [], {"$set": []}),
+        ("typing.Set[str]", ["a"], {"$set": ["a"]}),
+        ("frozenset[int]", [1], {"$frozenset": [1]}),
+        ("tuple[int, str]", [1, "a"], {"$tuple": [1, "a"]}),
+        ("tuple[int, ...]", [1, 2, 3], {"$tuple": [1, 2, 3]}),
+        ("tuple[()]", [], {"$tuple": []}),
+        ("Tuple", [1], {"$tuple": [1]}),
+        ("dict[int, int]", {"1": 2, "-3": 4}, {"$dict": [[1, 2], [-3, 4]]}),
+        ("dict[float, str]", {"1.5": "a"}, {"$dict": [[1.5, "a"]]}),
+        ("Dict[bool, int]", {"true": 1, "False": 0}, {"$dict": [[True, 1], [False, 0]]}),
+        ("dict[tuple[int, int], str]", {"(0, 1)": "a"}, {"$dict": [[{"$tuple": [0, 1]}, "a"]]}),
+        ("dict[date, int]", {"2024-01-31": 1}, {"$dict": [[{"$date": "2024-01-31"}, 1]]}),
+        ("bytes", "not base64!", {"$bytes": "bm90IGJhc2U2NCE="}),
+        ("bytes", "", {"$bytes": ""}),
+        ("bytes", "b'\\x00hi'", {"$bytes": "AGhp"}),
+        ("bytes", [104, 105], {"$bytes": "aGk="}),
+        ("bytearray", [104, 105], {"$bytearray": "aGk="}),
+        ("date", "2024-01-31", {"$date": "2024-01-31"}),
+        ("datetime.date", "2024-01-31", {"$date": "2024-01-31"}),
+        ("datetime", "2024-01-31T10:00:00", {"$datetime": "2024-01-31T10:00:00"}),
+        ("datetime.datetime", "2024-01-31 10:00", {"$datetime": "2024-01-31T10:00:00"}),
+        ("time", "12:30", {"$time": "12:30:00"}),
+        ("timedelta", [1, 30, 0], {"$timedelta": [1, 30, 0]}),
+        ("Decimal", "1.10", {"$decimal": "1.10"}),
+        ("decimal.Decimal", 1.1, {"$decimal": "1.1"}),
+        ("Decimal", 3, {"$decimal": "3"}),
+        ("Fraction", "1/3", {"$fraction": [1, 3]}),
+        ("Fraction", [1, 3], {"$fraction": [1, 3]}),
+        ("Fraction", 2, {"$fraction": [2, 1]}),
+        ("complex", [1, -2.5], {"$complex": [1.0, -2.5]}),
+        ("complex", "1+2j", {"$complex": [1.0, 2.0]}),
+        ("float", "-Infinity", {"$float": "-inf"}),
+        ("float", "NaN", {"$float": "nan"}),
+    ],
+)
+def test_what_json_cannot_show_becomes_what_the_spec_says(declared: str, data: Any, expected: Any) -> None:
+    assert of_type(data, declared) == expected
+    assert of_type(expected, declared) == expected
+
+
+@pytest.mark.parametrize(
+    ("declared", "data", "expected"),
+    [
+        ("list[tuple[int, int]]", [[1, 2], [3, 4]], [{"$tuple": [1, 2]}, {"$tuple": [3, 4]}]),
+        ("dict[str, set[int]]", {"a": [1]}, {"a": {"$set": [1]}}),
+        ("dict[int, list[set[int]]]", {"1": [[1]]}, {"$dict": [[1, [{"$set": [1]}]]]}),
+        ("set[tuple[int, int]]", [[1, 2]], {"$set": [{"$tuple": [1, 2]}]}),
+        ("tuple[int, set[int]]", {"$tuple": [1, [2]]}, {"$tuple": [1, {"$set": [2]}]}),
+        ("Sequence[date]", ["2024-01-31"], [{"$date": "2024-01-31"}]),
+        ("Optional[set[int]]", [1], {"$set": [1]}),
+        ("Optional[set[int]]", None, None),
+        ("set[int] | None", [1], {"$set": [1]}),
+        ("None | list[set[int]]", [[1]], [{"$set": [1]}]),
+        ("Union[int, tuple[int, int], None]", [1, 2], {"$tuple": [1, 2]}),
+        ("tuple[int, int] | tuple[int, ...]", [1, 2], {"$tuple": [1, 2]}),
+        ("tuple[int, int] | tuple[int, int, int]", [1, 2], {"$tuple": [1, 2]}),
+        ("Annotated[set[int], 'sorted']", [1], {"$set": [1]}),
+        ("set[int] = None", [1], {"$set": [1]}),
+        ("list[Decimal | None]", [None, "1.5"], [None, {"$decimal": "1.5"}]),
+    ],
+)
+def test_at_any_depth(declared: str, data: Any, expected: Any) -> None:
+    assert of_type(data, declared) == expected
+
+
+@pytest.mark.parametrize(
+    ("declared", "data"),
+    [
+        # It fits as it is.
+        ("list[int]", [1, 2]),
+        ("Sequence[int]", [1, 2]),
+        ("Iterable[str]", ["a"]),
+        ("dict[str, int]", {"1": 2}),
+        ("dict", {"1": 2}),
+        ("dict[int | str, int]", {"1": 2}),
+        ("str", "2024-01-31"),
+        ("date | str", "2024-01-31"),
+        ("float", 1),
+        ("complex", 1),
+        ("int", True),
+        ("Any", [1]),
+        ("object", [1]),
+        ("list[int] | set[int]", [1]),
+        ("set[int]", {"$frozenset": [1]}),
+        ("list[int]", {"$tuple": [1]}),
+        ("date", {"$datetime": "2024-01-31T10:00:00"}),
+        # It could be several things.
+        ("Union[tuple[int, int], set[int]]", [1, 2]),
+        ("date | datetime", "2024-01-31"),
+        ("bytes", "aGk="),
+        ("bytes", "data"),
+        ("timedelta", 90),
+        ("Fraction", 0.5),
+        ("set[int] | Point", [1]),
+        # It cannot be of the type.
+        ("int", "3"),
+        ("str", 3),
+        ("list[int]", "3"),
+        ("set[int]", "abc"),
+        ("set[list[int]]", [[1]]),
+        ("set[int]", [1, 1]),
+        ("set[int]", {"1": 2}),
+        ("tuple[int, str]", [1, "a", 2]),
+        ("dict[int, int]", {"a": 1}),
+        ("dict[int, int]", {"1.5": 1}),
+        ("dict[float, int]", {"1": 1, "1.0": 2}),
+        ("date", "tomorrow"),
+        ("date", 3),
+        ("bytes", "é"),
+        ("bytes", [300]),
+        ("Decimal", "many"),
+        ("Fraction", "1/0"),
+        ("Fraction", "1e999999999"),
+        ("float", "1.5"),
+        # It is no type.
+        ("set of integers", [1]),
+        ("", [1]),
+        ("set[", [1]),
+        ("'set[int]'", [1]),
+        ("set[int], or None", [1]),
+        ("__import__('os').abort()", [1]),
+        ("Literal['a']", [1]),
+        ("set" + "[set" * 300 + "]" * 300, [1]),
+        ("|".join(["set[int]"] * 400), [1]),
+        # It is no data, which others tell of.
+        ("set[int]", {"$set": 3}),
+        ("set[int]", [{"$nope": 1}]),
+        ("dict[int, int]", {"1": 1, "$x": 2}),
+    ],
+)
+def test_everything_else_stays_as_it_is(declared: str, data: Any) -> None:
+    assert of_type(data, declared) == data
+
+
+def test_other_languages_have_other_types() -> None:
+    assert JavaScriptLanguage().as_declared([1], "set[int]") == [1]
+
+
+GROUP = {
+    "name": "group",
+    "purpose": "Group days.",
+    "inputs": [{"name": "days", "type": "dict[int, list[date]]"}, {"name": "only", "type": "set[int]"}],
+    "outputs": {"type": "dict[int, set[tuple[int, int]]]", "description": ""},
+}
+CODE = """
+from datetime import date
+
+def group(days, only):
+    if not isinstance(only, set):
+        raise TypeError("only")
+    assert all(type(each) is int for each in days)
+    return {key: {(day.month, day.day) for day in each} for key, each in days.items() if key in only}
+"""
+
+
+async def solved(tests: list[Any], **more: Any) -> Solution:
+    model = ScriptedModel([GROUP], {"group": tests}, {"group": CODE}, more)
+    async with Sandbox() as sandbox:
+        return await AICodeGenerator(model, sandbox=sandbox, cache=False).generate_solution("Group days.")
+
+
+DAYS = {"1": ["2024-01-31"], "2": []}
+
+
+async def test_tests_in_plain_json_are_right_and_frozen_as_what_they_mean() -> None:
+    by_property = {"name": "keys", "inputs": {"days": DAYS, "only": [2]}, "property": "set(result) == only & set(days)"}
+    not_a_set = {"name": "list", "inputs": {"days": DAYS, "only": [2]}, "expected_error": "TypeError"}
+    solution = await solved([test("one", {"1": [[1, 31]]}, days=DAYS, only=[1]), by_property, not_a_set])
+    assert solution.missing == []
+    assert solution.all_tests_passed
+    first, second, third = solution.tests["group"]
+    assert first.inputs["only"] == {"$set": [1]}
+    assert first.expected_output == {"$dict": [[1, {"$set": [{"$tuple": [1, 31]}]}]]}
+    assert second.inputs["days"] == {"$dict": [[1, [{"$date": "2024-01-31"}]], [2, []]]}
+    assert third.inputs["only"] == [2]
+    assert solution.tests_hash == freeze(solution.tests).hash
+
+
+async def test_a_test_that_is_changed_is_read_in_the_same_way() -> None:
+    some = [test(name, {}, days=DAYS, only=only) for name, only in (("one", [1]), ("none", []), ("three", [3]))]
+    remedy = {"wrong": "test", "reason": "day 31", "test": test("one", {"1": [[1, 31]]}, days=DAYS, only=[1])}
+    solution = await solved(some, group=remedy)
+    assert [each.passed for each in solution.test_results] == [True] * 3
+    assert solution.tests["group"][0].inputs["only"] == {"$set": [1]}
