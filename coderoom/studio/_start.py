@@ -18,7 +18,7 @@ from coderoom.errors import StudioError
 from coderoom.studio._contents import Contents, forget_if_new
 from coderoom.studio._environment import Tell, prepare_environment
 from coderoom.studio._folder import default_folder, use_folder
-from coderoom.studio._rest import Refused, Rest
+from coderoom.studio._rest import RefusedError, Rest
 from coderoom.studio._server import listen, run_server
 
 __all__ = ["RunningStudio", "run_studio"]
@@ -102,7 +102,7 @@ def run_studio(
 def _fill(port: int, folder: Path, gallery: dict[str, Any]) -> list[str]:
     try:
         return Contents(Rest(port), folder).put(gallery)
-    except (OSError, Refused) as error:
+    except (OSError, RefusedError) as error:
         raise StudioError(f"CodeRoom's teams cannot be put into AutoGen Studio: {error}.") from error
 
 
