@@ -20,6 +20,7 @@ from typing import Any, Final
 import uvicorn
 
 from coderoom.executors import adopt_orphans, end_descendants
+from coderoom.studio._guard import guarded
 
 __all__ = ["serve"]
 
@@ -68,7 +69,7 @@ def _studio() -> Any:
 
     for routes in (gallery, teams):
         routes.create_default_gallery = _without_traces(routes.create_default_gallery)
-    return app.app
+    return guarded(app.app)
 
 
 def _without_traces(make: Callable[[], Any]) -> Callable[[], Any]:

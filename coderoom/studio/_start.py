@@ -42,7 +42,8 @@ class RunningStudio:
 
     def to_json(self) -> dict[str, Any]:
         """What programs want to know. Whoever ends the process `pid` ends everything."""
-        return {"url": self.url, "pid": os.getpid(), "appdir": str(self.appdir), "log": str(self.log)}
+        places = {"url": self.url, "appdir": str(self.appdir), "log": str(self.log)}
+        return {**places, "pid": os.getpid(), "left": list(self.left)}
 
     def show(self, console: Console) -> None:
         """Tell a person."""
