@@ -1,52 +1,52 @@
-"""Who may talk to Studio's server: programs of this machine, and its own pages in a browser."""
+"""Who may talk to a server that has no authentication: pages of its own, and programs of this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-__all__ = ["OwnPagesOnly"]
+__all__ = ["guarded"]
 
-_HERE: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-_REFUSAL: Final = b"This server answers its own pages, and programs of this machine."
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-Message = MutableMapping[str, Any]
+_NAMES: Final = ("127.0.0.1", "localhost")
+_REFUSAL: Final = b"This is not a page of this server.\n"
 
 
-class OwnPagesOnly:
-    """Refuses what other pages ask of a server that has no authentication.
+def guarded(application: Application) -> Application:
+    """Refuse what pages of other servers ask for.
 
-    A browser lets any page that its user looks at send requests and open websockets to this machine. Such a request
-    names another origin, or, where a name was made to point here, another host.
+    A browser lets any page open a websocket to this machine, and send some requests; it says whose page it is. A page
+    whose own name was made to point to this machine asks for that name.
 
     Args:
-        app: The ASGI application.
+        application: An ASGI application that listens on 127.0.0.1.
+
+    Returns:
+        The application behind the guard.
     """
 
-    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
-        self._app = app
-
-    async def __call__(
-        self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
-    ) -> None:
-        """Handle a request, or refuse it."""
-        if scope["type"] == "lifespan" or _is_own(scope["headers"]):
-            await self._app(scope, receive, send)
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or _is_welcome(scope):
+            await application(scope, receive, send)
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1008})
         else:
-            headers = [(b"content-type", b"text/plain; charset=utf-8")]
+            headers = [(b"content-type", b"text/plain")]
             await send({"type": "http.response.start", "status": 403, "headers": headers})
             await send({"type": "http.response.body", "body": _REFUSAL})
 
+    return guard
 
-def _is_own(headers: list[tuple[bytes, bytes]]) -> bool:
-    told = {name.lower(): value.decode("latin-1").strip().lower() for name, value in headers}
-    host = told.get(b"host", "")
-    try:
-        known = urlsplit(f"//{host}").hostname in _HERE
-    except ValueError:
+
+def _is_welcome(scope: Scope) -> bool:
+    headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    host = headers.get(b"host", "")
+    if host.rpartition(":")[0] not in _NAMES and host not in _NAMES:
         return False
-    return known and told.get(b"origin") in (None, f"http://{host}")
+    origin = headers.get(b"origin")
+    return origin is None or origin == f"http://{host}"

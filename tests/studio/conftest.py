@@ -12,7 +12,7 @@ from tests.support.studio import Studio, start_studio
 def studio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     """One Studio for all tests: `.url`, `.pid` of the command, `.appdir` and `.log`."""
     folder = tmp_path_factory.mktemp("studio")
-    with start_studio(folder / "app", cwd=folder) as studio:
+    with start_studio(folder / "app", "--no-browser", cwd=folder) as studio:
         yield studio
 
 
