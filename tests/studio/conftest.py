@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.studio import driving
 from tests.support.studio import Studio, start_studio
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Whoever comes first installs Studio.
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")
