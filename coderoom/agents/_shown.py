@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,6 +60,9 @@ def _without_shown(messages: Iterable[AnyMessage]) -> list[AnyMessage]:
     return [message for message in messages if keys.SHOWN not in message.metadata]
 
 
+Turn = Callable[[Sequence[BaseChatMessage], CancellationToken], AsyncGenerator[Item, None]]
+
+
 class ShowsItsTurns(BaseChatAgent):
     """An agent whose turns can be watched; it stands before the class whose turns those are."""
 
@@ -67,7 +70,12 @@ class ShowsItsTurns(BaseChatAgent):
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
         """Take a turn, and show it where somebody watches."""
-        turn = super().on_messages_stream(_without_shown(messages), cancellation_token)
+        return self._watched(super().on_messages_stream, messages, cancellation_token)
+
+    def _watched(
+        self, take_turn: Turn, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        turn = take_turn(_without_shown(messages), cancellation_token)
         if not is_watched():
             return turn
         at_end_of_run(self.close)
