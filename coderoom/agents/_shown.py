@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +45,7 @@ Item = BaseAgentEvent | BaseChatMessage | Response
 AnyMessage = TypeVar("AnyMessage", BaseAgentEvent | BaseChatMessage, BaseChatMessage)
 
 _LONGEST = 20_000
+_MOST_PICTURES = 10
 
 
 def is_error(message: object) -> bool:
@@ -171,7 +173,7 @@ def _run(event: CodeExecutionEvent, *, with_output: bool) -> TextMessage | Multi
     if artifacts:
         parts.append("Files: " + ", ".join(artifact["name"] for artifact in artifacts))
     text = "\n\n".join(parts)
-    pictures = [picture for artifact in artifacts if (picture := _picture(artifact)) is not None]
+    pictures = list(islice((picture for each in artifacts if (picture := _picture(each))), _MOST_PICTURES))
     if not pictures:
         return _message(event.source, "run", text)
     return MultiModalMessage(source=event.source, content=[text, *pictures], metadata={keys.SHOWN: "run"})
