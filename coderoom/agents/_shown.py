@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +45,7 @@ Item = BaseAgentEvent | BaseChatMessage | Response
 AnyMessage = TypeVar("AnyMessage", BaseAgentEvent | BaseChatMessage, BaseChatMessage)
 
 _LONGEST = 20_000
+_MOST_PICTURES = 10
 
 
 def is_error(message: object) -> bool:
@@ -60,6 +62,9 @@ def _without_shown(messages: Iterable[AnyMessage]) -> list[AnyMessage]:
     return [message for message in messages if keys.SHOWN not in message.metadata]
 
 
+Turn = Callable[[Sequence[BaseChatMessage], CancellationToken], AsyncGenerator[Item, None]]
+
+
 class ShowsItsTurns(BaseChatAgent):
     """An agent whose turns can be watched; it stands before the class whose turns those are."""
 
@@ -67,7 +72,12 @@ class ShowsItsTurns(BaseChatAgent):
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
         """Take a turn, and show it where somebody watches."""
-        turn = super().on_messages_stream(_without_shown(messages), cancellation_token)
+        return self._watched(super().on_messages_stream, messages, cancellation_token)
+
+    def _watched(
+        self, take_turn: Turn, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        turn = take_turn(_without_shown(messages), cancellation_token)
         if not is_watched():
             return turn
         at_end_of_run(self.close)
@@ -163,7 +173,7 @@ def _run(event: CodeExecutionEvent, *, with_output: bool) -> TextMessage | Multi
     if artifacts:
         parts.append("Files: " + ", ".join(artifact["name"] for artifact in artifacts))
     text = "\n\n".join(parts)
-    pictures = [picture for artifact in artifacts if (picture := _picture(artifact)) is not None]
+    pictures = list(islice((picture for each in artifacts if (picture := _picture(each))), _MOST_PICTURES))
     if not pictures:
         return _message(event.source, "run", text)
     return MultiModalMessage(source=event.source, content=[text, *pictures], metadata={keys.SHOWN: "run"})

@@ -27,10 +27,12 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
+from ruamel.yaml import YAML
 
 from coderoom.agents import CodeGeneratorAgent, ReviewerAgent
 from coderoom.agents import metadata as keys
 from coderoom.blocks import extract_code_blocks
+from coderoom.configs import ReplayModel
 from coderoom.errors import AgentError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.teams import CodingTeam
@@ -51,9 +53,9 @@ from tests.agents.helpers import (
     python,
     stream,
     texts,
-    turn,
     verdict,
 )
+from tests.support.commands import ROOT
 from tests.support.openai_server import Failure, OpenAIServer
 
 PICTURE = "from PIL import Image\nImage.new('RGB', (40, 20), 'red').save('red.png')\nprint('drawn')"
@@ -339,13 +341,13 @@ async def test_errors_of_others_agents_are_told_in_our_team() -> None:
 
 @pytest.mark.usefixtures("watched")
 async def test_the_generator_shows_its_steps() -> None:
-    agent = CodeGeneratorAgent("generator", Client("no specs", "no specs"))
+    recorded = YAML(typ="safe").load(ROOT / "examples" / "solve.replay.yaml")["replies"]
+    agent = CodeGeneratorAgent("generator", ReplayModel(recorded))
     try:
-        response = await turn(agent, TASK)
-        items = await stream(agent, "Try again.")
+        items = await stream(agent, "Write numbers as Roman numerals, and read them.")
     finally:
         await agent.close()
-    assert isinstance(response.chat_message, TextMessage)
-    # All that it tells of is shown.
-    events = [item for item in items if isinstance(item, BaseAgentEvent)]
-    assert len(shown(items)) == len(events)
+    found = kinds(items)
+    assert len(found) == len([item for item in items if isinstance(item, BaseAgentEvent)])
+    # Specs, two lists of tests, what is frozen; then code and tests of it, and once a remedy.
+    assert found == ["thought"] * 4 + ["code", "run"] * 3
