@@ -54,7 +54,9 @@ class Studio:
         if session is None:
             session = self.post("/sessions/", {"user_id": USER, "name": "a session", "team_id": team["id"]})["id"]
         run = self.post("/runs/", {"session_id": session, "user_id": USER})["run_id"]
-        socket = connect(f"{self.url.replace('http', 'ws', 1)}/api/ws/runs/{run}", proxy=None, max_size=None)
+        # Entered, since newer versions complain of one that is not; `close_tab` is its end.
+        url = f"{self.url.replace('http', 'ws', 1)}/api/ws/runs/{run}"
+        socket = connect(url, proxy=None, max_size=None).__enter__()
         started = Run(self, session, run, socket)
         started.send(type="start", task=task, files=[], team_config=team["component"])
         return started
