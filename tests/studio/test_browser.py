@@ -1,0 +1,244 @@
+"""AutoGen Studio's page in a real browser, used as a newcomer uses it.
+
+With CODEROOM_SCREENSHOTS=1 the pictures of docs/studio.md are taken on the way.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from playwright.async_api import Page, async_playwright, expect
+from ruamel.yaml import YAML
+
+from tests.studio.driving import Studio
+from tests.support.commands import ROOT, coderoom
+from tests.support.studio import Studio as Server
+
+PICTURES = ROOT / "docs" / "studio"
+SHIPPED = ROOT / "coderoom" / "configs" / "shipped"
+
+SIEVE = "print(sum(all(n % d for d in range(2, n)) for n in range(2, 100))"
+PRIMES = [
+    [
+        f"I count them.\n\n```python\n{SIEVE}\n```",
+        '{"retry": true, "reason": "A bracket is missing."}',
+        f"```python\n{SIEVE})\n```",
+        "There are 25 primes below 100.",
+    ],
+    ['{"approved": true, "issues": [], "summary": "The number was computed."}'],
+]
+ENDLESS = [["```python\nimport time\n\nwhile True:\n    time.sleep(0.1)\n```"], []]
+ASKS = [["```python\nopen('made_by_asks', 'w').write('x')\nprint(6 * 7)\n```", "It is 42."]]
+
+
+@pytest.fixture
+async def page(studio_server: Server) -> AsyncIterator[Page]:
+    """A page of a browser of its own."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no chromium (Debian: apt-get install chromium)")
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=flags)
+        page = await browser.new_page(viewport={"width": 1280, "height": 800}, base_url=studio_server.url)
+        page.set_default_timeout(30_000)
+        expect.set_options(timeout=30_000)
+        yield page
+        await browser.close()
+
+
+def replayed(team: str, label: str, replies: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """A shipped team's file, whose models play recordings, one after the other."""
+    data: dict[str, Any] = json.loads(json.dumps(YAML(typ="safe").load(SHIPPED / f"{team}.yaml")))
+    left = iter(replies)
+
+    def put(part: Any) -> None:
+        for key, value in part.items() if isinstance(part, dict) else enumerate(part):
+            if key == "model_client":
+                config = {"replies": list(next(left))}
+                part[key] = {"provider": "coderoom.configs.ReplayModel", "component_type": "model", "config": config}
+            elif isinstance(value, dict | list):
+                put(value)
+
+    put(data)
+    return {**data, "label": label}
+
+
+def gallery_of(folder: Path, *teams: Mapping[str, Any]) -> Path:
+    """What `coderoom gallery` makes of them."""
+    arguments = []
+    for team in teams:
+        file = folder / f"{team['label']}.json"
+        file.write_text(json.dumps(team))
+        arguments += ["--team", str(file)]
+    done = coderoom("gallery", *arguments, "--out", "gallery.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "gallery.json"
+
+
+def team_in(gallery: Path, label: str) -> dict[str, Any]:
+    teams: list[dict[str, Any]] = json.loads(gallery.read_text())["components"]["teams"]
+    return next(team for team in teams if team["label"] == label)
+
+
+async def picture(page: Page, name: str) -> None:
+    """Take a picture for the docs, if that is asked for."""
+    if os.environ.get("CODEROOM_SCREENSHOTS"):
+        await page.mouse.move(0, 0)
+        await expect(page.locator(".ant-message-notice")).to_have_count(0)
+        await page.wait_for_timeout(700)  # Things glide to their places.
+        taken = Image.open(io.BytesIO(await page.screenshot()))
+        PICTURES.mkdir(exist_ok=True)
+        taken.convert("RGB").quantize(64).save(PICTURES / f"{name}.png", optimize=True)
+
+
+async def saved_by(page: Page, button: Any) -> dict[str, Any]:
+    """Press something that saves a team, and return what was saved."""
+    async with page.expect_response(lambda r: "/api/teams/" in r.url and r.request.method == "POST") as answer:
+        await button.click()
+    saved: dict[str, Any] = (await (await answer.value).json())["data"]["component"]
+    return saved
+
+
+async def begin(page: Page, team: str, task: str) -> None:
+    """Begin a session with a team in the playground, and say what to do."""
+    await page.goto("/")
+    await page.locator("button.ant-dropdown-trigger").click()
+    await page.get_by_role("menuitem").filter(has_text=team).first.click()
+    async with page.expect_response(lambda r: re.search(r"/api/sessions/\d+/runs", r.url) is not None):
+        await page.get_by_role("button", name="New Session").click()
+    # Until then, the page shows the last session, and forgets what is typed there.
+    await expect(page.get_by_text(re.compile(rf"^{re.escape(team)} - .* Session$")).last).to_be_visible()
+    await expect(page.get_by_text("Start a new task")).to_be_visible()
+    await say(page, task)
+
+
+async def say(page: Page, task: str) -> None:
+    await page.locator("#queryInput").fill(task)
+    await expect(page.locator("#queryInput")).to_have_value(task)
+    await page.locator("#queryInput").press("Enter")
+
+
+async def answer(page: Page, text: str) -> None:
+    await page.get_by_placeholder("Type your response...").fill(text)
+    await page.get_by_placeholder("Type your response...").press("Enter")
+
+
+def below(server: Server) -> set[int]:
+    """The processes below the command that runs Studio."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = {server.pid}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {server.pid}
+
+
+async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path) -> None:
+    gallery = gallery_of(tmp_path, replayed("coder-reviewer", "primes", PRIMES))
+    await page.goto("/gallery")
+    await page.get_by_role("button", name="New Gallery").click()
+    await page.get_by_text("File Upload").click()
+    await page.locator("input[type=file]").set_input_files(gallery)
+    await expect(page.get_by_text("Gallery created successfully")).to_be_visible()
+    await expect(page.get_by_text("human-approves")).to_be_visible()
+    await picture(page, "gallery")
+
+    await page.goto("/build")
+    await page.get_by_role("button", name="From Gallery").click()
+    row = page.locator("div.group", has=page.get_by_text("primes", exact=True))
+    await row.hover()
+    made = await saved_by(page, row.locator("button"))
+    label = made["label"]
+    assert re.fullmatch(r"primes_\d+", label)
+    for node in ("coder", "reviewer"):
+        await expect(page.locator(".react-flow__node", has_text=node).first).to_be_visible()
+    await picture(page, "builder")
+
+    # Nothing is lost on the way: not when it is made, nor when it is saved, nor when it is downloaded.
+    again = await saved_by(page, page.locator("button:has(svg.lucide-save)").first)
+    async with page.expect_download() as download:
+        await page.locator("button:has(svg.lucide-download)").first.click()
+    downloaded = json.loads(Path(await (await download.value).path()).read_text())
+    expected = team_in(gallery, "primes") | {"label": label}
+    assert made == expected
+    assert again == expected
+    assert downloaded == expected
+
+    await begin(page, label, "How many primes are there below 100?")
+    await expect(page.get_by_text("Task completed").first).to_be_visible()
+    steps = await page.locator("body").inner_text()
+    seen = [
+        "How many primes are there below 100?",
+        f"{SIEVE}\n",
+        "SyntaxError: '(' was never closed",
+        "A bracket is missing.",
+        f"{SIEVE})\n",
+        "ok, exit code 0",
+        "There are 25 primes below 100.",
+        "Approved. The number was computed.",
+    ]
+    places = [steps.rfind(text) for text in seen]
+    assert -1 not in places, (seen, steps)
+    await picture(page, "run")
+
+
+async def test_an_endless_loop_is_ended_by_the_pages_button(
+    page: Page, studio_server: Server, driver: Studio, tmp_path: Path
+) -> None:
+    before = below(studio_server)
+    driver.add_team(team_in(gallery_of(tmp_path, replayed("coder-reviewer", "endless", ENDLESS)), "endless"))
+    await begin(page, "endless", "Wait.")
+    await expect(page.get_by_text("while True:").first).to_be_visible()
+    end = time.monotonic() + 30
+    while below(studio_server) <= before:
+        assert time.monotonic() < end, "no code was started"
+        await page.wait_for_timeout(100)
+    await page.get_by_role("button", name="Cancel Run").click()
+    await expect(page.get_by_text("Task was stopped").first).to_be_visible()
+    await picture(page, "stopped")
+    end = time.monotonic() + 30
+    while left := below(studio_server) - before:
+        assert time.monotonic() < end, left
+        await page.wait_for_timeout(100)
+
+
+async def test_a_question_is_answered_at_the_page(
+    page: Page, studio_server: Server, driver: Studio, tmp_path: Path
+) -> None:
+    made = studio_server.appdir.parent / "coderoom-workspace" / "made_by_asks"
+    driver.add_team(team_in(gallery_of(tmp_path, replayed("human-approves", "asks", ASKS)), "asks"))
+
+    await begin(page, "asks", "What is 6 times 7?")
+    await expect(page.get_by_text("Waiting for your input").first).to_be_visible()
+    question = page.get_by_text("Answer yes or no")
+    await expect(question).to_be_visible()
+    await expect(page.get_by_text("open('made_by_asks', 'w')")).to_have_count(1)
+    await picture(page, "approval")
+    await answer(page, "yes, but without the file")
+    await expect(page.get_by_text("neither a yes nor a no")).to_be_visible()
+    await answer(page, "no because it writes a file")
+    await expect(page.get_by_text("Task completed").first).to_be_visible()
+    await expect(page.get_by_text("it writes a file").first).to_be_visible()
+    await expect(page.get_by_text("Attempt 1 was not allowed to run").first).to_be_visible()
+    await picture(page, "rejected")
+    assert not made.exists()
+
+    await say(page, "And now?")
+    await expect(page.get_by_text("Waiting for your input").first).to_be_visible()
+    await answer(page, "yes")
+    await expect(page.get_by_text("It is 42.").first).to_be_visible()
+    assert made.exists()
