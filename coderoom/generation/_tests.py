@@ -39,8 +39,8 @@ class FunctionTest(BaseModel):
         error_message: Text that the exception's message has to contain, in whatever case.
         property: An expression of Python over `result` and the names of the inputs, as they were, that is to be `True`;
             objects stand in it with their fields as attributes.
-        setup: Code that runs before the call, in the program's namespace. It may change the dict `inputs`, whose
-            values are what the function is called with.
+        setup: Code that runs before the call, with the program's names and those of its own. It may change the dict
+            `inputs`, whose values are what the function is called with, and data that the program keeps.
         rel: How far floats may be apart, as a part of the larger one.
         abs: How far they may always be apart.
         exact_types: Whether a list that is expected has to be a list; see `compare`.

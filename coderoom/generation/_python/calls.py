@@ -76,10 +76,10 @@ def _call(function: str, test: FunctionTest, written: Written) -> tuple[list[str
         lines = [text_literal(line) for line in test.setup.splitlines(keepends=True)]
         given = wrapped("{", [f"{text_literal(each)}: {value}" for each, value in values.items()], "}")
         code = lines[0] if len(lines) == 1 else "\n" + "".join(f"    {line}\n" for line in lines)
-        before = [f"{written.module}.inputs = {given}"]
-        before += [f"exec(compile({code}, '<setup>', 'exec'), vars({written.module}))"]
-        popped = f"*[{written.module}.inputs.pop(name) for name in {first!r} if name in {written.module}.inputs], "
-        call = f"{name}({popped if first else ''}**{written.module}.inputs)"
+        before = [f"names = {{**vars({written.module}), 'inputs': {given}}}"]
+        before += [f"exec(compile({code}, '<setup>', 'exec'), names)", "given = names['inputs']"]
+        popped = f"*[given.pop(name) for name in {first!r} if name in given], "
+        call = f"{name}({popped if first else ''}**given)"
     else:
         call = wrapped(f"{name}(", _arguments(node if bare else None, first, values), ")")
     if bare and isinstance(node, ast.AsyncFunctionDef):
