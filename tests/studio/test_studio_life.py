@@ -86,9 +86,9 @@ def test_a_team_runs_code_with_the_packages_of_the_user(tmp_path: Path) -> None:
         command = run_command(studio, "code-act", "Where are you?")
         done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
     messages = [json.loads(line) for line in done.stdout.splitlines()]
-    assert messages[-1]["type"] == "completion"
-    assert messages[-1]["status"] == "complete"
-    assert f"{sys.executable} True None" in done.stdout
+    assert (messages[-1]["type"], messages[-1]["status"]) == ("result", "complete")
+    answer = messages[-1]["data"]["task_result"]["messages"][-1]["content"]
+    assert f"{sys.executable} True None" in answer
     assert model.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
