@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from coderoom.studio import RefusedError
+from coderoom.studio._rest import RefusedError
 from tests.support.commands import ROOT
 from tests.support.studio import USER, Studio, start_studio
 
 
 def own_team(path: Path, description: str) -> None:
-    team: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "team.yaml").read_text())
-    path.write_text(yaml.safe_dump(team | {"label": "mine", "description": description}))
+    text = (ROOT / "examples" / "team.yaml").read_text()
+    path.write_text(f"{text}\nlabel: mine\ndescription: {description}\n")
 
 
 def gallery(studio: Studio) -> list[dict[str, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tomllib
@@ -16,11 +18,12 @@ import pytest
 
 import coderoom as own
 from coderoom.errors import MissingDependencyError
+from coderoom.executors._launch import descendants
 from coderoom.studio import prepare_environment
 from coderoom.studio._environment import PINS, environment_folder
 from coderoom.studio._server import _environment
-from tests.support.commands import ROOT, coderoom
-from tests.support.studio import studio_python
+from tests.support.commands import ROOT, coderoom, environment
+from tests.support.studio import alive, studio_python, wait_for
 
 NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
 NO_INDEX |= {"PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_NO_CACHE_DIR": "1"}
@@ -48,8 +51,12 @@ def small(tmp_path: Path) -> Path:
     return pins
 
 
+def be_silent(words: str, detail: str = "") -> None:
+    pass
+
+
 def answer(interpreter: Path) -> str:
-    command = [interpreter, "-I", "-c", "import tiny, sys; print(tiny.ANSWER, sys.prefix)"]
+    command = [str(interpreter), "-I", "-c", "import tiny, sys; print(tiny.ANSWER, sys.prefix)"]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
 
 
@@ -125,7 +132,7 @@ def test_one_that_is_half_made_is_not_used(cache: Path, small: Path) -> None:
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").write_text("half")
     (folder / "litter").touch()
-    assert answer(prepare_environment(print, pins=small)).startswith("42 ")
+    assert answer(prepare_environment(be_silent, pins=small)).startswith("42 ")
     assert not (folder / "litter").exists()
 
 
@@ -163,6 +170,32 @@ def test_a_failing_install_says_what_pip_said(cache: Path, tmp_path: Path) -> No
         assert "Traceback" not in done.stderr
 
 
+def test_a_signal_ends_an_install(cache: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "coderoom", "studio", "--no-browser", "--port", "0", "--appdir", "app"],
+            cwd=tmp_path,
+            env=environment({"PIP_INDEX_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/simple"}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            asking, _ = silent.accept()
+            with asking:
+                below = descendants(process.pid)
+                process.send_signal(signal.SIGTERM)
+                told, wrong = process.communicate(timeout=20)
+        finally:
+            process.kill()
+            process.wait()
+    assert (process.returncode, wrong) == (130, "")
+    assert "Installing AutoGen Studio, which takes a minute or two and is done once" in told
+    assert below
+    wait_for(lambda: not any(map(alive, below)), 10)
+
+
 # As Debian's Python without python3-venv: what it makes has no `ensurepip` to install pip with.
 FAKE = """\
 #!/bin/sh
@@ -187,10 +220,10 @@ def fake(path: Path, pip: str) -> str:
 
 def test_without_ensurepip_the_own_pip_will_do(cache: Path, small: Path, tmp_path: Path) -> None:
     python = fake(tmp_path / "python3", f'exec {sys.executable} "$@"')
-    assert answer(prepare_environment(print, pins=small, python=python)).startswith("42 ")
+    assert answer(prepare_environment(be_silent, pins=small, python=python)).startswith("42 ")
 
 
 def test_without_any_pip_it_is_told_what_to_install(cache: Path, small: Path, tmp_path: Path) -> None:
     python = fake(tmp_path / "python3", "exit 1")
     with pytest.raises(MissingDependencyError, match="apt-get install python3-venv"):
-        prepare_environment(print, pins=small, python=python)
+        prepare_environment(be_silent, pins=small, python=python)
