@@ -96,7 +96,7 @@ async def shown(source: str, turn: AsyncGenerator[Item, None]) -> AsyncGenerator
                     if (stopped := _stopped(source, item.chat_message)) is not None:
                         yield stopped
                 elif isinstance(item, CodeGenerationEvent):
-                    wrote = wrote or bool(item.code_blocks)
+                    wrote = True
                     message = _code(item)
                 elif isinstance(item, CodeExecutionEvent):
                     # Who runs the code of others answers with the output; only, a page runs its lines together.

@@ -39,6 +39,7 @@ from coderoom.teams import CodingTeam
 from tests.agents.acting import MakeActor, add, execute
 from tests.agents.helpers import (
     BAD,
+    COBOL,
     GOOD,
     TASK,
     WORSE,
@@ -147,6 +148,13 @@ async def test_a_refusal_is_shown_with_its_reason(coder: MakeCoder) -> None:
     agent = coder(Client(GOOD), approval_func=Approver(False, "it deletes files"))
     what, text = shown(await stream(agent, TASK))[-1]
     assert (what, text) == ("run", "**Attempt 1 was not allowed to run**\n\n```text no-run\nit deletes files\n```")
+
+
+@pytest.mark.usefixtures("watched")
+async def test_why_nothing_was_run_is_shown(coder: MakeCoder) -> None:
+    found = shown(await stream(coder(Client(COBOL, "Sorry.")), TASK))
+    assert found[0][1] == "**Attempt 1: nothing in it can be run**\n\n```cobol no-run\nSTOP RUN.\n```"
+    assert found[1][1].startswith("**Attempt 1 was not run**\n\n```text no-run\nThe block at line 1 was not run: ")
 
 
 @pytest.mark.usefixtures("watched")
