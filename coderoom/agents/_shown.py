@@ -74,6 +74,21 @@ class ShowsItsTurns(BaseChatAgent):
         """Take a turn, and show it where somebody watches."""
         return self._watched(super().on_messages_stream, messages, cancellation_token)
 
+    async def run_stream(
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
+        """Run the agent alone, as AutoGen does; the result is without what was only shown."""
+        run = super().run_stream(
+            task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
+        )
+        async with aclosing(run) as items:
+            async for item in items:
+                yield unshown(item) if isinstance(item, TaskResult) else item
+
     def _watched(
         self, take_turn: Turn, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:

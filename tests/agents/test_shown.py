@@ -24,13 +24,17 @@ from autogen_agentchat.messages import (
     ThoughtEvent,
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
+from hypothesis import given
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from coderoom.agents import CodeGeneratorAgent, ReviewerAgent
 from coderoom.agents import metadata as keys
+from coderoom.agents._shown import _code
 from coderoom.blocks import extract_code_blocks
 from coderoom.configs import ReplayModel
 from coderoom.errors import AgentError
@@ -305,6 +309,16 @@ async def test_a_result_is_what_it_is_elsewhere(coder: MakeCoder) -> None:
 
 
 @pytest.mark.usefixtures("watched")
+async def test_an_agent_as_a_tool_answers_as_elsewhere(coder: MakeCoder) -> None:
+    tool = AgentTool(coder(Client(GOOD, "It is 42.")))
+    items = [item async for item in tool.run_json_stream({"task": TASK}, CancellationToken())]
+    assert kinds(items) == ["code", "run"]
+    assert isinstance(items[-1], TaskResult)
+    assert shown(items[-1].messages) == []
+    assert "**Attempt" not in tool.return_value_as_string(items[-1])
+
+
+@pytest.mark.usefixtures("watched")
 @pytest.mark.parametrize("inner", [CodingTeam, RoundRobinGroupChat])
 @pytest.mark.parametrize("outer", [CodingTeam, RoundRobinGroupChat])
 async def test_nested_teams_show_and_pass_nothing_on(
@@ -359,3 +373,9 @@ async def test_the_generator_shows_its_steps() -> None:
     assert len(found) == len([item for item in items if isinstance(item, BaseAgentEvent)])
     # Specs, two lists of tests, what is frozen; then code and tests of it, and once a remedy.
     assert found == ["thought"] * 4 + ["code", "run"] * 3
+
+
+@given(st.text() | st.text(alphabet="`~\n\r \tp-> <execut/>\x0b\u2028", max_size=60))
+def test_no_reply_is_an_error(reply: str) -> None:
+    event = CodeGenerationEvent(source="coder", retry_attempt=0, content=reply, code_blocks=[])
+    assert _code(event).content
