@@ -160,10 +160,12 @@ def _code(event: CodeGenerationEvent) -> TextMessage:
 def _not_to_run(reply: str) -> str:
     """A model's reply as a page can show it: its code is marked, and stands in no tags."""
     blocks = extract_code_blocks(reply)
-    if any(block.tag == "execute" for block in blocks):
-        prose = re.split(r"<execute[ \t]*>", reply, maxsplit=1, flags=re.IGNORECASE)[0].strip()
-        return "\n\n".join([prose, *(fence(block.code, block.language, "no-run") for block in blocks)]).strip()
     lines = re.split(r"\r\n?|\n", reply)
+    if any(block.tag == "execute" for block in blocks):
+        first = blocks[0].line - 1
+        before = re.split(r"<execute|```|~~~", lines[first], maxsplit=1, flags=re.IGNORECASE)[0]
+        prose = "\n".join([*lines[:first], before]).strip()
+        return "\n\n".join([prose, *(fence(block.code, block.language, "no-run") for block in blocks)]).strip()
     for block in blocks:
         if not block.no_run:
             lines[block.line - 1] += " no-run" if block.tag else "text no-run"

@@ -375,7 +375,27 @@ async def test_the_generator_shows_its_steps() -> None:
     assert found == ["thought"] * 4 + ["code", "run"] * 3
 
 
-@given(st.text() | st.text(alphabet="`~\n\r \tp-> <execut/>\x0b\u2028", max_size=60))
-def test_no_reply_is_an_error(reply: str) -> None:
+ODD_LINES = st.sampled_from(
+    [
+        *[
+            "```python",
+            "```",
+            "~~~",
+            "~~~py",
+            "- ```python",
+            "  ```",
+            "> ```py",
+            "````",
+            "```py print(1)```",
+            "```json",
+        ],
+        *["<execute>", "</execute>", "say <execute>x", "<!--", "-->", "1. a", "    x", "print('```')", "print(1)", ""],
+    ]
+)
+
+
+@given(st.lists(ODD_LINES, max_size=12).map("\n".join) | st.text())
+def test_no_reply_is_an_error_or_can_be_run(reply: str) -> None:
     event = CodeGenerationEvent(source="coder", retry_attempt=0, content=reply, code_blocks=[])
-    assert _code(event).content
+    text = _code(event).content
+    assert all(block.no_run for block in extract_code_blocks(text))
