@@ -74,6 +74,21 @@ class ShowsItsTurns(BaseChatAgent):
         """Take a turn, and show it where somebody watches."""
         return self._watched(super().on_messages_stream, messages, cancellation_token)
 
+    async def run_stream(
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
+        """Run the agent alone, as AutoGen does; the result is without what was only shown."""
+        run = super().run_stream(
+            task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
+        )
+        async with aclosing(run) as items:
+            async for item in items:
+                yield unshown(item) if isinstance(item, TaskResult) else item
+
     def _watched(
         self, take_turn: Turn, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
@@ -96,7 +111,7 @@ async def shown(source: str, turn: AsyncGenerator[Item, None]) -> AsyncGenerator
                     if (stopped := _stopped(source, item.chat_message)) is not None:
                         yield stopped
                 elif isinstance(item, CodeGenerationEvent):
-                    wrote = wrote or bool(item.code_blocks)
+                    wrote = True
                     message = _code(item)
                 elif isinstance(item, CodeExecutionEvent):
                     # Who runs the code of others answers with the output; only, a page runs its lines together.
@@ -145,10 +160,12 @@ def _code(event: CodeGenerationEvent) -> TextMessage:
 def _not_to_run(reply: str) -> str:
     """A model's reply as a page can show it: its code is marked, and stands in no tags."""
     blocks = extract_code_blocks(reply)
-    if any(block.tag == "execute" for block in blocks):
-        prose = re.split(r"<execute[ \t]*>", reply, maxsplit=1, flags=re.IGNORECASE)[0].strip()
-        return "\n\n".join([prose, *(fence(block.code, block.language, "no-run") for block in blocks)]).strip()
     lines = re.split(r"\r\n?|\n", reply)
+    if any(block.tag == "execute" for block in blocks):
+        first = blocks[0].line - 1
+        before = re.split(r"<execute|```|~~~", lines[first], maxsplit=1, flags=re.IGNORECASE)[0]
+        prose = "\n".join([*lines[:first], before]).strip()
+        return "\n\n".join([prose, *(fence(block.code, block.language, "no-run") for block in blocks)]).strip()
     for block in blocks:
         if not block.no_run:
             lines[block.line - 1] += " no-run" if block.tag else "text no-run"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.agents.helpers import python
-from tests.studio.driving import Run, Studio
+from tests.studio.driving import Run, Studio, texts
 from tests.studio.processes import below, wait_until_gone
 from tests.studio.teams import ACT, CODING, EXECUTOR, REVIEWER, ROUND, agent, openai, part, replay, sandbox, team
 from tests.support.openai_server import OpenAIServer, Stall
@@ -224,3 +224,22 @@ def test_nothing_is_left_of_a_server_that_is_ended(tmp_path: Path) -> None:
             server.end()
             assert wait_until_gone(started, 10) == {}
         driver.close()
+
+
+@pytest.mark.parametrize("kind", [CODING, ROUND])
+def test_stop_ends_a_wait_for_a_person(kind: str, driver: Studio, tmp_path: Path) -> None:
+    person = agent("autogen_agentchat.agents.UserProxyAgent", "person", description="A person.")
+    coder = agent(EXECUTOR, "coder", model_client=replay("Hello back."), code_executor=sandbox(tmp_path))
+    with driver.running(team(kind, person, coder), "Go.") as answered:
+        while answered.next()["type"] != "input_request":
+            pass
+        answered.send(type="input_response", response="Hello.")
+        assert answered.wait()["status"] == "complete"
+        assert texts(answered.sent)[-2:] == ["Hello.", "Hello back."]
+    with driver.running(team(kind, person, coder), "Go.") as stopped:
+        while stopped.next()["type"] != "input_request":
+            pass
+        stopped.stop()
+        while stopped.next(SECONDS)["type"] != "completion":
+            pass
+        assert stopped.wait_for_record(SECONDS)["status"] == "stopped"
