@@ -43,7 +43,8 @@ class LocalCodeExecutor(
         timeout: The seconds that each block has.
         env: Names of environment variables to pass on to the code, besides those that programs need to run at all
             (`PATH`, `HOME`, the locale, ...). Their values are read when the code is started and are not in the config.
-        python: The Python interpreter for the code, as a path or a name in `PATH`; `None`: the one that runs this.
+        python: The Python interpreter for the code, as a path or a name in `PATH`; `None`: the one that
+            `CODEROOM_PYTHON` names, else the one that runs this.
     """
 
     component_type = "code_executor"

@@ -14,6 +14,7 @@ from pathlib import Path
 from autogen_core.code_executor import CodeBlock
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
+from coderoom._python import default_python
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors._calls import Calls
 from coderoom.executors._cells import Cell, CellRefused, Programs, write_cell
@@ -151,7 +152,7 @@ class LocalPlace:
 
 
 def _find_programs(python: str | None) -> Programs:
-    wanted = python or sys.executable
+    wanted = python or default_python()
     path = os.environ.get("PATH", os.defpath)
     found = shutil.which(wanted)
     if found is None:

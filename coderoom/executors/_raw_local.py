@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
+from coderoom._python import default_python
 from coderoom.executors._cells import CellRefused, named_file
 from coderoom.executors._execution import Execution, Transcript
 from coderoom.executors._supervise import Control, PrivateFolder, Settings, run_block, supervised
@@ -74,7 +74,7 @@ class RawLocal:
         # Its owner's virtual environment is private in AutoGen 0.7.5 too.
         context = self._executor._virtual_env_context
         path = os.environ.get("PATH", os.defpath)
-        python = sys.executable
+        python = default_python()
         if context is not None:
             python = str(Path(context.env_exe).absolute())
             path = f"{Path(context.bin_path).absolute()}{os.pathsep}{path}"

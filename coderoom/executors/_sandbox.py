@@ -81,7 +81,8 @@ class SandboxCodeExecutor(
         limits: What the code may use, as `Limits` or a mapping of what differs from them.
         env: Names of environment variables to pass on to the code. Their values are read at the start and are not in
             the config.
-        python: The interpreter for the code, as a path; `None`: the one that runs this.
+        python: The interpreter for the code, as a path; `None`: the one that `CODEROOM_PYTHON` names, else the one that
+            runs this.
         readable: More folders that the code may read, at their own paths.
         options: What only the chosen wall understands, for instance `image` for `docker`.
         engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall, runs only Python and has

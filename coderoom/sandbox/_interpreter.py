@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from coderoom._python import default_python
 from coderoom.errors import RequestError
 
 __all__ = ["Interpreter", "without_dots"]
@@ -46,14 +48,19 @@ class Interpreter:
 
     @classmethod
     def of(cls, python: Path | None, workspace: Path | None) -> Interpreter:
-        """Find out about an interpreter; `None` is the one that runs this.
+        """Find out about an interpreter.
+
+        Args:
+            python: Its path; `None`: the one of `default_python`.
+            workspace: The folder that code may change.
 
         Raises:
             RequestError: It does not run, is too old or lies in the workspace.
         """
-        if python is None:
+        whole = python is None  # With all that it finds, also what users have installed for themselves.
+        if whole and default_python() == sys.executable:
             return _own(tuple(sys.path))
-        python = without_dots(python)
+        python = without_dots(python or default_python())
         own = str(without_dots(sys.executable))
         if workspace is not None and python.is_relative_to(workspace.resolve()) and str(python) != own:
             # It is about to be run without a wall.
@@ -61,7 +68,7 @@ class Interpreter:
                 f"The interpreter {str(python)!r} lies inside the workspace, where code may have changed it; "
                 "use one elsewhere."
             )
-        return _other(str(python))
+        return _other(str(python), whole)
 
 
 def without_dots(path: Path | str) -> Path:
@@ -83,10 +90,14 @@ def _own(path: tuple[str, ...]) -> Interpreter:
 
 
 @functools.lru_cache(maxsize=16)
-def _other(python: str) -> Interpreter:
+def _other(python: str, whole: bool) -> Interpreter:
+    # -I, but for the packages of the user's own. In `/` there is no module that it could take for one of its own.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    command = [python, *(() if whole else ("-I",)), "-c", _ASK]
     try:
-        command = [python, "-I", "-c", _ASK]
-        asked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=True)
+        asked = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=True, env=env, cwd="/"
+        )
         facts = json.loads(asked.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()

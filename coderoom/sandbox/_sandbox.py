@@ -56,7 +56,8 @@ class Sandbox:
         policy: `open`, or `restricted` for a small safe-looking Python whose rules are told to whoever wrote the code.
             A policy is early feedback and no wall.
         env: Variables of the code's environment, besides the few that programs need.
-        python: The interpreter inside; `None`: the one that runs this.
+        python: The interpreter inside; `None`: the one that `CODEROOM_PYTHON` names, else the one that
+            runs this.
         readable: More folders that the code may read, at their own paths.
         engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall and starts at once
             (`pip install 'coderoom[monty]'`).

@@ -7,7 +7,7 @@ Studio asks for an older AutoGen than CodeRoom, so that it never runs in the env
 from __future__ import annotations
 
 from coderoom.studio._environment import prepare_environment
-from coderoom.studio._rest import Refused, Rest
+from coderoom.studio._rest import RefusedError, Rest
 from coderoom.studio._start import RunningStudio, run_studio
 
-__all__ = ["Refused", "Rest", "RunningStudio", "prepare_environment", "run_studio"]
+__all__ = ["RefusedError", "Rest", "RunningStudio", "prepare_environment", "run_studio"]

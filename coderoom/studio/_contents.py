@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from coderoom.studio._rest import Refused, Rest
+from coderoom.studio._rest import RefusedError, Rest
 
 __all__ = ["USER", "Contents", "forget_if_new"]
 
@@ -51,9 +51,9 @@ class Contents:
 
         Raises:
             OSError: Studio does not answer, or its folder cannot be written.
-            Refused: Studio refuses.
+            RefusedError: Studio refuses.
         """
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(RefusedError):
             # When there is no gallery, Studio makes its own one, which is welcome as well.
             self._rest.ask("GET", "/gallery/", user_id=USER)
         left = self._put("gallery", "/gallery", "config", gallery)
@@ -85,7 +85,7 @@ class Contents:
     def _find(self, route: str, number: int) -> dict[str, Any] | None:
         try:
             found: dict[str, Any] = self._rest.ask("GET", f"{route}/{number}", user_id=USER)
-        except Refused as refused:
+        except RefusedError as refused:
             if refused.status == _NOT_FOUND:
                 return None
             raise

@@ -106,7 +106,7 @@ def _make(folder: Path, interpreter: Path, tell: Tell, pins: Path, python: str, 
         pip = [python, "-m", "pip", "--python", str(interpreter)]
         if _fails([*pip, "--version"], lock):
             raise MissingDependencyError(
-                f"AutoGen Studio cannot be installed: {python} has neither pip nor `ensurepip`, which brings it. {_NO_VENV}"
+                f"AutoGen Studio cannot be installed: {python} has neither pip nor `ensurepip`. {_NO_VENV}"
             )
     options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
     install = [*pip, "install", *options, "--requirement", str(pins)]
@@ -133,8 +133,10 @@ def _progress(tell: Tell, pins: Path) -> Callable[[str], None]:
 
 
 def _fails(command: Sequence[str], lock: int) -> bool:
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.run(command, **streams, env=_environment(), pass_fds=(lock,), check=False).returncode != 0
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, env=_environment(), pass_fds=(lock,), check=False
+    )
+    return done.returncode != 0
 
 
 def _run(command: Sequence[str], lock: int, remedy: str, follow: Callable[[str], None] | None = None) -> None:

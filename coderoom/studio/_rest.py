@@ -8,10 +8,10 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import urlencode
 
-__all__ = ["Refused", "Rest"]
+__all__ = ["RefusedError", "Rest"]
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The server answered that it would not.
 
     Attributes:
@@ -39,7 +39,7 @@ class Rest:
         """Send a request and return the data of the answer.
 
         Raises:
-            Refused: The answer was no.
+            RefusedError: The answer was no.
             OSError: There is nobody who answers.
         """
         target = f"/api{path}?{urlencode(query)}" if query else f"/api{path}"
@@ -52,11 +52,11 @@ class Rest:
             except http.client.HTTPException as error:
                 raise ConnectionError(f"{type(error).__name__}: {error}") from error
         if answer.status != 200:
-            raise Refused(answer.status, text)
+            raise RefusedError(answer.status, text)
         try:
             said = json.loads(text)
         except ValueError:
-            raise Refused(answer.status, text) from None
+            raise RefusedError(answer.status, text) from None
         if isinstance(said, dict) and said.get("status") is False:
-            raise Refused(answer.status, str(said.get("message")))
+            raise RefusedError(answer.status, str(said.get("message")))
         return said.get("data") if isinstance(said, dict) and "data" in said else said

@@ -19,7 +19,8 @@ from typing import Any, Final
 
 import uvicorn
 
-from coderoom.executors import end_descendants
+from coderoom.executors import adopt_orphans, end_descendants
+from coderoom.studio._guard import guarded
 
 __all__ = ["serve"]
 
@@ -37,6 +38,7 @@ def serve(appdir: str, port_fd: int, life_fd: int) -> None:
     """
     for fd in (port_fd, life_fd):
         os.set_inheritable(fd, False)
+    adopt_orphans()
     with socket.socket(fileno=port_fd) as listening:
         host, port = listening.getsockname()
         _set_environment(appdir, host, port)
@@ -67,7 +69,7 @@ def _studio() -> Any:
 
     for routes in (gallery, teams):
         routes.create_default_gallery = _without_traces(routes.create_default_gallery)
-    return app.app
+    return guarded(app.app)
 
 
 def _without_traces(make: Callable[[], Any]) -> Callable[[], Any]:
@@ -91,7 +93,7 @@ def _without_traces(make: Callable[[], Any]) -> Callable[[], Any]:
 
 def _end_with(life_fd: int, server: uvicorn.Server) -> None:
     os.read(life_fd, 1)
-    server.should_exit = True
+    server.should_exit = True  # This is how uvicorn itself does it, from a signal's handler.
     time.sleep(_LAST_SECONDS)
     # Something holds it up.
     end_descendants()
@@ -100,3 +102,4 @@ def _end_with(life_fd: int, server: uvicorn.Server) -> None:
 
 if __name__ == "__main__":
     serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    os._exit(0)  # To take thousands of modules down one by one may last seconds.

@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 from coderoom._janitor import temporary_folder
 from coderoom.errors import RequestError, StudioError
 from coderoom.studio._environment import without_python_settings
-from coderoom.studio._rest import Refused, Rest
+from coderoom.studio._rest import RefusedError, Rest
 
 __all__ = ["StudioServer", "listen"]
 
@@ -76,7 +76,7 @@ class StudioServer:
         while time.monotonic() < end:
             if self._process.poll() is not None:
                 raise self._ended()
-            with contextlib.suppress(OSError, Refused):
+            with contextlib.suppress(OSError, RefusedError):
                 rest.ask("GET", "/health")
                 return
             time.sleep(_AGAIN_SECONDS)
@@ -166,9 +166,9 @@ def _importable(*namespaces: str) -> Path:
     """A folder with links to these packages, and nothing of what is installed beside them."""
     folder = temporary_folder()
     for root in dict.fromkeys(name.partition(".")[0] for name in namespaces):
-        spec = importlib.util.find_spec(root)
-        places = list(spec.submodule_search_locations or [spec.origin]) if spec is not None else []
-        if places and places[0] is not None:
+        spec = importlib.util.find_spec(root) if root else None
+        if spec is not None:
+            places = [place for place in (*(spec.submodule_search_locations or ()), spec.origin) if place]
             place = Path(places[0]).resolve()
             (folder / place.name).symlink_to(place)
     return folder

@@ -18,7 +18,7 @@ from coderoom.errors import StudioError
 from coderoom.studio._contents import Contents, forget_if_new
 from coderoom.studio._environment import Tell, prepare_environment
 from coderoom.studio._folder import default_folder, use_folder
-from coderoom.studio._rest import Refused, Rest
+from coderoom.studio._rest import RefusedError, Rest
 from coderoom.studio._server import listen, run_server
 
 __all__ = ["RunningStudio", "run_studio"]
@@ -42,7 +42,8 @@ class RunningStudio:
 
     def to_json(self) -> dict[str, Any]:
         """What programs want to know. Whoever ends the process `pid` ends everything."""
-        return {"url": self.url, "pid": os.getpid(), "appdir": str(self.appdir), "log": str(self.log)}
+        places = {"url": self.url, "appdir": str(self.appdir), "log": str(self.log)}
+        return {**places, "pid": os.getpid(), "left": list(self.left)}
 
     def show(self, console: Console) -> None:
         """Tell a person."""
@@ -102,7 +103,7 @@ def run_studio(
 def _fill(port: int, folder: Path, gallery: dict[str, Any]) -> list[str]:
     try:
         return Contents(Rest(port), folder).put(gallery)
-    except (OSError, Refused) as error:
+    except (OSError, RefusedError) as error:
         raise StudioError(f"CodeRoom's teams cannot be put into AutoGen Studio: {error}.") from error
 
 

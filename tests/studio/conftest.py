@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,11 +9,18 @@ from tests.studio import driving
 from tests.support.studio import Studio, start_studio
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Whoever comes first installs Studio.
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(900))
+
+
 @pytest.fixture(scope="session")
 def studio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     """One Studio for all tests: `.url`, `.pid` of the command, `.appdir` and `.log`."""
     folder = tmp_path_factory.mktemp("studio")
-    with start_studio(folder / "app", cwd=folder) as studio:
+    with start_studio(folder / "app", "--no-browser", cwd=folder) as studio:
         yield studio
 
 

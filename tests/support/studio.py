@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import selectors
@@ -13,17 +14,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coderoom.errors import MissingDependencyError
-from coderoom.studio import prepare_environment
+from coderoom.executors._launch import descendants
+from coderoom.studio import Rest, prepare_environment
 from tests.support.commands import environment
 
-__all__ = ["KEY", "Studio", "start_studio", "studio_environment", "studio_python"]
+__all__ = ["KEY", "USER", "Studio", "start_studio", "studio_environment", "studio_python"]
 
 KEY = "sk-a-key-that-nobody-accepts"
-_PATIENCE = 120
+USER = "guestuser@gmail.com"
+_PATIENCE = 90
 
 
 @dataclass(frozen=True)
@@ -32,17 +36,52 @@ class Studio:
 
     Attributes:
         process: The command.
+        told: What it has said of itself.
         url: Where it answers.
         pid: The command's process id.
         appdir: Its folder.
         log: Its log.
+        left: What it has left alone, as it says.
     """
 
     process: subprocess.Popen[str]
-    url: str
-    pid: int
-    appdir: Path
-    log: Path
+    told: Mapping[str, Any]
+
+    @property
+    def url(self) -> str:
+        return str(self.told["url"])
+
+    @property
+    def pid(self) -> int:
+        return int(self.told["pid"])
+
+    @property
+    def appdir(self) -> Path:
+        return Path(self.told["appdir"])
+
+    @property
+    def log(self) -> Path:
+        return Path(self.told["log"])
+
+    @property
+    def left(self) -> list[str]:
+        return list(self.told["left"])
+
+    @property
+    def rest(self) -> Rest:
+        return Rest(int(self.url.rpartition(":")[2]))
+
+    @property
+    def server_pid(self) -> int:
+        """The process that serves."""
+        return next(pid for pid in descendants(self.pid) if b"coderoom.studio._serve" in _command(pid))
+
+    def teams(self) -> dict[str, dict[str, Any]]:
+        """The rows of its teams, by their labels; no label may be there twice."""
+        rows = self.rest.ask("GET", "/teams/", user_id=USER)
+        found = {row["component"]["label"]: row for row in rows}
+        assert len(found) == len(rows)
+        return found
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """End it by a signal and return the exit code."""
@@ -59,22 +98,30 @@ def studio_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def studio_python() -> Path:
     """The interpreter of Studio's environment, which is made if it is not there."""
+    made = _make_environment()
+    if isinstance(made, Path):
+        return made
+    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        pytest.fail(f"no AutoGen Studio for a test that must run: {made}")
+    pytest.skip(f"no AutoGen Studio: {made}")
+
+
+@functools.cache
+def _make_environment() -> Path | str:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in studio_environment().items():
             patch.setenv(name, value)
         try:
             return prepare_environment(lambda words, detail="": None)
         except MissingDependencyError as error:
-            if os.environ.get("CI", "").lower() not in ("", "0", "false"):
-                pytest.fail(f"no AutoGen Studio for a test that must run: {error}")
-            pytest.skip(f"no AutoGen Studio: {error}")
+            return str(error)
 
 
 @contextmanager
 def start_studio(appdir: Path, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[Studio]:
     """Run `coderoom studio` until the end of the block."""
     studio_python()
-    options = ["--no-browser", "--port", "0", "--json", "--appdir", str(appdir), *arguments]
+    options = ["--port", "0", "--json", "--appdir", str(appdir), *arguments]
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", "coderoom", "studio", *options],
@@ -93,8 +140,7 @@ def start_studio(appdir: Path, *arguments: str, cwd: Path, env: Mapping[str, str
             if not line.startswith('{"url"'):
                 said.seek(0)
                 raise AssertionError(f"Studio did not start: {line}{said.read()}")
-            told = json.loads(line)
-            yield Studio(process, told["url"], told["pid"], Path(told["appdir"]), Path(told["log"]))
+            yield Studio(process, json.loads(line))
         finally:
             if process.poll() is None:
                 process.terminate()
@@ -103,3 +149,10 @@ def start_studio(appdir: Path, *arguments: str, cwd: Path, env: Mapping[str, str
             finally:
                 process.kill()
                 process.stdout.close()
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

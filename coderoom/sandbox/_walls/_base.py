@@ -23,7 +23,8 @@ class WallSpec:
         network: Whether the code may use the network.
         env: The whole environment of the code.
         limits: What the code may use.
-        python: The interpreter, as an absolute path; `None`: the one that runs this (Docker: the image's `python3`).
+        python: The interpreter, as an absolute path; `None`: the one of `default_python` (Docker: the
+            image's `python3`).
         readable: More folders of this machine that the code may read, at their own paths.
         options: What only one wall understands, checked by it (Docker's `image`, for instance).
     """

@@ -1,0 +1,262 @@
+"""How `coderoom studio` runs and ends: nothing of it is left, and nothing of the user's is touched."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.executors._launch import descendants
+from tests.support.commands import ROOT, coderoom
+from tests.support.openai_server import OpenAIServer
+from tests.support.studio import KEY, USER, Studio, start_studio, studio_environment, studio_python
+
+WHERE = """\
+```python
+import importlib.util, sys
+print(sys.executable, importlib.util.find_spec("pytest") is not None, importlib.util.find_spec("autogenstudio"))
+```"""
+LASTING = """\
+```python
+import pathlib, subprocess, time
+subprocess.Popen(["sleep", "600"])
+pathlib.Path("begun").touch()
+time.sleep(600)
+```"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.05)
+
+
+def run_command(studio: Studio, team: str, task: str) -> list[str]:
+    number = studio.teams()[team]["id"]
+    return [
+        str(studio_python()),
+        "-I",
+        str(ROOT / "tests" / "support" / "studio_run.py"),
+        studio.url,
+        USER,
+        str(number),
+        task,
+    ]
+
+
+@contextmanager
+def studio_at_work(folder: Path, *arguments: str) -> Iterator[Studio]:
+    """A Studio in which a team runs code that does not come to an end."""
+    with (
+        OpenAIServer(respond=lambda request: LASTING) as model,
+        start_studio(folder / "app", *arguments, cwd=folder, env={"OPENAI_BASE_URL": model.base_url}) as studio,
+    ):
+        runner = subprocess.Popen(run_command(studio, "code-act", "Go."), stdout=subprocess.DEVNULL)
+        try:
+            wait_for((folder / "coderoom-workspace" / "begun").exists)
+            yield studio
+        finally:
+            runner.kill()
+            runner.wait()
+
+
+def test_a_team_runs_code_with_the_packages_of_the_user(tmp_path: Path) -> None:
+    with (
+        OpenAIServer([WHERE, "That is where."]) as model,
+        start_studio(tmp_path / "app", "--no-browser", cwd=tmp_path, env={"OPENAI_BASE_URL": model.base_url}) as studio,
+    ):
+        command = run_command(studio, "code-act", "Where are you?")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert messages[-1]["type"] == "completion"
+    assert messages[-1]["status"] == "complete"
+    assert f"{sys.executable} True None" in done.stdout
+    assert model.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_everything(tmp_path: Path, number: signal.Signals) -> None:
+    with studio_at_work(tmp_path, "--no-browser") as studio:
+        below = descendants(studio.pid)
+        assert len(below) > 3
+        assert studio.end(number) == 130
+        wait_for(lambda: not any(map(alive, below)), 8)
+
+
+def test_the_server_ends_when_the_command_is_killed(tmp_path: Path) -> None:
+    with studio_at_work(tmp_path, "--no-browser") as studio:
+        below = descendants(studio.pid)
+        assert studio.end(signal.SIGKILL) == -signal.SIGKILL
+        wait_for(lambda: not any(map(alive, below)), 15)
+
+
+def test_a_server_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
+    with start_studio(tmp_path / "app", "--no-browser", cwd=tmp_path) as studio:
+        below = descendants(studio.pid)
+        assert studio.process.stdout is not None
+        os.kill(studio.server_pid, signal.SIGKILL)
+        assert studio.process.wait(20) == 1
+        told = json.loads(studio.process.stdout.read())
+        wait_for(lambda: not any(map(alive, below)), 8)
+    assert told["succeeded"] is False
+    assert "ended by itself (signal 9)" in told["error"]
+    assert "Application startup complete" in told["error"]
+
+
+def test_it_touches_nothing_of_the_users(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    cwd = tmp_path / "here"
+    for folder in (home, cwd):
+        folder.mkdir()
+    cache = Path(studio_python()).parents[3]
+    env = {
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(cache),
+        "AUTOGENSTUDIO_APPDIR": str(tmp_path / "theirs"),
+        "AUTOGENSTUDIO_DATABASE_URI": f"sqlite:///{tmp_path}/theirs.db",
+        "PYTHONPATH": str(cwd),
+    }
+    # Neither what lies in the current folder nor what the user's PYTHONPATH names is imported.
+    (cwd / "uvicorn.py").write_text("raise SystemExit('this is not uvicorn')")
+    with start_studio(tmp_path / "app", "--no-browser", cwd=cwd, env=env) as studio:
+        assert len(studio.teams()) == 5
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(studio.pid)]
+    assert [path.name for path in home.iterdir()] == []
+    assert [path.name for path in cwd.iterdir()] == ["uvicorn.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["app", "here", "home"]
+    assert not any(KEY.encode() in command for command in commands)
+    kept = [path for path in (tmp_path / "app").rglob("*") if path.is_file()]
+    assert len(kept) > 3
+    assert not [path for path in kept if KEY.encode() in path.read_bytes()]
+    assert (tmp_path / "app").stat().st_mode & 0o077 == 0
+
+
+def refusal(studio: Studio, headers: dict[str, str]) -> int:
+    connection = http.client.HTTPConnection(studio.url.removeprefix("http://"), timeout=20)
+    try:
+        connection.request("GET", "/api/health", headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_pages_of_other_servers_are_refused(studio_server: Studio) -> None:
+    own = studio_server.url.removeprefix("http://")
+    port = own.rpartition(":")[2]
+    welcome: list[dict[str, str]] = [
+        {},
+        {"Origin": studio_server.url},
+        {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"},
+        {"Host": "localhost:9000", "Origin": "http://localhost:9000"},  # a tunnel
+    ]
+    strange: list[dict[str, str]] = [
+        {"Origin": "https://example.org"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Host": f"example.org:{port}"},
+        {"Host": f"example.org:{port}", "Origin": f"http://example.org:{port}"},
+    ]
+    assert [refusal(studio_server, headers) for headers in welcome] == [200] * len(welcome)
+    assert [refusal(studio_server, headers) for headers in strange] == [403] * len(strange)
+
+
+CONNECT = """
+import sys
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+try:
+    with connect(sys.argv[1], origin=sys.argv[2]) as socket:
+        socket.recv(timeout=10)
+except InvalidStatus as error:
+    print("refused", error.response.status_code)
+except Exception as error:
+    print(error)
+"""
+
+
+def test_websockets_of_other_pages_are_refused(studio_server: Studio) -> None:
+    def told(origin: str) -> str:
+        target = f"ws{studio_server.url.removeprefix('http')}/api/ws/runs/999999"
+        command = [studio_python(), "-I", "-c", CONNECT, target, origin]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+
+    assert told("https://example.org") == "refused 403"
+    assert told(studio_server.url) != ""
+
+
+def test_a_person_is_told_where_it_is(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {seen}\n')
+    browser.chmod(0o755)
+    studio_python()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "coderoom", "studio", "--port", "0", "--appdir", str(tmp_path / "app")],
+        cwd=tmp_path,
+        env=studio_environment({"BROWSER": str(browser)}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_for(seen.exists, 60)
+        process.send_signal(signal.SIGINT)
+        told, wrong = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    url = seen.read_text().strip()
+    assert url.startswith("http://127.0.0.1:")
+    assert f"AutoGen Studio with CodeRoom's teams: {url}" in told
+    assert str(tmp_path / "app" / "studio.log") in told
+    assert "no authentication" in told
+    assert wrong == ""
+
+
+def request_of(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """A start that fails, and what it says to a program and to a person."""
+    done = coderoom("studio", "--no-browser", "--json", *arguments, cwd=cwd, env=env, timeout=120)
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert told["error"].splitlines()[0] in done.stderr
+    assert "Traceback" not in done.stderr
+    return told | {"code": done.returncode}
+
+
+def test_a_port_in_use_is_told(studio_server: Studio, tmp_path: Path) -> None:
+    port = studio_server.url.rpartition(":")[2]
+    told = request_of("--port", port, "--appdir", str(tmp_path / "app"), cwd=tmp_path)
+    assert told["code"] == 2
+    assert f"Port {port} cannot be used: Address already in use." in told["error"]
+    assert "--port 0" in told["error"]
+
+
+def test_a_folder_in_use_is_told(studio_server: Studio, tmp_path: Path) -> None:
+    told = request_of("--port", "0", "--appdir", str(studio_server.appdir), cwd=tmp_path)
+    assert told["code"] == 2
+    assert "is in use by another `coderoom studio`" in told["error"]
+
+
+def test_a_bad_team_file_is_told_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("provider: coderoom.teams.CodingTeam\nconfig:\n  participant: []\n")
+    told = request_of("--team", "bad.yaml", "--port", "0", "--appdir", str(tmp_path / "app"), cwd=tmp_path)
+    assert told["code"] == 2
+    assert "bad.yaml:3" in told["error"]
+    assert not (tmp_path / "app").exists()
