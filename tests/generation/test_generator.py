@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -112,6 +113,22 @@ async def test_requests_begin_no_more_often_than_they_may(place: Sandbox) -> Non
     began = loop.time()
     assert (await solve(model, place, requests_per_minute=300)).all_tests_passed
     assert loop.time() - began >= 0.4, "three requests have to wait twice for a fifth of a second"
+
+
+def test_they_do_so_also_where_one_event_loop_follows_another() -> None:
+    began: list[float] = []
+
+    class Timed(ScriptedModel):
+        async def complete(self, *arguments: Any) -> Reply:
+            began.append(time.monotonic())
+            return await super().complete(*arguments)
+
+    model = Timed(DOUBLE, DOUBLE_TESTS, {"double": GOOD})
+    generator = AICodeGenerator(model, cache=False, requests_per_minute=100)
+    for _ in range(2):
+        assert asyncio.run(generator.generate_solution("Double a number.")).all_tests_passed
+    assert len(began) == 6
+    assert all(later - earlier >= 0.5 for earlier, later in itertools.pairwise(began))
 
 
 async def test_a_circle_is_named_and_sent_back_once(place: Sandbox) -> None:
