@@ -451,7 +451,7 @@ async def test_python_says_nothing_of_what_a_model_wrote(
     place: Sandbox, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     backslash = "\\d"
-    code = f"import re\nDIGITS = '{backslash}'\n\n\ndef double(x):\n    return 2 * x if re.match('{backslash}', '1') else x"
+    code = f"import re\n\n\ndef double(x):\n    return 2 * x if re.match('{backslash}', '1') else x"
     by_property = f"result == 2 * x and __import__('re').match('{backslash}', str(abs(x))) is not None"
     tests = [*DOUBLE_TESTS["double"], {"name": "property", "inputs": {"x": 4}, "property": by_property}]
     literal = f"{{'tests': [{{'name': '{backslash}', 'inputs': {{'x': 5}}, 'expected_output': 10}}]}}"
