@@ -84,6 +84,7 @@ def test_every_shipped_team_runs(tmp_path: Path) -> None:
         run = json.loads(done.stdout)
         assert (done.returncode, run["outcome"]) == (0, "ok"), (team, done.stderr, run["error"])
         assert "42" in run["answer"]
+        assert run["isolation"] in WALLS
 
 
 @pytest.mark.parametrize("stdin", ["n because I say so\n", ""])

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Protocol
 
-from aiolimiter import AsyncLimiter
 from pydantic import BaseModel
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
@@ -18,6 +17,7 @@ from coderoom._text import encodable
 from coderoom.errors import ModelError
 from coderoom.generation._events import GenerationEvent, ModelAsked
 from coderoom.generation._model import Message, Model, Reply
+from coderoom.generation._pace import Pace
 from coderoom.generation._solution import StopReason, Usage
 
 __all__ = ["Asker", "BudgetSpent", "Memory"]
@@ -59,7 +59,7 @@ class Asker:
         memory: What was answered before this was cut short.
         emit: Called with each event.
         places: Lets only so many requests be on their way at the same time.
-        limiter: Lets only so many of them begin in a minute.
+        pace: Lets only so many of them begin in a minute.
         retries: How often a request is sent again when the line broke.
         max_tokens: How many tokens may be spent; `None`: any number.
         max_seconds: After how many seconds nothing is asked any more; `None`: never.
@@ -72,7 +72,7 @@ class Asker:
         emit: Callable[[GenerationEvent], None],
         *,
         places: asyncio.Semaphore,
-        limiter: AsyncLimiter | None,
+        pace: Pace | None,
         retries: int,
         max_tokens: int | None,
         max_seconds: float | None,
@@ -81,7 +81,7 @@ class Asker:
         self._memory = memory
         self._emit = emit
         self._places = places
-        self._limiter: AbstractAsyncContextManager[Any] = limiter if limiter is not None else nullcontext()
+        self._pace: AbstractAsyncContextManager[Any] = pace if pace is not None else nullcontext()
         self._retries = retries
         self._max_tokens = max_tokens
         self._end = None if max_seconds is None else time.monotonic() + max_seconds
@@ -131,7 +131,7 @@ class Asker:
         try:
             async for attempt in tries:
                 with attempt:
-                    async with self._limiter:
+                    async with self._pace:
                         reply = await self._model.complete(messages, form)
         except Exception as error:
             text = f"The model {self._model.name!r} could not be asked: {type(error).__name__}: {error!s:.500}"

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
+from coderoom.generation._parsing import parsed
 from coderoom.generation._specs import FunctionSpec
 
 __all__ = ["CodeProblem", "check_implementation", "check_setup", "names_defined"]
@@ -110,7 +111,7 @@ def _parse(source: str) -> ast.Module | CodeProblem:
     if len(source) > _LONGEST:
         return CodeProblem(line=None, text=f"there are {len(source):,} characters, and may be {_LONGEST:,}")
     try:
-        return ast.parse(source)
+        return parsed(source)
     except SyntaxError as error:
         return CodeProblem(line=error.lineno, text=f"this is no Python: {error.msg}")
     except (ValueError, RecursionError, MemoryError) as error:

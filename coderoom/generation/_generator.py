@@ -9,8 +9,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from pathlib import Path
 from typing import Any, Self, get_args
 
-from aiolimiter import AsyncLimiter
-
 import coderoom
 from coderoom._text import encodable
 from coderoom.errors import RequestError
@@ -21,6 +19,7 @@ from coderoom.generation._frozen import freeze
 from coderoom.generation._language import Language
 from coderoom.generation._languages import language_named
 from coderoom.generation._model import Model
+from coderoom.generation._pace import Pace
 from coderoom.generation._pipeline import Pipeline, all_passed
 from coderoom.generation._program import Program, Rules
 from coderoom.generation._prompts import PROMPT_VERSION
@@ -144,7 +143,7 @@ class AICodeGenerator:
         self._max_tokens = max_tokens
         self._max_seconds = max_seconds
         self._places = concurrency
-        self._limiter = AsyncLimiter(*_rate(requests_per_minute)) if requests_per_minute is not None else None
+        self._pace = Pace(requests_per_minute) if requests_per_minute is not None else None
         self._retries = retries
         self._timeout = test_timeout
 
@@ -229,7 +228,7 @@ class AICodeGenerator:
                 journal,
                 emit,
                 places=asyncio.Semaphore(self._places),
-                limiter=self._limiter,
+                pace=self._pace,
                 retries=self._retries,
                 max_tokens=self._max_tokens,
                 max_seconds=self._max_seconds,
@@ -302,8 +301,3 @@ def _instruction(instruction: object) -> str:
     if len(instruction) > _LONGEST:
         raise RequestError(f"The instruction has {len(instruction):,} characters, and may have {_LONGEST:,}.")
     return encodable(instruction)
-
-
-def _rate(per_minute: float) -> tuple[float, float]:
-    """No bursts: one request, then a wait."""
-    return 1, 60 / per_minute

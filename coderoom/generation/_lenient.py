@@ -14,6 +14,7 @@ from coderoom._json_output import json_objects, without_thoughts
 from coderoom._text import encodable
 from coderoom.blocks import extract_code_blocks
 from coderoom.generation._language import Language
+from coderoom.generation._parsing import parsed_expression
 from coderoom.generation._specs import FunctionSpec
 from coderoom.generation._tests import FunctionTest
 
@@ -144,7 +145,7 @@ def _read(text: str) -> Any:
     literal = re.sub(r"\b(null|true|false)\b", lambda found: _WORDS[found[0]], text)
     for candidate in (text, literal):
         try:
-            return _as_data(ast.literal_eval(candidate))
+            return _as_data(ast.literal_eval(parsed_expression(candidate.lstrip())))
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
     return None

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from coderoom.errors import GenerationError
 from coderoom.generation._check import check_setup
+from coderoom.generation._parsing import UNREADABLE, parsed_expression
 from coderoom.generation._specs import FunctionSpec, name_problem, problems_of
 from coderoom.generation._values import decode
 
@@ -178,12 +179,12 @@ def _is_optional(spec: FunctionSpec, name: str) -> bool:
 
 def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
     try:
-        tree = ast.parse(text, mode="eval")
-        table = symtable.symtable(text, "property", "eval")
+        tree = parsed_expression(text)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            table = symtable.symtable(text, "property", "eval")
             compile(text, "property", "eval")  # Not all that is wrong is found before.
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"property: it is no Python: {error}") from error
     known = _OPEN | {"result", *inputs}
     unknown = sorted({name for name in _free(table) if name not in known})

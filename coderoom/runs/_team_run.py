@@ -14,6 +14,7 @@ from autogen_core import CancellationToken
 
 from coderoom._advice import in_words
 from coderoom._components import linked
+from coderoom.agents import CodeGeneratorAgent
 from coderoom.errors import AgentError, CodeRoomError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.runs._record import RunRecord
@@ -100,7 +101,7 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
 async def _start(executors: Sequence[Any]) -> None:
     """Start the sandboxes. The others start when there is code, as they always did."""
     for executor in executors:
-        if isinstance(executor, SandboxCodeExecutor):
+        if isinstance(executor, SandboxCodeExecutor | CodeGeneratorAgent):
             await executor.start()
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from coderoom.generation import (
     Solution,
     StopReason,
     TestChanged,
+    write_solution,
 )
 from coderoom.sandbox import Sandbox
 
@@ -112,6 +115,22 @@ async def test_requests_begin_no_more_often_than_they_may(place: Sandbox) -> Non
     began = loop.time()
     assert (await solve(model, place, requests_per_minute=300)).all_tests_passed
     assert loop.time() - began >= 0.4, "three requests have to wait twice for a fifth of a second"
+
+
+def test_they_do_so_also_where_one_event_loop_follows_another() -> None:
+    began: list[float] = []
+
+    class Timed(ScriptedModel):
+        async def complete(self, *arguments: Any) -> Reply:
+            began.append(time.monotonic())
+            return await super().complete(*arguments)
+
+    model = Timed(DOUBLE, DOUBLE_TESTS, {"double": GOOD})
+    generator = AICodeGenerator(model, cache=False, requests_per_minute=100)
+    for _ in range(2):
+        assert asyncio.run(generator.generate_solution("Double a number.")).all_tests_passed
+    assert len(began) == 6
+    assert all(later - earlier >= 0.5 for earlier, later in itertools.pairwise(began))
 
 
 async def test_a_circle_is_named_and_sent_back_once(place: Sandbox) -> None:
@@ -426,6 +445,25 @@ async def test_modules_that_may_not_be_imported_are_not(place: Sandbox) -> None:
     solution = await solve(model, place, allowed_imports=["math"])
     assert solution.all_tests_passed
     assert "the module 'os' may not be imported" in solution.functions[0].attempts[0].problems[0]
+
+
+async def test_python_says_nothing_of_what_a_model_wrote(
+    place: Sandbox, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    backslash = "\\d"
+    code = f"import re\n\n\ndef double(x):\n    return 2 * x if re.match('{backslash}', '1') else x"
+    by_property = f"result == 2 * x and __import__('re').match('{backslash}', str(abs(x))) is not None"
+    tests = [*DOUBLE_TESTS["double"], {"name": "property", "inputs": {"x": 4}, "property": by_property}]
+    literal = f"{{'tests': [{{'name': '{backslash}', 'inputs': {{'x': 5}}, 'expected_output': 10}}]}}"
+    setup = [{**test("setup", 12, x=6), "setup": f"'{backslash}'"}]
+    specs = [{**DOUBLE[0], "inputs": [{"name": "x", "type": f"Literal['{backslash}'] | int"}]}]
+    answer = f"```json\n{json.dumps([*tests, *setup])}\n```\n```python\n{literal}\n```"
+    model = ScriptedModel(specs, {"double": [answer]}, {"double": code})
+    solution = await solve(model, place)
+    assert solution.missing == []
+    assert len(solution.tests["double"]) == 6
+    write_solution(solution, tmp_path)
+    assert [str(each.message) for each in recwarn] == []
 
 
 async def test_the_budget_of_tokens_is_kept_and_what_there_is_is_not_lost(place: Sandbox) -> None:

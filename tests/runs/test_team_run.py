@@ -9,7 +9,8 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMess
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken
 
-from coderoom.agents import CodeExecutorAgent
+from coderoom.agents import CodeExecutorAgent, CodeGeneratorAgent
+from coderoom.configs import ReplayModel
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.runs import RunRecord, run_team
@@ -84,6 +85,24 @@ async def test_the_sandbox_stands_before_anything_is_asked() -> None:
     assert said[1:] == ["TextMessage", "TextMessage"]
     assert said[0] not in {"auto", "none", ""}
     assert executor.work_dir is None
+
+
+async def test_so_does_that_of_an_agent_which_brings_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    record = RunRecord("t", "x")
+    generator = CodeGeneratorAgent("generator", ReplayModel(["nothing"]))
+    both = CodingTeam([Agent(), generator], max_turns=1)
+    await run_team(both, record, lambda _: None, begin=lambda: said.append(record.isolation))
+    assert said == [record.isolation]
+    assert said[0] not in {"auto", "none", ""}
+
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    asks = Agent()
+    both = CodingTeam([asks, CodeGeneratorAgent("generator", ReplayModel(["nothing"]), wall="docker")], max_turns=1)
+    with pytest.raises(SandboxUnavailable, match="nowhere"):
+        await run_team(both, record, lambda _: None, begin=lambda: said.append("begun"))
+    assert len(said) == 1
+    assert asks.closed == 1
 
 
 async def test_without_a_sandbox_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

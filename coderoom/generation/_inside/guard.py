@@ -61,7 +61,7 @@ class Guard:
     def broken_later(self) -> str:
         """What was changed meanwhile, after the program has run; what its functions hold is theirs to change."""
         for name, function, code in self._codes:
-            if self._names.get(name) is not function or function.__code__ is not code:
+            if self._names.get(name, _none) is not function or function.__code__ is not code:
                 return "functions of the program"
         return ""
 

@@ -6,6 +6,7 @@ import ast
 import builtins
 from typing import Any
 
+from coderoom.generation._parsing import parsed_expression
 from coderoom.generation._python.facts import Facts
 from coderoom.generation._python.literals import Literals, text_literal, wrapped
 from coderoom.generation._tests import FunctionTest
@@ -115,7 +116,7 @@ def _raises(test: FunctionTest, written: Written, before: list[str], call: str) 
 def _holds(test: FunctionTest, written: Written, call: str, came: Any) -> list[str]:
     """The property as code where that means the same, and as text otherwise."""
     text = (test.property or "").strip()
-    tree = ast.parse(text, mode="eval").body
+    tree = parsed_expression(text)
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     bound = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     result = call if written.facts.plain and _is_plain(came) else f"{written.helper('as_data')}({call})"

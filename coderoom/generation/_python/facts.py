@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from coderoom.generation import _parsing
+
 __all__ = ["Facts", "facts_of", "imports_in", "modules_of", "parsed"]
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -72,8 +74,8 @@ def facts_of(sources: Mapping[str, str] | None) -> Facts:
 def parsed(source: str) -> ast.Module | None:
     """The tree of code; `None` if it is no Python."""
     try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _parsing.parsed(source)
+    except _parsing.UNREADABLE:
         return None
 
 

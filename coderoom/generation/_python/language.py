@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from coderoom.generation import _check
 from coderoom.generation._cells import call_inside, load_inside, setting
 from coderoom.generation._check import CodeProblem
 from coderoom.generation._language import Job, Language
+from coderoom.generation._parsing import UNREADABLE, parsed_expression
 from coderoom.generation._python.declared import as_declared
 from coderoom.generation._python.module import python_module
 from coderoom.generation._python.repeats import without_repeats
@@ -143,7 +143,7 @@ class PythonLanguage(Language):
 
 def _is_type(text: str) -> bool:
     try:
-        ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        parsed_expression(text)
+    except UNREADABLE:
         return False
     return True
