@@ -11,7 +11,7 @@ import pytest
 
 from coderoom.configs import make_gallery
 from tests.support.commands import ROOT
-from tests.support.studio import USER, Studio, studio_environment, studio_python
+from tests.support.studio import USER, Studio, start_studio, studio_environment, studio_python
 
 TEAM = ROOT / "examples" / "team.yaml"
 SCHEMA = """
@@ -30,9 +30,10 @@ def galleries(studio: Studio) -> list[dict[str, Any]]:
     return [row["config"] for row in studio.rest.ask("GET", "/gallery/", user_id=USER)]
 
 
-def test_the_shipped_teams_are_there_and_nothing_else(studio_server: Studio) -> None:
+def test_the_shipped_teams_are_there_and_nothing_else(tmp_path: Path) -> None:
     wanted = {team["label"]: team for team in make_gallery()["components"]["teams"]}
-    assert {label: row["component"] for label, row in studio_server.teams().items()} == wanted
+    with start_studio(tmp_path / "app", "--no-browser", cwd=tmp_path) as studio:
+        assert {label: row["component"] for label, row in studio.teams().items()} == wanted
 
 
 def test_the_gallery_is_there_beside_the_one_of_studio(studio_server: Studio) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from coderoom.configs import shipped_teams
 from coderoom.executors._launch import descendants
 from tests.support.commands import ROOT, coderoom
 from tests.support.openai_server import OpenAIServer
@@ -122,7 +123,7 @@ def test_it_touches_nothing_of_the_users(tmp_path: Path) -> None:
     # Neither what lies in the current folder nor what the user's PYTHONPATH names is imported.
     (cwd / "uvicorn.py").write_text("raise SystemExit('this is not uvicorn')")
     with start_studio(tmp_path / "app", "--no-browser", cwd=cwd, env=env) as studio:
-        assert len(studio.teams()) == 5
+        assert set(studio.teams()) == set(shipped_teams())
         commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(studio.pid)]
     assert [path.name for path in home.iterdir()] == []
     assert [path.name for path in cwd.iterdir()] == ["uvicorn.py"]
