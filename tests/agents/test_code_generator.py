@@ -143,7 +143,7 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
     agent = generator(ReplayModel(["x"]), **everything)
     dumped = json.loads(agent.dump_component().model_dump_json())
     assert dumped["provider"] == "coderoom.agents.CodeGeneratorAgent"
-    assert everything.items() <= dumped["config"].items()
+    assert {name: dumped["config"][name] for name in everything} == everything
     loaded = CodeGeneratorAgent.load_component(ComponentModel(**dumped))
     assert json.loads(loaded.dump_component().model_dump_json()) == dumped
 

@@ -338,6 +338,18 @@ async def test_setup(runner: TestRunner, tmp_path: Path) -> None:
     await agrees(runner, tmp_path, {"f": right}, freeze({"f": tests}), {"f": wrong})
 
 
+@pytest.mark.parametrize("name", ["names", "given"])
+def test_setup_in_a_module_that_is_called_like_what_the_file_uses(tmp_path: Path, name: str) -> None:
+    source = f"def {name}(x): return x"
+    tests = {name: [test_of(inputs={"x": 1}, setup="inputs['x'] = 2", property="result == 2 and x == 1")]}
+    (tmp_path / f"{name}.py").write_text(source)
+    file = tmp_path / f"test_{name}.py"
+    file.write_text(PythonLanguage().write_tests(tests, name, implementations={name: source}))
+    command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + file.read_text()
+
+
 async def test_coroutines(runner: TestRunner, tmp_path: Path) -> None:
     sources = {
         "f": "import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x",

@@ -17,7 +17,7 @@ from coderoom.generation._tests import FunctionTest
 __all__ = ["pytest_file"]
 
 _LONGEST = 60
-_USED = frozenset(dir(builtins)) | HELPERS
+_USED = frozenset(dir(builtins)) | HELPERS | {"given", "names"}
 _MODULES = frozenset(
     str.split(
         "asyncio collections datetime decimal enum fractions functools importlib inspect io math os pytest random sys"
