@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
@@ -44,7 +44,7 @@ class CodeGeneratorAgentConfig(StrictConfig):
     retries: int = Field(default=4, ge=0)
     test_timeout: float = Field(default=5.0, gt=0)
     allowed_imports: list[str] | None = None
-    block_severity: Level | None = "high"
+    block_severity: Level | Literal["none"] | None = "high"
     accept_changed_tests: bool = False
     cache: bool = False
     cache_dir: str | None = None
@@ -232,6 +232,7 @@ class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[
 
     def _to_config(self) -> CodeGeneratorAgentConfig:
         options = {**self._options, "cache_dir": _text(self._options["cache_dir"])}
+        options["block_severity"] = options["block_severity"] or "none"  # What is `None` is not dumped.
         return CodeGeneratorAgentConfig(
             name=self.name,
             model_client=self._model_client.dump_component(),
@@ -243,6 +244,8 @@ class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[
     @classmethod
     def _from_config(cls, config: CodeGeneratorAgentConfig) -> Self:
         arguments = config.model_dump(exclude={"name", "model_client"})
+        if config.block_severity == "none":
+            arguments["block_severity"] = None
         return cls(config.name, ChatCompletionClient.load_component(config.model_client), **arguments)
 
 

@@ -143,8 +143,10 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
     agent = generator(ReplayModel(["x"]), **everything)
     dumped = json.loads(agent.dump_component().model_dump_json())
     assert dumped["provider"] == "coderoom.agents.CodeGeneratorAgent"
-    assert {name: dumped["config"][name] for name in everything} == everything
+    told = {**everything, "block_severity": "none"}  # What is `None` is not dumped.
+    assert {name: dumped["config"][name] for name in told} == told
     loaded = CodeGeneratorAgent.load_component(ComponentModel(**dumped))
+    assert loaded._options["block_severity"] is None
     assert json.loads(loaded.dump_component().model_dump_json()) == dumped
 
 
