@@ -26,7 +26,6 @@ from coderoom.studio._server import listen, run_server
 
 __all__ = ["RunningStudio", "run_studio"]
 
-
 _WINDOWS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _NO_KEY: Final = "OPENAI_API_KEY is not set, and teams with OpenAI's models, such as the shipped ones, need it."
 
