@@ -323,6 +323,7 @@ async def test_a_long_text_says_at_its_top_how_long_it_is(approved: MakeAgent) -
     [question] = questions_in(await stream(approved(python(code), person=Person("no")), TASK))
     assert "300 lines" in question.content[:200]
     assert "yes or no" in question.content[:200]
+    assert "open this message to see all of it" in question.content[:300]
     assert code in question.content
 
 

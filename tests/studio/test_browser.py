@@ -39,6 +39,7 @@ PRIMES = [
     ['{"approved": true, "issues": [], "summary": "The number was computed."}'],
 ]
 ENDLESS = [["```python\nimport time\n\nwhile True:\n    time.sleep(0.1)\n```"], []]
+WIDE = [[f"```python\nprint(6 * 7){' ' * 150}; print('far out')\n```"]]
 ASKS = [["```python\nopen('made_by_asks', 'w').write('x')\nprint(6 * 7)\n```", "It is 42."]]
 
 
@@ -242,3 +243,16 @@ async def test_a_question_is_answered_at_the_page(
     await answer(page, "yes")
     await expect(page.get_by_text("It is 42.").first).to_be_visible()
     assert made.exists()
+
+
+async def test_no_code_is_pushed_out_of_sight(page: Page, driver: Studio, tmp_path: Path) -> None:
+    driver.add_team(team_in(gallery_of(tmp_path, replayed("human-approves", "wide", WIDE)), "wide"))
+    await begin(page, "wide", "What is 6 times 7?")
+    await expect(page.get_by_text("Waiting for your input").first).to_be_visible()
+    code = page.locator("pre", has_text="far out")
+    await expect(code).to_be_visible()
+    box = await code.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 1280
+    await answer(page, "no")
+    await expect(page.get_by_text("Attempt 1 was not allowed to run").first).to_be_visible()
