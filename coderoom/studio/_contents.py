@@ -76,7 +76,7 @@ class Contents:
                 return [f"{name}: changed in Studio"]
             if _digest(wanted) == known["sha256"]:
                 return []
-            row = found
+            row["id"] = known["id"]  # As Studio's pages do; it does not take its own times back.
         stored = self._rest.ask("POST", f"{route}/", {**row, field: wanted})
         self._known[name] = {"id": stored["id"], "sha256": _digest(wanted)}
         self._save()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import shlex
@@ -11,12 +9,14 @@ import subprocess
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from coderoom._janitor import remove_folder
 from coderoom.errors import MissingDependencyError
+from coderoom.studio._locks import take_lock
 
 __all__ = ["PINS", "environment_folder", "prepare_environment", "without_python_settings"]
 
@@ -62,11 +62,15 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
         return interpreter
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(folder.with_name(f"{folder.name}.lock"), tell) as lock:
+        wait = partial(tell, "Another start is installing AutoGen Studio; waiting for it")
+        lock = take_lock(folder.with_name(f"{folder.name}.lock"), wait)
+        try:
             if not _is_ready(folder):  # Another start may have made it meanwhile.
                 remove_folder(folder)
                 _make(folder, interpreter, tell, pins, python, lock)
                 (folder / _READY).touch()
+        finally:
+            os.close(lock)
     except OSError as error:
         raise MissingDependencyError(f"The environment for AutoGen Studio cannot be made: {error}.") from error
     return interpreter
@@ -80,20 +84,6 @@ def without_python_settings(environment: Mapping[str, str]) -> dict[str, str]:
 def _is_ready(folder: Path) -> bool:
     # The interpreter is a link, to one that may have been uninstalled.
     return (folder / _READY).exists() and (folder / "bin" / "python").exists()
-
-
-@contextlib.contextmanager
-def _lock(path: Path, tell: Tell) -> Iterator[int]:
-    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            tell("Another start is installing AutoGen Studio; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock
-    finally:
-        os.close(lock)
 
 
 def _make(folder: Path, interpreter: Path, tell: Tell, pins: Path, python: str, lock: int) -> None:

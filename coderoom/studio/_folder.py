@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from coderoom.errors import RequestError
+from coderoom.studio._locks import take_lock
 
 __all__ = ["default_folder", "use_folder"]
 
@@ -32,16 +32,15 @@ def use_folder(folder: Path) -> Iterator[int]:
     try:
         # Studio keeps what is typed into it, keys included, as plain text.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / "coderoom.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise RequestError(f"The folder {str(folder)!r} cannot be used: {error.strerror}.") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield lock
+        lock = take_lock(folder / "coderoom.lock")
     except BlockingIOError:
         raise RequestError(
             f"The folder {str(folder)!r} is in use by another `coderoom studio`; end that one, or give this one a "
             "folder of its own with --appdir."
         ) from None
+    except OSError as error:
+        raise RequestError(f"The folder {str(folder)!r} cannot be used: {error.strerror}.") from error
+    try:
+        yield lock
     finally:
         os.close(lock)

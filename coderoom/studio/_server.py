@@ -8,13 +8,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
 from coderoom._janitor import temporary_folder
+from coderoom._python import VARIABLE, default_python
 from coderoom.errors import RequestError, StudioError
 from coderoom.studio._environment import without_python_settings
 from coderoom.studio._rest import RefusedError, Rest
@@ -152,21 +152,22 @@ def _await_end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _environment(trust: Sequence[str]) -> dict[str, str]:
-    trusted = [*os.environ.get(_TRUSTED, "").split(","), "coderoom", *trust]
+    named = ["coderoom", *trust, *os.environ.get(_TRUSTED, "").split(",")]
+    trusted = list(dict.fromkeys(name.strip() for name in named if name.strip()))
     return {
         **without_python_settings(os.environ),
-        # CodeRoom is the one that runs here, and code finds the packages that it would find here.
-        "PYTHONPATH": str(_importable("coderoom", *trust)),
-        "CODEROOM_PYTHON": os.environ.get("CODEROOM_PYTHON") or sys.executable,
-        _TRUSTED: ",".join(dict.fromkeys(name.strip() for name in trusted if name.strip())),
+        # CodeRoom there is the one that runs here, and code finds the packages that it would find here.
+        "PYTHONPATH": str(_importable(trusted)),
+        VARIABLE: default_python(),
+        _TRUSTED: ",".join(trusted),
     }
 
 
-def _importable(*namespaces: str) -> Path:
+def _importable(namespaces: Sequence[str]) -> Path:
     """A folder with links to these packages, and nothing of what is installed beside them."""
     folder = temporary_folder()
     for root in dict.fromkeys(name.partition(".")[0] for name in namespaces):
-        spec = importlib.util.find_spec(root) if root else None
+        spec = importlib.util.find_spec(root)
         if spec is not None:
             places = [place for place in (*(spec.submodule_search_locations or ()), spec.origin) if place]
             place = Path(places[0]).resolve()

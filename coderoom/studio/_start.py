@@ -8,13 +8,13 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from rich.console import Console
 
 from coderoom._text import visible
 from coderoom.configs import make_gallery
-from coderoom.errors import StudioError
+from coderoom.errors import MissingDependencyError, StudioError
 from coderoom.studio._contents import Contents, forget_if_new
 from coderoom.studio._environment import Tell, prepare_environment
 from coderoom.studio._folder import default_folder, use_folder
@@ -22,6 +22,9 @@ from coderoom.studio._rest import RefusedError, Rest
 from coderoom.studio._server import listen, run_server
 
 __all__ = ["RunningStudio", "run_studio"]
+
+
+_NO_KEY: Final = "OPENAI_API_KEY is not set, and teams with OpenAI's models, such as the shipped ones, need it."
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class RunningStudio:
             f"AutoGen Studio with CodeRoom's teams: {self.url}",
             f"It keeps what you make there in {self.appdir}; its log is {self.log}",
             *(f"Left alone: {what}" for what in self.left),
+            *((_NO_KEY,) if not os.environ.get("OPENAI_API_KEY") else ()),
             "It has no authentication: whoever can reach this port on this machine can run code here as you.",
             "Ctrl-C ends it.",
         ]
@@ -84,6 +88,8 @@ def run_studio(
         MissingDependencyError: Studio cannot be installed.
         StudioError: The server did not come up, or ended by itself.
     """
+    if os.name != "posix":
+        raise MissingDependencyError("coderoom studio runs on Linux and macOS only.")
     gallery = make_gallery(teams, trust=trust)
     folder = (appdir or default_folder()).absolute()
     with _signals_interrupt(), use_folder(folder) as lock, listen(port) as listening:

@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 from coderoom.executors._launch import descendants
 from tests.support.commands import ROOT, coderoom
 from tests.support.openai_server import OpenAIServer
-from tests.support.studio import KEY, USER, Studio, start_studio, studio_environment, studio_python
+from tests.support.studio import KEY, USER, Studio, alive, start_studio, studio_environment, studio_python, wait_for
 
 WHERE = """\
 ```python
@@ -33,20 +32,6 @@ subprocess.Popen(["sleep", "600"])
 pathlib.Path("begun").touch()
 time.sleep(600)
 ```"""
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-    except OSError:
-        return False
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.05)
 
 
 def run_command(studio: Studio, team: str, task: str) -> list[str]:
@@ -86,9 +71,9 @@ def test_a_team_runs_code_with_the_packages_of_the_user(tmp_path: Path) -> None:
         command = run_command(studio, "code-act", "Where are you?")
         done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
     messages = [json.loads(line) for line in done.stdout.splitlines()]
-    assert messages[-1]["type"] == "completion"
-    assert messages[-1]["status"] == "complete"
-    assert f"{sys.executable} True None" in done.stdout
+    assert (messages[-1]["type"], messages[-1]["status"]) == ("result", "complete")
+    answer = messages[-1]["data"]["task_result"]["messages"][-1]["content"]
+    assert f"{sys.executable} True None" in answer
     assert model.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
@@ -195,7 +180,7 @@ except Exception as error:
 def test_websockets_of_other_pages_are_refused(studio_server: Studio) -> None:
     def told(origin: str) -> str:
         target = f"ws{studio_server.url.removeprefix('http')}/api/ws/runs/999999"
-        command = [studio_python(), "-I", "-c", CONNECT, target, origin]
+        command = [str(studio_python()), "-I", "-c", CONNECT, target, origin]
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
 
     assert told("https://example.org") == "refused 403"
@@ -229,6 +214,38 @@ def test_a_person_is_told_where_it_is(tmp_path: Path) -> None:
     assert str(tmp_path / "app" / "studio.log") in told
     assert "no authentication" in told
     assert wrong == ""
+
+
+PARTS = """\
+from autogen_agentchat.conditions import TextMentionTermination
+
+
+class Finished(TextMentionTermination):
+    \"\"\"Ends a run.\"\"\"
+
+    component_provider_override = "parts.Finished"
+"""
+
+
+def test_a_trusted_package_is_there_too(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "parts.py").write_text(PARTS)
+    (tmp_path / "library" / "other.py").touch()
+    text = (ROOT / "examples" / "team.yaml").read_text()
+    own = "        - provider: parts.Finished\n          config:\n            text: DONE\n"
+    team = tmp_path / "team.yaml"
+    team.write_text(text.replace("      conditions:\n", f"      conditions:\n{own}"))
+    env = {"PYTHONPATH": str(tmp_path / "library")}
+    told = request_of("--team", str(team), "--port", "0", "--appdir", str(tmp_path / "app"), cwd=tmp_path, env=env)
+    assert (told["code"], "--trust parts" in told["error"]) == (2, True)
+    options = ["--no-browser", "--team", str(team), "--trust", "parts"]
+    with start_studio(tmp_path / "app", *options, cwd=tmp_path, env=env) as studio:
+        component = studio.teams()["team"]["component"]
+        said = studio.rest.ask("POST", "/validate/", {"component": component})
+        assert (said["is_valid"], said["errors"]) == (True, [])
+        variables = Path(f"/proc/{studio.server_pid}/environ").read_bytes().decode().split("\0")
+        [folder] = [name.partition("=")[2] for name in variables if name.startswith("PYTHONPATH=")]
+        assert sorted(path.name for path in Path(folder).iterdir()) == ["coderoom", "parts.py"]
 
 
 def request_of(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +21,29 @@ import pytest
 
 from coderoom.errors import MissingDependencyError
 from coderoom.executors._launch import descendants
-from coderoom.studio import Rest, prepare_environment
+from coderoom.studio import prepare_environment
+from coderoom.studio._rest import Rest
 from tests.support.commands import environment
 
-__all__ = ["KEY", "USER", "Studio", "start_studio", "studio_environment", "studio_python"]
+__all__ = ["KEY", "USER", "Studio", "alive", "start_studio", "studio_environment", "studio_python", "wait_for"]
 
 KEY = "sk-a-key-that-nobody-accepts"
 USER = "guestuser@gmail.com"
 _PATIENCE = 90
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.05)
 
 
 @dataclass(frozen=True)

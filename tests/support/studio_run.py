@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -22,8 +23,11 @@ def main(url: str, user: str, team: str, task: str) -> None:
         socket.send(json.dumps({"type": "start", "task": task, "files": [], "team_config": component}))
         for text in socket:
             print(text, flush=True)  # noqa: T201
-            if json.loads(text)["type"] in ("completion", "error"):
+            if json.loads(text)["type"] in ("result", "completion", "error"):
                 break
+        # Whoever goes before the run is stored stops it.
+        while _ask(f"{url}/api/runs/{run['run_id']}")["status"] == "active":
+            time.sleep(0.05)
 
 
 def _ask(url: str, body: Any = None) -> Any:

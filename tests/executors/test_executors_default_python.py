@@ -1,0 +1,55 @@
+"""`CODEROOM_PYTHON`: the interpreter of code for which none is named."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from coderoom.errors import RequestError
+from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
+from coderoom.sandbox._interpreter import Interpreter
+from tests.executors.helpers import python, raw_local, run_once
+
+WHERE = python("import sys; print(sys.prefix)")
+
+
+@pytest.fixture
+def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another environment than this one, whose interpreter the variable names."""
+    venv.create(tmp_path / "other", symlinks=True)
+    monkeypatch.setenv("CODEROOM_PYTHON", str(tmp_path / "other" / "bin" / "python"))
+    return tmp_path / "other"
+
+
+async def test_every_executor_takes_it(other: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    for executor in (SandboxCodeExecutor(work), LocalCodeExecutor(work), raw_local(work_dir=work)):
+        async with executor:
+            assert (await run_once(executor, WHERE)).output.strip() == str(other)
+
+
+async def test_one_that_is_named_goes_first(other: Path, tmp_path: Path) -> None:
+    for kind in (SandboxCodeExecutor, LocalCodeExecutor):
+        async with kind(tmp_path / "work", python=sys.executable) as executor:
+            assert (await run_once(executor, WHERE)).output.strip() == sys.prefix
+
+
+def test_it_brings_what_a_user_has_installed_for_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
+    own = Path(sysconfig.get_path("purelib", "posix_user", {"userbase": str(tmp_path / ".local")}))
+    own.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CODEROOM_PYTHON", str(base))
+    assert str(own) in Interpreter.of(None, None).packages
+    # Whoever names an interpreter gets that and nothing else.
+    assert str(own) not in Interpreter.of(base, None).packages
+
+
+def test_code_must_not_be_able_to_change_it(other: Path) -> None:
+    with pytest.raises(RequestError, match="lies inside the workspace"):
+        Interpreter.of(None, other.parent)

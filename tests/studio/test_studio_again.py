@@ -1,0 +1,81 @@
+"""A second start of `coderoom studio`: what was there stays, and what is new comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.studio._rest import RefusedError
+from tests.support.commands import ROOT
+from tests.support.studio import USER, Studio, start_studio
+
+
+def own_team(path: Path, description: str) -> None:
+    text = (ROOT / "examples" / "team.yaml").read_text()
+    path.write_text(f"{text}\nlabel: mine\ndescription: {description}\n")
+
+
+def gallery(studio: Studio) -> list[dict[str, Any]]:
+    rows = studio.rest.ask("GET", "/gallery/", user_id=USER)
+    return [row["config"] for row in rows if row["config"]["id"] == "coderoom"]
+
+
+def test_what_was_there_stays_and_what_is_new_comes(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    own_team(mine, "The first.")
+
+    def start() -> Any:
+        return start_studio(tmp_path / "app", "--no-browser", "--team", str(mine), cwd=tmp_path)
+
+    with start() as studio:
+        assert studio.left == []
+        first = studio.teams()
+        assert len(first) == 6
+        edited = {**first["analyst"]["component"], "description": "Edited by hand."}
+        row = {"id": first["analyst"]["id"], "user_id": USER, "component": edited}
+        studio.rest.ask("POST", "/teams/", row)
+        studio.rest.ask("DELETE", f"/teams/{first['code-act']['id']}", user_id=USER)
+        made = {**first["coder-reviewer"]["component"], "label": "made"}
+        studio.rest.ask("POST", "/teams/", {"user_id": USER, "component": made})
+        session = studio.rest.ask(
+            "POST", "/sessions/", {"user_id": USER, "name": "kept", "team_id": first["mine"]["id"]}
+        )
+    own_team(mine, "The second.")
+    with start() as studio:
+        assert studio.left == ["team analyst: changed in Studio", "team code-act: deleted in Studio"]
+        second = studio.teams()
+        assert set(second) == {*first, "made"} - {"code-act"}
+        assert second["analyst"]["component"]["description"] == "Edited by hand."
+        assert second["mine"]["component"]["description"] == "The second."
+        assert second["mine"]["id"] == first["mine"]["id"]
+        assert second["coder-reviewer"] == first["coder-reviewer"]
+        assert studio.rest.ask("GET", f"/sessions/{session['id']}", user_id=USER)["name"] == "kept"
+        [config] = gallery(studio)
+        [team] = [team for team in config["components"]["teams"] if team["label"] == "mine"]
+        assert team["description"] == "The second."
+
+
+def test_an_edited_gallery_is_left_alone(tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    with start_studio(app, "--no-browser", cwd=tmp_path) as studio:
+        [row] = [row for row in studio.rest.ask("GET", "/gallery/", user_id=USER) if row["config"]["id"] == "coderoom"]
+        row["config"]["components"]["models"] = []
+        body = {"user_id": USER, "config": row["config"]}
+        studio.rest.ask("PUT", f"/gallery/{row['id']}", body, user_id=USER)
+    with start_studio(app, "--no-browser", cwd=tmp_path) as studio:
+        assert studio.left == ["gallery: changed in Studio"]
+        assert [config["components"]["models"] for config in gallery(studio)] == [[]]
+    # Whoever takes Studio's database away begins anew.
+    for path in app.glob("*.db"):
+        path.unlink()
+    with start_studio(app, "--no-browser", cwd=tmp_path) as studio:
+        assert studio.left == []
+        assert len(studio.teams()) == 5
+
+
+def test_a_team_that_is_not_there_is_refused(studio_server: Studio) -> None:
+    with pytest.raises(RefusedError) as refused:
+        studio_server.rest.ask("GET", "/teams/999999", user_id=USER)
+    assert refused.value.status == 404
