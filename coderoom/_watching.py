@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,6 +12,8 @@ __all__ = ["at_end_of_run", "is_watched"]
 
 _STUDIO = "autogenstudio.web"
 _POLL_SECONDS = 0.25
+
+_log = logging.getLogger("coderoom")
 
 Close = Callable[[], Awaitable[None]]
 
@@ -41,7 +44,7 @@ def at_end_of_run(close: Close) -> None:
     if len(closing) == 1:
         watcher = asyncio.create_task(_watch(run))
         _watchers.add(watcher)
-        watcher.add_done_callback(_watchers.discard)
+        watcher.add_done_callback(_forget)
 
 
 def _current_run() -> Any:
@@ -52,19 +55,19 @@ def _current_run() -> Any:
         return None
 
 
+def _forget(watcher: asyncio.Task[None]) -> None:
+    _watchers.discard(watcher)
+    if not watcher.cancelled() and (error := watcher.exception()) is not None:
+        _log.warning("It is not known when a run of AutoGen Studio ends: %r", error)
+
+
 async def _watch(run: Any) -> None:
-    try:
-        # Studio tells nobody that a run is over, and things that refer to each other keep all that it used.
-        while run in await _active_runs():  # noqa: ASYNC110 (there is nothing to wait for)
-            await asyncio.sleep(_POLL_SECONDS)
-    finally:
-        closing = _closing.pop(run)
-    await asyncio.gather(*(close() for close in closing), return_exceptions=True)
-
-
-async def _active_runs() -> set[Any]:
+    closing = _closing[run]
     try:
         manager = await sys.modules[f"{_STUDIO}.deps"].get_websocket_manager()
-        return set(manager.active_runs)
-    except Exception:  # The server is shutting down.
-        return set()
+        # Studio tells nobody that a run is over, and things that refer to each other keep all that it used.
+        while run in manager.active_runs:  # noqa: ASYNC110 (there is nothing to wait for)
+            await asyncio.sleep(_POLL_SECONDS)
+    finally:
+        del _closing[run]
+    await asyncio.gather(*(close() for close in closing), return_exceptions=True)

@@ -156,10 +156,15 @@ class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[
                 return item
         raise AssertionError("unreachable: the response comes last")
 
-    async def on_messages_stream(
+    def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """The same, with what happens meanwhile."""
+        return self._watched(self._turn, messages, cancellation_token)
+
+    async def _turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         self._take(messages)
         if not self._instruction:
             raise RequestError(f"The agent {self.name!r} was given nothing to do: there is no message from a user.")

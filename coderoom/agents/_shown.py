@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +45,7 @@ Item = BaseAgentEvent | BaseChatMessage | Response
 AnyMessage = TypeVar("AnyMessage", BaseAgentEvent | BaseChatMessage, BaseChatMessage)
 
 _LONGEST = 20_000
+_MOST_PICTURES = 10
 
 
 def is_error(message: object) -> bool:
@@ -60,6 +62,9 @@ def _without_shown(messages: Iterable[AnyMessage]) -> list[AnyMessage]:
     return [message for message in messages if keys.SHOWN not in message.metadata]
 
 
+Turn = Callable[[Sequence[BaseChatMessage], CancellationToken], AsyncGenerator[Item, None]]
+
+
 class ShowsItsTurns(BaseChatAgent):
     """An agent whose turns can be watched; it stands before the class whose turns those are."""
 
@@ -67,7 +72,27 @@ class ShowsItsTurns(BaseChatAgent):
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
         """Take a turn, and show it where somebody watches."""
-        turn = super().on_messages_stream(_without_shown(messages), cancellation_token)
+        return self._watched(super().on_messages_stream, messages, cancellation_token)
+
+    async def run_stream(
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
+        """Run the agent alone, as AutoGen does; the result is without what was only shown."""
+        run = super().run_stream(
+            task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
+        )
+        async with aclosing(run) as items:
+            async for item in items:
+                yield unshown(item) if isinstance(item, TaskResult) else item
+
+    def _watched(
+        self, take_turn: Turn, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        turn = take_turn(_without_shown(messages), cancellation_token)
         if not is_watched():
             return turn
         at_end_of_run(self.close)
@@ -86,7 +111,7 @@ async def shown(source: str, turn: AsyncGenerator[Item, None]) -> AsyncGenerator
                     if (stopped := _stopped(source, item.chat_message)) is not None:
                         yield stopped
                 elif isinstance(item, CodeGenerationEvent):
-                    wrote = wrote or bool(item.code_blocks)
+                    wrote = True
                     message = _code(item)
                 elif isinstance(item, CodeExecutionEvent):
                     # Who runs the code of others answers with the output; only, a page runs its lines together.
@@ -135,10 +160,12 @@ def _code(event: CodeGenerationEvent) -> TextMessage:
 def _not_to_run(reply: str) -> str:
     """A model's reply as a page can show it: its code is marked, and stands in no tags."""
     blocks = extract_code_blocks(reply)
-    if any(block.tag == "execute" for block in blocks):
-        prose = re.split(r"<execute[ \t]*>", reply, maxsplit=1, flags=re.IGNORECASE)[0].strip()
-        return "\n\n".join([prose, *(fence(block.code, block.language, "no-run") for block in blocks)]).strip()
     lines = re.split(r"\r\n?|\n", reply)
+    if any(block.tag == "execute" for block in blocks):
+        first = blocks[0].line - 1
+        before = re.split(r"<execute|```|~~~", lines[first], maxsplit=1, flags=re.IGNORECASE)[0]
+        prose = "\n".join([*lines[:first], before]).strip()
+        return "\n\n".join([prose, *(fence(block.code, block.language, "no-run") for block in blocks)]).strip()
     for block in blocks:
         if not block.no_run:
             lines[block.line - 1] += " no-run" if block.tag else "text no-run"
@@ -163,7 +190,7 @@ def _run(event: CodeExecutionEvent, *, with_output: bool) -> TextMessage | Multi
     if artifacts:
         parts.append("Files: " + ", ".join(artifact["name"] for artifact in artifacts))
     text = "\n\n".join(parts)
-    pictures = [picture for artifact in artifacts if (picture := _picture(artifact)) is not None]
+    pictures = list(islice((picture for each in artifacts if (picture := _picture(each))), _MOST_PICTURES))
     if not pictures:
         return _message(event.source, "run", text)
     return MultiModalMessage(source=event.source, content=[text, *pictures], metadata={keys.SHOWN: "run"})

@@ -24,19 +24,26 @@ from autogen_agentchat.messages import (
     ThoughtEvent,
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from coderoom.agents import CodeGeneratorAgent, ReviewerAgent
 from coderoom.agents import metadata as keys
+from coderoom.agents._shown import _code
 from coderoom.blocks import extract_code_blocks
+from coderoom.configs import ReplayModel
 from coderoom.errors import AgentError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.teams import CodingTeam
 from tests.agents.acting import MakeActor, add, execute
 from tests.agents.helpers import (
     BAD,
+    COBOL,
     GOOD,
     TASK,
     WORSE,
@@ -51,9 +58,9 @@ from tests.agents.helpers import (
     python,
     stream,
     texts,
-    turn,
     verdict,
 )
+from tests.support.commands import ROOT
 from tests.support.openai_server import Failure, OpenAIServer
 
 PICTURE = "from PIL import Image\nImage.new('RGB', (40, 20), 'red').save('red.png')\nprint('drawn')"
@@ -145,6 +152,13 @@ async def test_a_refusal_is_shown_with_its_reason(coder: MakeCoder) -> None:
     agent = coder(Client(GOOD), approval_func=Approver(False, "it deletes files"))
     what, text = shown(await stream(agent, TASK))[-1]
     assert (what, text) == ("run", "**Attempt 1 was not allowed to run**\n\n```text no-run\nit deletes files\n```")
+
+
+@pytest.mark.usefixtures("watched")
+async def test_why_nothing_was_run_is_shown(coder: MakeCoder) -> None:
+    found = shown(await stream(coder(Client(COBOL, "Sorry.")), TASK))
+    assert found[0][1] == "**Attempt 1: nothing in it can be run**\n\n```cobol no-run\nSTOP RUN.\n```"
+    assert found[1][1].startswith("**Attempt 1 was not run**\n\n```text no-run\nThe block at line 1 was not run: ")
 
 
 @pytest.mark.usefixtures("watched")
@@ -295,6 +309,16 @@ async def test_a_result_is_what_it_is_elsewhere(coder: MakeCoder) -> None:
 
 
 @pytest.mark.usefixtures("watched")
+async def test_an_agent_as_a_tool_answers_as_elsewhere(coder: MakeCoder) -> None:
+    tool = AgentTool(coder(Client(GOOD, "It is 42.")))
+    items = [item async for item in tool.run_json_stream({"task": TASK}, CancellationToken())]
+    assert kinds(items) == ["code", "run"]
+    assert isinstance(items[-1], TaskResult)
+    assert shown(items[-1].messages) == []
+    assert "**Attempt" not in tool.return_value_as_string(items[-1])
+
+
+@pytest.mark.usefixtures("watched")
 @pytest.mark.parametrize("inner", [CodingTeam, RoundRobinGroupChat])
 @pytest.mark.parametrize("outer", [CodingTeam, RoundRobinGroupChat])
 async def test_nested_teams_show_and_pass_nothing_on(
@@ -339,13 +363,39 @@ async def test_errors_of_others_agents_are_told_in_our_team() -> None:
 
 @pytest.mark.usefixtures("watched")
 async def test_the_generator_shows_its_steps() -> None:
-    agent = CodeGeneratorAgent("generator", Client("no specs", "no specs"))
+    recorded = YAML(typ="safe").load(ROOT / "examples" / "solve.replay.yaml")["replies"]
+    agent = CodeGeneratorAgent("generator", ReplayModel(recorded))
     try:
-        response = await turn(agent, TASK)
-        items = await stream(agent, "Try again.")
+        items = await stream(agent, "Write numbers as Roman numerals, and read them.")
     finally:
         await agent.close()
-    assert isinstance(response.chat_message, TextMessage)
-    # All that it tells of is shown.
-    events = [item for item in items if isinstance(item, BaseAgentEvent)]
-    assert len(shown(items)) == len(events)
+    found = kinds(items)
+    assert len(found) == len([item for item in items if isinstance(item, BaseAgentEvent)])
+    # Specs, two lists of tests, what is frozen; then code and tests of it, and once a remedy.
+    assert found == ["thought"] * 4 + ["code", "run"] * 3
+
+
+ODD_LINES = st.sampled_from(
+    [
+        *[
+            "```python",
+            "```",
+            "~~~",
+            "~~~py",
+            "- ```python",
+            "  ```",
+            "> ```py",
+            "````",
+            "```py print(1)```",
+            "```json",
+        ],
+        *["<execute>", "</execute>", "say <execute>x", "<!--", "-->", "1. a", "    x", "print('```')", "print(1)", ""],
+    ]
+)
+
+
+@given(st.lists(ODD_LINES, max_size=12).map("\n".join) | st.text())
+def test_no_reply_is_an_error_or_can_be_run(reply: str) -> None:
+    event = CodeGenerationEvent(source="coder", retry_attempt=0, content=reply, code_blocks=[])
+    text = _code(event).content
+    assert all(block.no_run for block in extract_code_blocks(text))

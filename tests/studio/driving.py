@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
-__all__ = ["USER", "Run", "Studio"]
+__all__ = ["USER", "Run", "Studio", "texts"]
 
 USER = "guestuser@gmail.com"
 """Who everybody is where nobody logs in."""
@@ -43,6 +43,10 @@ class Studio:
         """What a POST answers as `data`."""
         return self._data(self._http.post(path, json=body))
 
+    def post_raw(self, path: str, body: Json) -> Any:
+        """What a POST answers, where that has no `data`."""
+        return self._http.post(path, json=body).raise_for_status().json()
+
     def add_team(self, component: Mapping[str, Any]) -> Json:
         """Save a team, as the builder does; the answer is the whole record."""
         saved: Json = self.post("/teams/", {"user_id": USER, "component": dict(component)})
@@ -54,10 +58,9 @@ class Studio:
         if session is None:
             session = self.post("/sessions/", {"user_id": USER, "name": "a session", "team_id": team["id"]})["id"]
         run = self.post("/runs/", {"session_id": session, "user_id": USER})["run_id"]
-        # Entered, since newer versions complain of one that is not; `close_tab` is its end.
-        url = f"{self.url.replace('http', 'ws', 1)}/api/ws/runs/{run}"
-        socket = connect(url, proxy=None, max_size=None).__enter__()
-        started = Run(self, session, run, socket)
+        tab = ExitStack()
+        address = f"{self.url.replace('http', 'ws', 1)}/api/ws/runs/{run}"
+        started = Run(self, session, run, tab, tab.enter_context(connect(address, proxy=None, max_size=None)))
         started.send(type="start", task=task, files=[], team_config=team["component"])
         return started
 
@@ -95,6 +98,7 @@ class Run:
         studio: Where it runs.
         session: The session's number.
         number: Its own.
+        tab: What is open for it.
         socket: Its websocket.
         events: What has come, in order.
     """
@@ -102,6 +106,7 @@ class Run:
     studio: Studio
     session: int
     number: int
+    tab: ExitStack
     socket: ClientConnection
     events: list[Json] = field(default_factory=list)
 
@@ -115,7 +120,7 @@ class Run:
 
     def close_tab(self) -> None:
         """Close the websocket without a word, as a page does that is closed."""
-        self.socket.close()
+        self.tab.close()
 
     def next(self, seconds: float = 60) -> Json:
         """The next that the websocket sends."""

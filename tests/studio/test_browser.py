@@ -12,7 +12,6 @@ import re
 import shutil
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from playwright.async_api import Page, async_playwright, expect
 from ruamel.yaml import YAML
 
 from tests.studio.driving import Studio
+from tests.studio.processes import below, wait_until_gone
 from tests.support.commands import ROOT, coderoom
 from tests.support.studio import Studio as Server
 
@@ -136,18 +136,6 @@ async def answer(page: Page, text: str) -> None:
     await page.get_by_placeholder("Type your response...").press("Enter")
 
 
-def below(server: Server) -> set[int]:
-    """The processes below the command that runs Studio."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    found = {server.pid}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {server.pid}
-
-
 async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path) -> None:
     gallery = gallery_of(tmp_path, replayed("coder-reviewer", "primes", PRIMES))
     await page.goto("/gallery")
@@ -200,21 +188,19 @@ async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path
 async def test_an_endless_loop_is_ended_by_the_pages_button(
     page: Page, studio_server: Server, driver: Studio, tmp_path: Path
 ) -> None:
-    before = below(studio_server)
+    before = set(below(studio_server.pid))
     driver.add_team(team_in(gallery_of(tmp_path, replayed("coder-reviewer", "endless", ENDLESS)), "endless"))
     await begin(page, "endless", "Wait.")
     await expect(page.get_by_text("while True:").first).to_be_visible()
     end = time.monotonic() + 30
-    while below(studio_server) <= before:
+    while (running := set(below(studio_server.pid))) <= before:
         assert time.monotonic() < end, "no code was started"
         await page.wait_for_timeout(100)
     await page.get_by_role("button", name="Cancel Run").click()
     await expect(page.get_by_text("Task was stopped").first).to_be_visible()
     await picture(page, "stopped")
-    end = time.monotonic() + 30
-    while left := below(studio_server) - before:
-        assert time.monotonic() < end, left
-        await page.wait_for_timeout(100)
+    assert wait_until_gone(running - before, 30) == {}
+    assert set(below(studio_server.pid)) <= before
 
 
 async def test_a_question_is_answered_at_the_page(
