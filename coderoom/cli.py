@@ -437,8 +437,6 @@ def studio(
     Studio is installed the first time, in an environment of its own. It listens on this machine only, and has no
     authentication: whoever can reach its port here can run code as you.
     """
-    import webbrowser
-
     from rich.console import Console
 
     from coderoom.studio import RunningStudio, run_studio
@@ -451,7 +449,7 @@ def studio(
         else:
             running.show(console)
         if browser:
-            webbrowser.open(running.url)
+            running.open()
 
     run_studio(teams or (), console, appdir=appdir, port=port, trust=trust or (), begin=begin)
 

@@ -31,7 +31,7 @@ class Rest:
         timeout: The seconds that an answer may take.
     """
 
-    def __init__(self, port: int, timeout: float = 30) -> None:
+    def __init__(self, port: int, timeout: float = 120) -> None:
         self._port = port
         self._timeout = timeout
 

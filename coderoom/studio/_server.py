@@ -120,14 +120,15 @@ def run_server(
     life, hold = os.pipe()
     try:
         with listening, log.open("wb") as file:
+            kept = (listening.fileno(), life, lock)
             process = subprocess.Popen(
                 # -P: what lies in the current folder is not to be imported.
-                [interpreter, "-P", "-m", "coderoom.studio._serve", appdir, str(listening.fileno()), str(life)],
+                [interpreter, "-P", "-m", "coderoom.studio._serve", appdir, *map(str, kept)],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
                 env=_environment(trust),
-                pass_fds=(listening.fileno(), life, lock),
+                pass_fds=kept,
                 start_new_session=True,  # Ctrl-C at a terminal is for this process, which then ends that one.
             )
         try:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
+import threading
+import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +26,7 @@ from coderoom.studio._server import listen, run_server
 
 __all__ = ["RunningStudio", "run_studio"]
 
-
+_WINDOWS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _NO_KEY: Final = "OPENAI_API_KEY is not set, and teams with OpenAI's models, such as the shipped ones, need it."
 
 
@@ -47,6 +50,12 @@ class RunningStudio:
         """What programs want to know. Whoever ends the process `pid` ends everything."""
         places = {"url": self.url, "appdir": str(self.appdir), "log": str(self.log)}
         return {**places, "pid": os.getpid(), "left": list(self.left)}
+
+    def open(self) -> None:
+        """Open it in the browser, if there is one with a window."""
+        # One without a window would take the terminal.
+        if sys.platform != "linux" or any(os.environ.get(name) for name in _WINDOWS):
+            threading.Thread(target=_open, args=(self.url,), daemon=True).start()
 
     def show(self, console: Console) -> None:
         """Tell a person."""
@@ -104,6 +113,11 @@ def run_studio(
                 left = _fill(server.port, folder, gallery)
             begin(RunningStudio(server.url, folder, log, left))
             server.wait_for_its_end()
+
+
+def _open(url: str) -> None:
+    with contextlib.suppress(webbrowser.Error, OSError):
+        webbrowser.open(url)
 
 
 def _fill(port: int, folder: Path, gallery: dict[str, Any]) -> list[str]:

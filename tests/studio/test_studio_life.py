@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from coderoom.executors._launch import descendants
+from coderoom.studio._rest import Rest
 from tests.support.commands import ROOT, coderoom
 from tests.support.openai_server import OpenAIServer
 from tests.support.studio import KEY, USER, Studio, alive, start_studio, studio_environment, studio_python, wait_for
@@ -202,7 +204,7 @@ def test_a_person_is_told_where_it_is(tmp_path: Path) -> None:
         text=True,
     )
     try:
-        wait_for(seen.exists, 60)
+        wait_for(seen.exists)
         process.send_signal(signal.SIGINT)
         told, wrong = process.communicate(timeout=30)
     finally:
@@ -214,6 +216,42 @@ def test_a_person_is_told_where_it_is(tmp_path: Path) -> None:
     assert str(tmp_path / "app" / "studio.log") in told
     assert "no authentication" in told
     assert wrong == ""
+
+
+SLOW = """\
+import time
+from pathlib import Path
+from autogen_agentchat.conditions import TextMentionTermination
+
+
+class Slow(TextMentionTermination):
+    \"\"\"Is not made before the end of the day.\"\"\"
+
+    component_provider_override = "parts.Slow"
+
+    def __init__(self, text: str) -> None:
+        Path("begun").touch()
+        time.sleep(600)
+"""
+
+
+def test_a_server_that_hangs_ends_as_well(tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text(SLOW)
+    options = ["--no-browser", "--trust", "parts"]
+    with start_studio(tmp_path / "app", *options, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}) as studio:
+        slow = {"provider": "parts.Slow", "component_type": "termination", "config": {"text": "DONE"}}
+        asking = threading.Thread(target=ask_in_vain, args=(studio.rest, slow))
+        asking.start()
+        wait_for((tmp_path / "begun").exists)
+        below = descendants(studio.pid)
+        assert studio.end() == 130
+        asking.join(10)
+        wait_for(lambda: not any(map(alive, below)), 8)
+
+
+def ask_in_vain(rest: Rest, component: dict[str, Any]) -> None:
+    with pytest.raises(ConnectionError):
+        rest.ask("POST", "/validate/", {"component": component})
 
 
 PARTS = """\

@@ -29,7 +29,7 @@ __all__ = ["KEY", "USER", "Studio", "alive", "start_studio", "studio_environment
 
 KEY = "sk-a-key-that-nobody-accepts"
 USER = "guestuser@gmail.com"
-_PATIENCE = 90
+_PATIENCE = 150
 
 
 def alive(pid: int) -> bool:
@@ -39,7 +39,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 90) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come"
@@ -85,7 +85,7 @@ class Studio:
 
     @property
     def rest(self) -> Rest:
-        return Rest(int(self.url.rpartition(":")[2]))
+        return Rest(int(self.url.rpartition(":")[2]), timeout=120)
 
     @property
     def server_pid(self) -> int:
