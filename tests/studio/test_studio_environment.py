@@ -57,7 +57,7 @@ def be_silent(words: str, detail: str = "") -> None:
 
 def answer(interpreter: Path) -> str:
     command = [str(interpreter), "-I", "-c", "import tiny, sys; print(tiny.ANSWER, sys.prefix)"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=90).stdout.strip()
 
 
 def test_every_pin_is_exact_and_names_no_place() -> None:

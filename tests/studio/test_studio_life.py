@@ -85,7 +85,7 @@ def test_a_signal_ends_everything(tmp_path: Path, number: signal.Signals) -> Non
         below = descendants(studio.pid)
         assert len(below) > 3
         assert studio.end(number) == 130
-        wait_for(lambda: not any(map(alive, below)), 8)
+        wait_for(lambda: not any(map(alive, below)), 15)
 
 
 def test_the_server_ends_when_the_command_is_killed(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_a_server_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
         below = descendants(studio.pid)
         assert studio.process.stdout is not None
         os.kill(studio.server_pid, signal.SIGKILL)
-        assert studio.process.wait(20) == 1
+        assert studio.process.wait(60) == 1
         told = json.loads(studio.process.stdout.read())
-        wait_for(lambda: not any(map(alive, below)), 8)
+        wait_for(lambda: not any(map(alive, below)), 15)
     assert told["succeeded"] is False
     assert "ended by itself (signal 9)" in told["error"]
     assert "Application startup complete" in told["error"]
@@ -183,7 +183,7 @@ def test_websockets_of_other_pages_are_refused(studio_server: Studio) -> None:
     def told(origin: str) -> str:
         target = f"ws{studio_server.url.removeprefix('http')}/api/ws/runs/999999"
         command = [str(studio_python()), "-I", "-c", CONNECT, target, origin]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout.strip()
 
     assert told("https://example.org") == "refused 403"
     assert told(studio_server.url) != ""
@@ -206,7 +206,7 @@ def test_a_person_is_told_where_it_is(tmp_path: Path) -> None:
     try:
         wait_for(seen.exists)
         process.send_signal(signal.SIGINT)
-        told, wrong = process.communicate(timeout=30)
+        told, wrong = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
@@ -246,7 +246,7 @@ def test_a_server_that_hangs_ends_as_well(tmp_path: Path) -> None:
         below = descendants(studio.pid)
         assert studio.end() == 130
         asking.join(10)
-        wait_for(lambda: not any(map(alive, below)), 8)
+        wait_for(lambda: not any(map(alive, below)), 15)
 
 
 def ask_in_vain(rest: Rest, component: dict[str, Any]) -> None:
@@ -283,7 +283,7 @@ def test_a_trusted_package_is_there_too(tmp_path: Path) -> None:
         assert (said["is_valid"], said["errors"]) == (True, [])
         variables = Path(f"/proc/{studio.server_pid}/environ").read_bytes().decode().split("\0")
         [folder] = [name.partition("=")[2] for name in variables if name.startswith("PYTHONPATH=")]
-        assert sorted(path.name for path in Path(folder).iterdir()) == ["coderoom", "parts.py"]
+        assert {path.name for path in Path(folder).iterdir()} - {"__pycache__"} == {"coderoom", "parts.py"}
 
 
 def request_of(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class Studio:
     def end(self, number: int = signal.SIGTERM) -> int:
         """End it by a signal and return the exit code."""
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 def studio_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
