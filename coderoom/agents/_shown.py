@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
-from autogen_agentchat.base import Response, TaskResult
+from autogen_agentchat.base import ChatAgent, Response, TaskResult
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -39,7 +39,7 @@ from coderoom.errors import CodeRoomError, TeamError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact
 
-__all__ = ["ShowsItsTurns", "error_message", "is_error", "shown", "unshown"]
+__all__ = ["ShowsItsTurns", "error_message", "is_error", "unshown", "watched"]
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 AnyMessage = TypeVar("AnyMessage", BaseAgentEvent | BaseChatMessage, BaseChatMessage)
@@ -95,8 +95,15 @@ class ShowsItsTurns(BaseChatAgent):
         turn = take_turn(_without_shown(messages), cancellation_token)
         if not is_watched():
             return turn
-        at_end_of_run(self.close)
-        return shown(self.name, turn)
+        return watched(self, turn)
+
+
+def watched(agent: ChatAgent, turn: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
+    """Show an agent's turn, and see to it that the agent and its model client are closed when the run is over."""
+    at_end_of_run(agent.close)
+    if (client := getattr(agent, "_model_client", None)) is not None:
+        at_end_of_run(client.close)
+    return shown(agent.name, turn)
 
 
 async def shown(source: str, turn: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:

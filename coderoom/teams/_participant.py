@@ -21,7 +21,7 @@ from autogen_agentchat.teams._group_chat._events import (
 from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
 
 from coderoom._watching import is_watched
-from coderoom.agents._shown import ShowsItsTurns, shown, unshown
+from coderoom.agents._shown import ShowsItsTurns, unshown, watched
 from coderoom.errors import AgentError, TeamError
 
 __all__ = ["Participant", "Turns"]
@@ -134,7 +134,7 @@ class Participant(ChatAgentContainer):
         else:
             stream = self._agent.on_messages_stream(self._message_buffer, cancellation_token)
             if is_watched() and not isinstance(self._agent, ShowsItsTurns):
-                stream = shown(self._agent.name, stream)
+                stream = watched(self._agent, stream)
             span = trace_invoke_agent_span(
                 agent_name=self._agent.name, agent_description=self._agent.description, agent_id=str(self.id)
             )

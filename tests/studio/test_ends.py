@@ -203,6 +203,31 @@ def test_nothing_is_left_after_a_run(which: str, studio_server: Server, driver: 
     assert wait_until_gone(left, SECONDS) == {}
 
 
+def test_no_connection_to_a_model_is_left_after_a_run(studio_server: Server, driver: Studio, tmp_path: Path) -> None:
+    server = next(pid for pid, what in below(studio_server.pid).items() if "coderoom.studio._serve" in what)
+
+    def connections() -> int:
+        files = Path(f"/proc/{server}/fd").iterdir()
+        return sum(str(file.readlink()).startswith("socket:") for file in files)
+
+    with OpenAIServer(["It is 42."], repeat=True) as model:
+        counts = []
+        for _ in range(3):
+            assistant = agent(
+                "autogen_agentchat.agents.AssistantAgent",
+                "assistant",
+                description="It answers.",
+                reflect_on_tool_use=False,
+                tool_call_summary_format="{result}",
+                model_client=openai(model.base_url),
+            )
+            coder = agent(EXECUTOR, "coder", model_client=openai(model.base_url), code_executor=sandbox(tmp_path))
+            assert driver.run(team(CODING, assistant, coder), "Compute it.").record()["status"] == "complete"
+            time.sleep(1)
+            counts.append(connections())
+    assert counts[-1] <= counts[0]
+
+
 def test_nothing_is_left_of_a_killed_server(tmp_path: Path) -> None:
     with start_studio(tmp_path / "app", cwd=tmp_path) as server:
         driver = Studio(server.url)
