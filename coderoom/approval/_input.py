@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import CancellationToken
+from rich.cells import cell_len, chop_cells
 
 from coderoom._text import visible
 from coderoom.approval._answers import DEFAULT_PROMPT, TRIES, not_understood, understand
@@ -23,14 +24,20 @@ InputFunc = Callable[[str], str | Awaitable[str]] | Callable[[str, CancellationT
 """What AutoGen's `UserProxyAgent` takes: a function of the question, an async one also of a token, that answers."""
 
 _HOW: Final = "Answer yes or no; a reason may follow, as in: no because it deletes files."
+_FOLD: Final = "\u21b3"
+_WIDTH: Final = 64
+"""What fits into a message on AutoGen Studio's page, in a window of a usual size."""
+_SHORT: Final = 300
+"""What that page shows of such a message in any case, without being asked for more."""
 _AGAIN: Final = "That was neither a yes nor a no, and a yes with a condition is none."
 
 
 class InputApproval(Approval):
     """Asks a person through an input function, such as AutoGen's `UserProxyAgent` has.
 
-    The question holds the whole code, with control characters and invisible ones shown as such. The answer is `yes` or
-    `no`, with a reason if the person likes. What AutoGen Studio was told before the question stood there is dropped.
+    The question holds the whole code, with control characters and invisible ones shown as such, and long lines folded.
+    The answer is `yes` or `no`, with a reason if the person likes. What AutoGen Studio was told before the question
+    stood there is dropped.
 
     Without an answer the code does not run: an error of the function, the end of its input, an answer that is not
     understood three times and the timeout are each a no, with the reason. A cancel ends the question at once, also if
@@ -114,8 +121,24 @@ def _shown(code: str) -> str:
     # What cannot be taken apart and put together again is shown as it stands.
     parts = [(block.code, block.tag) for block in blocks] if exact else [(code, "text")]
     lines = sum(len(visible(part).splitlines()) for part, _ in parts)
-    size = f"The code that waits has {lines} line{'' if lines == 1 else 's'}:"
-    return "\n\n".join([size, *(fence(visible(part), tag, "no-run") for part, tag in parts)])
+    body = "\n\n".join(fence(_folded(visible(part)), tag, "no-run") for part, tag in parts)
+    size = f"The code that waits has {lines} line{'' if lines == 1 else 's'}"
+    if _FOLD in body:
+        size += f"; at {_FOLD} a long one goes on"
+    if len(body) > _SHORT:
+        size += "; open this message to see all of it"
+    return f"{size}:\n\n{body}"
+
+
+def _folded(code: str) -> str:
+    """The code with long lines folded: what is pushed out to the right of a page must be seen too."""
+    lines = code.replace(_FOLD, f"<U+{ord(_FOLD):04X}>").split("\n")
+    return "\n".join(f"\n{_FOLD} ".join(_in_width(line)) for line in lines)
+
+
+def _in_width(line: str) -> list[str]:
+    wide = line.expandtabs(8)
+    return [line] if cell_len(wide) <= _WIDTH else chop_cells(wide, _WIDTH - 2)
 
 
 def _forget_early_answers(input_func: Callable[..., object]) -> None:

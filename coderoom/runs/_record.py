@@ -142,7 +142,8 @@ class RunRecord:
 
     @property
     def _said(self) -> Sequence[BaseChatMessage]:
-        return [message for message in self.messages if isinstance(message, BaseChatMessage)]
+        said = (message for message in self.messages if isinstance(message, BaseChatMessage))
+        return [message for message in said if keys.SHOWN not in message.metadata]
 
     def _last_with(self, key: str) -> BaseChatMessage | None:
         return next((message for message in reversed(self._said) if key in message.metadata), None)

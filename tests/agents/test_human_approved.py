@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +30,9 @@ from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent,
 from coderoom.agents import metadata as keys
 from coderoom.approval import ApprovalRequest, ApprovalResponse, InputFunc, NeverApprove, Rule, RuleApproval
 from coderoom.blocks import extract_code_blocks
+from coderoom.configs import check_team, dump_team, load_team
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.runs import RunRecord, run_team
 from coderoom.teams import CodingTeam
 from tests.agents.helpers import (
     BAD,
@@ -323,6 +326,7 @@ async def test_a_long_text_says_at_its_top_how_long_it_is(approved: MakeAgent) -
     [question] = questions_in(await stream(approved(python(code), person=Person("no")), TASK))
     assert "300 lines" in question.content[:200]
     assert "yes or no" in question.content[:200]
+    assert "open this message to see all of it" in question.content[:300]
     assert code in question.content
 
 
@@ -481,6 +485,25 @@ def test_a_name_in_its_config_is_the_other_agents_too(tmp_path: Path) -> None:
     dumped.config["name"] = "coder_2"
     loaded = HumanApprovedAgent.load_component(dumped)
     assert (loaded.name, loaded.agent.name) == ("coder_2", "coder_2")
+
+
+def test_the_shipped_team_is_valid_and_comes_back(tmp_path: Path) -> None:
+    assert check_team("human-approves") == []
+    file = tmp_path / "r.json"
+    file.write_text(json.dumps({"replies": ["x"]}))
+    team = load_team("human-approves", model=f"replay:{file}")
+    [agent] = team._participants  # type: ignore[attr-defined]
+    assert isinstance(agent, HumanApprovedAgent)
+    again = tmp_path / "again.yaml"
+    again.write_text(dump_team(team))
+    assert check_team(again) == []
+    assert "coderoom.agents.HumanApprovedAgent" in again.read_text()
+
+
+async def test_a_question_is_no_turn_of_a_run(approved: MakeAgent) -> None:
+    team = CodingTeam([approved(GOOD, "Done.", person=Person("yes"))], max_turns=1)
+    record = await run_team(team, RunRecord(team="t", task=TASK), lambda message: None)
+    assert (record.turns, record.attempts, record.outcome) == (1, 1, "ok")
 
 
 class Mine(HumanApprovedAgent):

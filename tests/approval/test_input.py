@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
+from rich.cells import cell_len
 
 from coderoom.approval import ApprovalRequest, ApprovalResponse, ChainApproval, InputApproval, Rule, RuleApproval
 from coderoom.blocks import extract_code_blocks, fence
@@ -65,6 +66,27 @@ async def test_every_code_is_shown_in_one_piece_that_is_not_run(code: str) -> No
     [block] = extract_code_blocks(question)
     assert block.no_run
     assert code.replace("\r\n", "\n").strip("\n") in block.code
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("print('ok')" + " " * 200 + "; evil()", None),
+        ("\t" * 40 + "evil()", None),
+        ("x = '" + "\u6f22" * 60 + "'; evil()", None),
+        ("# " + "a" * 70 + "\n\u21b3 ; evil", "# " + "a" * 60 + "\n\u21b3 " + "a" * 10 + "\n<U+21B3> ; evil"),
+        ("x" * 64, "x" * 64),
+    ],
+)
+async def test_nothing_is_pushed_out_of_sight(code: str, shown: str | None) -> None:
+    _, [question] = await ask("no", code=fence(code, "python"))
+    [block] = extract_code_blocks(question)
+    assert max(cell_len(line) for line in block.code.split("\n")) <= 64
+    assert ("goes on" in question) == (code != shown)
+    if shown is None:
+        assert block.code.replace("\n\u21b3 ", "") == code.expandtabs(8)
+    else:
+        assert block.code == shown
 
 
 class Page:

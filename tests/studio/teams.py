@@ -75,7 +75,7 @@ def shipped(label: str, folder: Path, *models: Json) -> Json:
     found = next(team for team in shipped_teams() if team["label"] == label)
     left = list(models)
     for participant in found["config"]["participants"]:
-        config = participant["config"]
+        config = participant["config"].get("agent", participant)["config"]
         if "model_client" in config:
             config["model_client"] = left.pop(0)
         for place in (config, config.get("code_executor", {}).get("config", {})):

@@ -12,7 +12,6 @@ import re
 import shutil
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from playwright.async_api import Page, async_playwright, expect
 from ruamel.yaml import YAML
 
 from tests.studio.driving import Studio
+from tests.studio.processes import below, wait_until_gone
 from tests.support.commands import ROOT, coderoom
 from tests.support.studio import Studio as Server
 
@@ -39,6 +39,7 @@ PRIMES = [
     ['{"approved": true, "issues": [], "summary": "The number was computed."}'],
 ]
 ENDLESS = [["```python\nimport time\n\nwhile True:\n    time.sleep(0.1)\n```"], []]
+WIDE = [[f"```python\nprint(6 * 7){' ' * 150}; print('far out')\n```"]]
 ASKS = [["```python\nopen('made_by_asks', 'w').write('x')\nprint(6 * 7)\n```", "It is 42."]]
 
 
@@ -104,10 +105,10 @@ async def picture(page: Page, name: str) -> None:
 
 
 async def saved_by(page: Page, button: Any) -> dict[str, Any]:
-    """Press something that saves a team, and return what was saved."""
+    """Press something that saves a team, and return the record of it."""
     async with page.expect_response(lambda r: "/api/teams/" in r.url and r.request.method == "POST") as answer:
         await button.click()
-    saved: dict[str, Any] = (await (await answer.value).json())["data"]["component"]
+    saved: dict[str, Any] = (await (await answer.value).json())["data"]
     return saved
 
 
@@ -135,18 +136,6 @@ async def answer(page: Page, text: str) -> None:
     await page.get_by_placeholder("Type your response...").press("Enter")
 
 
-def below(server: Server) -> set[int]:
-    """The processes below the command that runs Studio."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    found = {server.pid}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {server.pid}
-
-
 async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path) -> None:
     gallery = gallery_of(tmp_path, replayed("coder-reviewer", "primes", PRIMES))
     await page.goto("/gallery")
@@ -162,8 +151,12 @@ async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path
     row = page.locator("div.group", has=page.get_by_text("primes", exact=True))
     await row.hover()
     made = await saved_by(page, row.locator("button"))
-    label = made["label"]
+    label = made["component"]["label"]
     assert re.fullmatch(r"primes_\d+", label)
+    # There is more room for it without what stands beside it.
+    for _ in range(2):
+        await page.locator("button:has(svg.lucide-panel-left-close)").first.click()
+    await page.goto(f"/build?teamId={made['id']}")
     for node in ("coder", "reviewer"):
         await expect(page.locator(".react-flow__node", has_text=node).first).to_be_visible()
     await picture(page, "builder")
@@ -174,8 +167,8 @@ async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path
         await page.locator("button:has(svg.lucide-download)").first.click()
     downloaded = json.loads(Path(await (await download.value).path()).read_text())
     expected = team_in(gallery, "primes") | {"label": label}
-    assert made == expected
-    assert again == expected
+    assert made["component"] == expected
+    assert again["component"] == expected
     assert downloaded == expected
 
     await begin(page, label, "How many primes are there below 100?")
@@ -199,21 +192,19 @@ async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path
 async def test_an_endless_loop_is_ended_by_the_pages_button(
     page: Page, studio_server: Server, driver: Studio, tmp_path: Path
 ) -> None:
-    before = below(studio_server)
+    before = set(below(studio_server.pid))
     driver.add_team(team_in(gallery_of(tmp_path, replayed("coder-reviewer", "endless", ENDLESS)), "endless"))
     await begin(page, "endless", "Wait.")
     await expect(page.get_by_text("while True:").first).to_be_visible()
     end = time.monotonic() + 30
-    while below(studio_server) <= before:
+    while (running := set(below(studio_server.pid))) <= before:
         assert time.monotonic() < end, "no code was started"
         await page.wait_for_timeout(100)
     await page.get_by_role("button", name="Cancel Run").click()
     await expect(page.get_by_text("Task was stopped").first).to_be_visible()
     await picture(page, "stopped")
-    end = time.monotonic() + 30
-    while left := below(studio_server) - before:
-        assert time.monotonic() < end, left
-        await page.wait_for_timeout(100)
+    assert wait_until_gone(running - before, 30) == {}
+    assert set(below(studio_server.pid)) <= before
 
 
 async def test_a_question_is_answered_at_the_page(
@@ -242,3 +233,16 @@ async def test_a_question_is_answered_at_the_page(
     await answer(page, "yes")
     await expect(page.get_by_text("It is 42.").first).to_be_visible()
     assert made.exists()
+
+
+async def test_no_code_is_pushed_out_of_sight(page: Page, driver: Studio, tmp_path: Path) -> None:
+    driver.add_team(team_in(gallery_of(tmp_path, replayed("human-approves", "wide", WIDE)), "wide"))
+    await begin(page, "wide", "What is 6 times 7?")
+    await expect(page.get_by_text("Waiting for your input").first).to_be_visible()
+    code = page.locator("pre", has_text="far out")
+    await expect(code).to_be_visible()
+    box = await code.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 1280
+    await answer(page, "no")
+    await expect(page.get_by_text("Attempt 1 was not allowed to run").first).to_be_visible()
