@@ -65,8 +65,12 @@ def _set_environment(appdir: str, host: str, port: int) -> None:
 
 
 def _studio() -> Any:
+    # The first run would wait for them, and a stop of it too.
     from autogenstudio.web import app
     from autogenstudio.web.routes import gallery, teams
+
+    import coderoom.agents
+    import coderoom.teams  # noqa: F401
 
     for routes in (gallery, teams):
         routes.create_default_gallery = _without_traces(routes.create_default_gallery)

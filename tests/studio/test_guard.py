@@ -29,6 +29,7 @@ OWN: list[dict[str, str]] = [
     {},
     {"Origin": "http://127.0.0.1:{port}"},
     {"Host": "localhost:{port}", "Origin": "http://localhost:{port}"},
+    {"Host": "localhost:9000", "Origin": "http://localhost:9000"},  # A tunnel.
 ]
 
 

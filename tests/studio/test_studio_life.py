@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
@@ -135,59 +134,6 @@ def test_it_touches_nothing_of_the_users(tmp_path: Path) -> None:
     assert len(kept) > 3
     assert not [path for path in kept if KEY.encode() in path.read_bytes()]
     assert (tmp_path / "app").stat().st_mode & 0o077 == 0
-
-
-def refusal(studio: Studio, headers: dict[str, str]) -> int:
-    connection = http.client.HTTPConnection(studio.url.removeprefix("http://"), timeout=20)
-    try:
-        connection.request("GET", "/api/health", headers=headers)
-        return connection.getresponse().status
-    finally:
-        connection.close()
-
-
-def test_pages_of_other_servers_are_refused(studio_server: Studio) -> None:
-    own = studio_server.url.removeprefix("http://")
-    port = own.rpartition(":")[2]
-    welcome: list[dict[str, str]] = [
-        {},
-        {"Origin": studio_server.url},
-        {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"},
-        {"Host": "localhost:9000", "Origin": "http://localhost:9000"},  # a tunnel
-    ]
-    strange: list[dict[str, str]] = [
-        {"Origin": "https://example.org"},
-        {"Origin": "null"},
-        {"Origin": "http://localhost:1"},
-        {"Host": f"example.org:{port}"},
-        {"Host": f"example.org:{port}", "Origin": f"http://example.org:{port}"},
-    ]
-    assert [refusal(studio_server, headers) for headers in welcome] == [200] * len(welcome)
-    assert [refusal(studio_server, headers) for headers in strange] == [403] * len(strange)
-
-
-CONNECT = """
-import sys
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
-try:
-    with connect(sys.argv[1], origin=sys.argv[2]) as socket:
-        socket.recv(timeout=10)
-except InvalidStatus as error:
-    print("refused", error.response.status_code)
-except Exception as error:
-    print(error)
-"""
-
-
-def test_websockets_of_other_pages_are_refused(studio_server: Studio) -> None:
-    def told(origin: str) -> str:
-        target = f"ws{studio_server.url.removeprefix('http')}/api/ws/runs/999999"
-        command = [str(studio_python()), "-I", "-c", CONNECT, target, origin]
-        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout.strip()
-
-    assert told("https://example.org") == "refused 403"
-    assert told(studio_server.url) != ""
 
 
 def test_a_person_is_told_where_it_is(tmp_path: Path) -> None:
