@@ -65,10 +65,10 @@ def _set_environment(appdir: str, host: str, port: int) -> None:
 
 
 def _studio() -> Any:
-    # The first run would wait for them, and a stop of it too.
     from autogenstudio.web import app
     from autogenstudio.web.routes import gallery, teams
 
+    # Else the first run would wait for them, and a stop of it too.
     import coderoom.agents
     import coderoom.teams  # noqa: F401
 
