@@ -7,11 +7,15 @@ import builtins
 import functools
 import symtable
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
+from coderoom.generation._parsing import UNREADABLE
+
 __all__ = ["is_stateless", "is_stateless_expression"]
+
+_Code = tuple[ast.AST, Sequence[symtable.SymbolTable]]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -85,12 +89,13 @@ def is_stateless(sources: tuple[str, ...]) -> bool:
     Args:
         sources: The code of the functions, each of which may use the others.
     """
-    trees = [_parse(source, "exec") for source in sources]
-    if any(tree is None for tree in trees):
-        return False
+    read = [_read(source, "exec") for source in sources]
+    codes = [code for code in read if code is not None]
     program = _Program()
-    return all(program.take(tree) for tree in trees if isinstance(tree, ast.Module)) and all(
-        program.holds(tree, source) for tree, source in zip(trees, sources, strict=True) if tree is not None
+    return (
+        len(codes) == len(read)
+        and all(program.take(tree) for tree, _ in codes)
+        and all(program.holds(tree, scopes) for tree, scopes in codes)
     )
 
 
@@ -102,13 +107,11 @@ def is_stateless_expression(source: str, names: frozenset[str]) -> bool:
         source: The expression.
         names: What the values are called.
     """
-    tree = _parse(source, "eval")
-    if tree is None:
-        return False
+    code = _read(source, "eval")
     program = _Program()
     program.values |= names
     program.modules["math"] = "math"
-    return program.holds(tree, source)
+    return code is not None and program.holds(*code)
 
 
 class _Program:
@@ -121,13 +124,13 @@ class _Program:
         self._parents: dict[ast.AST, ast.AST] = {}
         self._bound: set[str] = set()
 
-    def take(self, tree: ast.Module) -> bool:
+    def take(self, tree: ast.AST) -> bool:
         """Take a source's definitions; whether they are all of such a kind."""
         for node in ast.walk(tree):
             for each in node.names if isinstance(node, ast.Import) else ():
                 if self.modules.setdefault(each.asname or each.name, each.name) != each.name:
                     return False
-        return all(self._take(node) for node in tree.body)
+        return isinstance(tree, ast.Module) and all(self._take(node) for node in tree.body)
 
     def _take(self, node: ast.stmt) -> bool:
         if isinstance(node, ast.FunctionDef):
@@ -150,15 +153,13 @@ class _Program:
             return isinstance(node, ast.Import) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
         return True
 
-    def holds(self, tree: ast.AST, source: str) -> bool:
-        """Whether a source keeps to what is allowed."""
+    def holds(self, tree: ast.AST, scopes: Sequence[symtable.SymbolTable]) -> bool:
+        """Whether code keeps to what is allowed."""
         # What one source calls a table, or a module, is none where another takes the name for something else.
         kinds = [self.values, self.tables, set(self.modules)]
         if sum(map(len, kinds)) != len(set().union(*kinds)):
             return False
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        mode = "eval" if isinstance(tree, ast.Expression) else "exec"
-        scopes = list(_scopes(symtable.symtable(source, "<code>", mode)))
         self._bound = {each.get_name() for scope in scopes for each in scope.get_symbols() if each.is_local()}
         return all(map(self._is_allowed, ast.walk(tree))) and all(map(self._names_are_known, scopes))
 
@@ -213,14 +214,13 @@ class _Program:
         return True
 
 
-def _parse(source: str, mode: Literal["exec", "eval"]) -> ast.AST | None:
+def _read(source: str, mode: Literal["exec", "eval"]) -> _Code | None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree: ast.AST = ast.parse(source, mode=mode)
-            compile(source, "<code>", mode)  # What parses may still be none, and `symtable` would say so.
-            return tree
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+            warnings.simplefilter("ignore")  # What a model writes is no concern of the user's.
+            compile(source, "<code>", mode)  # What can be parsed may still be no Python.
+            return ast.parse(source, mode=mode), [*_scopes(symtable.symtable(source, "<code>", mode))]
+    except UNREADABLE:
         return None
 
 
