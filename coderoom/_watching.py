@@ -62,12 +62,15 @@ def _forget(watcher: asyncio.Task[None]) -> None:
 
 
 async def _watch(run: Any) -> None:
-    closing = _closing[run]
     try:
         manager = await sys.modules[f"{_STUDIO}.deps"].get_websocket_manager()
         # Studio tells nobody that a run is over, and things that refer to each other keep all that it used.
         while run in manager.active_runs:  # noqa: ASYNC110 (there is nothing to wait for)
             await asyncio.sleep(_POLL_SECONDS)
     finally:
-        del _closing[run]
-    await asyncio.gather(*(close() for close in closing), return_exceptions=True)
+        closing = _closing.pop(run)
+    await asyncio.gather(*map(_do, closing), return_exceptions=True)
+
+
+async def _do(close: Close) -> None:
+    await close()

@@ -17,6 +17,7 @@ from autogen_core.models import ChatCompletionClient
 from pydantic import Field
 
 from coderoom._components import DumpsAsItself, Seconds, TimedConfig
+from coderoom._watching import is_watched
 from coderoom.agents import metadata as keys
 from coderoom.agents._code_act import CodeActAgent
 from coderoom.agents._code_executor import CodeExecutorAgent
@@ -38,6 +39,8 @@ from coderoom.approval import (
 __all__ = ["HumanApprovedAgent", "HumanApprovedAgentConfig"]
 
 _SETTLE_SECONDS: Final = 0.15
+_PAGE_SECONDS: Final = 170.0
+"""The page of AutoGen Studio ends the run after 180 seconds; a no that comes before that says why."""
 
 
 class HumanApprovedAgentConfig(TimedConfig):
@@ -65,7 +68,7 @@ class HumanApprovedAgent(DumpsAsItself, ShowsItsTurns, UserProxyAgent):
     Args:
         agent: A `CodeExecutorAgent` or a `CodeActAgent`. It belongs to this agent from now on.
         input_func: Gives the person's answer to a question; sync, or async with a cancellation token.
-        timeout: How many seconds the person has; `None` for no limit.
+        timeout: How many seconds the person has; `None` for no limit. At AutoGen Studio's page it is 170 at most.
         prompt: The question.
         mode: `"first"`: what the agent's own approval allows runs without a question. `"all"`: the person is asked
             about all code that it does not refuse.
@@ -157,8 +160,9 @@ class HumanApprovedAgent(DumpsAsItself, ShowsItsTurns, UserProxyAgent):
         if self.input_func is self._without_function:
             return await self._terminal.decide(request)
         asked = str(uuid.uuid4())
+        timeout = min(self._timeout or _PAGE_SECONDS, _PAGE_SECONDS) if is_watched() else self._timeout
         person = InputApproval(
-            cast(InputFunc, self.input_func), self._timeout, self._prompt, show=lambda text: self._show(text, asked)
+            cast(InputFunc, self.input_func), timeout, self._prompt, show=lambda text: self._show(text, asked)
         )
         with UserProxyAgent.InputRequestContext.populate_context(asked):
             return await person.decide(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Generic, TypeVar
 
 __all__ = ["Relay"]
@@ -39,12 +39,17 @@ class Relay(Generic[T]):
                     read.set_result(None)
             await running
         finally:
+            told: asyncio.CancelledError | None = None
             while not running.done():
                 running.cancel()
-                with suppress(asyncio.CancelledError):  # Told twice, it is told twice.
+                try:
                     await asyncio.wait({running})
+                except asyncio.CancelledError as error:  # Told twice, it is told twice.
+                    told = error
             if not running.cancelled():
                 running.exception()
+            if told is not None:
+                raise told
 
     async def _give_all(self, stream: AsyncGenerator[T, None]) -> None:
         async with aclosing(stream):

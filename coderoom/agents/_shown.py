@@ -101,8 +101,8 @@ class ShowsItsTurns(BaseChatAgent):
 def watched(agent: ChatAgent, turn: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
     """Show an agent's turn, and see to it that the agent and its model client are closed when the run is over."""
     at_end_of_run(agent.close)
-    if (client := getattr(agent, "_model_client", None)) is not None:
-        at_end_of_run(client.close)
+    if callable(close := getattr(getattr(agent, "_model_client", None), "close", None)):
+        at_end_of_run(close)
     return shown(agent.name, turn)
 
 

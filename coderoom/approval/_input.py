@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import CancellationToken
@@ -29,6 +30,7 @@ _WIDTH: Final = 64
 """What fits into a message on AutoGen Studio's page, in a window of a usual size."""
 _SHORT: Final = 300
 """What that page shows of such a message in any case, without being asked for more."""
+_turns: WeakKeyDictionary[Any, asyncio.Lock] = WeakKeyDictionary()
 _AGAIN: Final = "That was neither a yes nor a no, and a yes with a condition is none."
 
 
@@ -37,7 +39,7 @@ class InputApproval(Approval):
 
     The question holds the whole code, with control characters and invisible ones shown as such, and long lines folded.
     The answer is `yes` or `no`, with a reason if the person likes. What AutoGen Studio was told before the question
-    stood there is dropped.
+    was sent is dropped. Several agents that ask through the same function get the person one after the other.
 
     Without an answer the code does not run: an error of the function, the end of its input, an answer that is not
     understood three times and the timeout are each a no, with the reason. A cancel ends the question at once, also if
@@ -68,7 +70,7 @@ class InputApproval(Approval):
         """Show the code and wait for the person's answer. It never raises but for a cancel."""
         limit = asyncio.timeout(self._timeout)
         try:
-            async with limit:
+            async with _turn(self._input_func), limit:  # Else the answer to one question could count for another.
                 return await self._ask(request.code)
         except EOFError:
             return no("The input ended before a person answered.")
@@ -114,6 +116,15 @@ class InputApproval(Approval):
         return await answer if inspect.isawaitable(answer) else answer
 
 
+def _turn(input_func: Callable[..., object]) -> asyncio.Lock:
+    # Of a bound method there is a new one each time.
+    owner = getattr(input_func, "__self__", input_func)
+    try:
+        return _turns.setdefault(owner, asyncio.Lock())
+    except TypeError:  # Nobody else can have the same.
+        return asyncio.Lock()
+
+
 def _shown(code: str) -> str:
     """The code, each block in a fence that nobody runs, behind its size: a page may cut off long texts."""
     blocks = extract_code_blocks(code)
@@ -147,7 +158,7 @@ def _forget_early_answers(input_func: Callable[..., object]) -> None:
     AutoGen Studio keeps such answers for the next question, which may be about other code. Its function is a closure;
     of other programs' functions nothing is known.
     """
-    with suppress(TypeError):
+    with suppress(TypeError, ValueError):  # It is none, or has names that are not bound yet.
         known = inspect.getclosurevars(input_func).nonlocals
         queues = getattr(known.get("self"), "_input_responses", None)
         queue = queues.get(known.get("run_id")) if isinstance(queues, dict) else None

@@ -11,6 +11,7 @@ from pydantic import BaseModel, StrictBool, model_validator
 
 from coderoom._components import Seconds, TimedConfig
 from coderoom._structured import ask_structured
+from coderoom._watching import at_end_of_run
 from coderoom.approval._ask import ask_approval
 from coderoom.approval._base import Approval, no
 from coderoom.blocks import fence
@@ -86,6 +87,7 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
         return await ask_approval(self._consult, request, timeout=self._timeout)
 
     async def _consult(self, request: ApprovalRequest) -> ApprovalResponse:
+        at_end_of_run(self._model_client.close)
         answer = await ask_structured(
             self._model_client,
             self._messages(request.code),

@@ -120,7 +120,8 @@ class Bench:
 
     def is_stateless(self, job: Job) -> bool:
         """Whether the job can leave nothing behind for the next one."""
-        return self._language.is_stateless(self._without_failures().values(), job)
+        # Also of what failed: some of it may be there.
+        return self._language.is_stateless(self._sources.values(), job)
 
     async def alone(self, job: Job, seconds: float) -> tuple[Answer | None, ExecutionResult]:
         """Do a job in a state that no other job has had to do with."""

@@ -38,8 +38,9 @@ class Contents:
         self._rest = rest
         self._file = folder / _RECORD
         self._known: dict[str, dict[str, Any]] = {}
-        with contextlib.suppress(OSError, ValueError):
-            self._known = dict(json.loads(self._file.read_text(encoding="utf-8")))
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            known = json.loads(self._file.read_text(encoding="utf-8"))
+            self._known = {name: row for name, row in known.items() if _is_row(row)}
 
     def put(self, gallery: Mapping[str, Any]) -> list[str]:
         """Put a gallery and its teams there, or bring up to date what an earlier start has put there.
@@ -95,6 +96,10 @@ class Contents:
         new = self._file.with_suffix(".new")
         new.write_text(json.dumps(self._known, indent=2), encoding="utf-8")
         new.replace(self._file)
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("id"), int) and isinstance(row.get("sha256"), str)
 
 
 def _digest(data: Any) -> str:

@@ -25,6 +25,7 @@ PINS: Final = Path(__file__).with_name("requirements.txt")
 
 _READY = ".ready"
 _LINES_TOLD = 15
+_ELSEWHERE = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET")
 _NO_VENV = "Install it (Debian, Ubuntu: apt-get install python3-venv), and start again."
 
 
@@ -159,4 +160,5 @@ def _run(command: Sequence[str], lock: int, remedy: str, follow: Callable[[str],
 
 def _environment() -> dict[str, str]:
     # A user may have told pip to install elsewhere.
-    return without_python_settings(os.environ) | {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+    kept = {name: value for name, value in without_python_settings(os.environ).items() if name not in _ELSEWHERE}
+    return kept | {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}

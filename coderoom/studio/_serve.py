@@ -90,7 +90,8 @@ def _without_traces(make: Callable[[], Any]) -> Callable[[], Any]:
             with contextlib.chdir(before["AUTOGENSTUDIO_APPDIR"]):
                 return make()
         finally:
-            os.environ.clear()
+            for name in os.environ.keys() - before.keys():
+                del os.environ[name]
             os.environ.update(before)
 
     return made

@@ -119,7 +119,7 @@ def run_server(
     port = listening.getsockname()[1]
     life, hold = os.pipe()
     try:
-        with listening, log.open("wb") as file:
+        with listening, open(log, "wb", opener=_for_oneself) as file:
             kept = (listening.fileno(), life, lock)
             process = subprocess.Popen(
                 # -P: what lies in the current folder is not to be imported.
@@ -141,6 +141,10 @@ def run_server(
         for fd in (life, hold):
             if fd >= 0:
                 os.close(fd)
+
+
+def _for_oneself(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _await_end(process: subprocess.Popen[bytes]) -> None:
@@ -168,9 +172,10 @@ def _importable(namespaces: Sequence[str]) -> Path:
     """A folder with links to these packages, and nothing of what is installed beside them."""
     folder = temporary_folder()
     for root in dict.fromkeys(name.partition(".")[0] for name in namespaces):
-        spec = importlib.util.find_spec(root)
+        # AutoGen's own are in Studio's environment, of the version that it works with.
+        spec = None if root.startswith("autogen") else importlib.util.find_spec(root)
         if spec is not None:
             places = [place for place in (*(spec.submodule_search_locations or ()), spec.origin) if place]
             place = Path(places[0]).resolve()
-            (folder / place.name).symlink_to(place)
+            (folder / (root if place.is_dir() else place.name)).symlink_to(place)
     return folder

@@ -143,15 +143,15 @@ def _telling(console: Console) -> Iterator[Tell]:
 @contextlib.contextmanager
 def _signals_interrupt() -> Iterator[None]:
     """While this lasts, the first of the signals that end programs is a `KeyboardInterrupt`, and others are nothing."""
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    # Who runs it by `nohup`, or in the background of a script, has some of them ignored.
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
 
     def interrupt(number: int, frame: Any) -> None:
         for other in numbers:
             signal.signal(other, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
-        numbers.remove(signal.SIGHUP)
     before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield

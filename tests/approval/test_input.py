@@ -135,3 +135,54 @@ async def test_it_stands_in_a_chain() -> None:
     chain = ChainApproval([rules, InputApproval(lambda question: "yes")])
     assert (await chain(REQUEST)).approved is True
     assert (await chain(ApprovalRequest(code=fence("rmtree()", "python"), context=[]))).approved is False
+
+
+async def test_who_asks_the_same_person_waits_for_the_answer_to_the_question_before() -> None:
+    page: list[str] = []
+    answers: asyncio.Queue[str] = asyncio.Queue()
+
+    class Person:
+        async def answer(self, prompt: str, token: CancellationToken | None) -> str:
+            page.append(prompt)
+            return await answers.get()
+
+    person = Person()
+    asked = [
+        asyncio.create_task(InputApproval(person.answer).decide(ApprovalRequest(code=code, context=[])))
+        for code in ("print('first')", "print('second')")
+    ]
+    for number, answer in enumerate(["no", "yes"]):
+        while len(page) <= number:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+        assert len(page) == number + 1
+        answers.put_nowait(answer)
+    assert "first" in page[0]
+    assert "second" in page[1]
+    assert [(await each).approved for each in asked] == [False, True]
+
+
+async def test_who_waits_for_another_question_can_be_cancelled() -> None:
+    async def never(prompt: str, token: CancellationToken | None) -> str:
+        await asyncio.sleep(60)
+        return "yes"
+
+    first, second = (asyncio.create_task(InputApproval(never).decide(REQUEST)) for _ in range(2))
+    await asyncio.sleep(0.05)
+    for each in (second, first):
+        each.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await each
+
+
+async def test_a_function_with_names_that_are_not_bound_yet_is_asked() -> None:
+    def answer(prompt: str) -> str:
+        if not prompt:
+            later()
+        return "yes"
+
+    response = await InputApproval(answer).decide(REQUEST)
+
+    def later() -> None: ...
+
+    assert response.approved

@@ -89,6 +89,19 @@ def test_what_differs_and_is_used_stays_to_be_refused(own: str, use: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("known", "own", "use"),
+    [
+        ("LIMIT = 100", "LIMIT = 100", "global LIMIT\n    LIMIT += 1\n    return LIMIT"),
+        ("def _h(x, seen={}):\n    return seen", "def _h(x, seen={}):\n    return seen", "return _h(x)"),
+    ],
+)
+def test_what_can_be_changed_is_not_shared(known: str, own: str, use: str) -> None:
+    source = f"{own}\n\n\ndef four(x):\n    {use}\n"
+    double = f"{known}\n\n\ndef double(x):\n    return 2 * x\n"
+    assert PythonLanguage().without_repeats(source, {"double": double}) == (source, [])
+
+
+@pytest.mark.parametrize(
     "source",
     [
         FOUR,

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -78,6 +80,17 @@ REMEMBERING = {
     "many names at once": "a, seen = 1, [1]\ndef f():\n    seen.append(1)\n    return len(seen)",
     "an augmented assignment": "seen = (1,)\nseen += ([],)\ndef f():\n    seen[1].append(1)\n    return len(seen[1])",
     "a lambda": "f = lambda seen=[]: seen.append(1) or len(seen)",
+    "a format": "import re\ndef f():\n    n = '{0.__globals__[_cache]}'.format(re.compile).count(\"'mark_\")\n    re.compile('mark_' + str(n))\n    return n + 1",
+    "a format in a format": "import re\ndef f():\n    n = '{:{0.__globals__[_cache]}}'.replace(':{0', '0').replace('}}', '}').format(re.compile).count(\"'mark_\")\n    re.compile('mark_' + str(n))\n    return n + 1",
+    "a format of a mapping": "import re\ndef f():\n    n = '{x.__globals__[_cache]}'.format_map({'x': re.compile}).count(\"'mark_\")\n    re.compile('mark_' + str(n))\n    return n + 1",
+    "a format by its class": "import re\ndef f():\n    n = str.format('{0.__globals__[_cache]}', re.compile).count(\"'mark_\")\n    re.compile('mark_' + str(n))\n    return n + 1",
+    "an abstract class": "from fractions import Fraction\ndef f():\n    seen = isinstance(1.5, Fraction)\n    Fraction.register(float)\n    return seen",
+    "an abstract class of collections": "from collections.abc import Mapping\ndef f():\n    seen = isinstance('', Mapping)\n    Mapping.register(str)\n    return seen",
+    "an abstract class of typing": "from typing import Callable\ndef f():\n    seen = isinstance(b'', Callable)\n    Callable.register(bytes)\n    return seen",
+    "which pattern it is": "import re\ndef f():\n    p = ''.join(['a', 'b', 'c9'])\n    return re.compile(p).pattern is p",
+    "a walrus in an annotation": "seen = ()\ndef g(x: (seen := [])): pass\ndef f():\n    seen.append(1)\n    return len(seen)",
+    "a walrus in a default": "seen = ()\ndef g(x=(seen := [])): pass\ndef f():\n    seen.append(1)\n    return len(seen)",
+    "a walrus in what is returned": "seen = ()\ndef g() -> (seen := []): pass\ndef f():\n    seen.append(1)\n    return len(seen)",
     "a partial": "from functools import partial\nf = partial(lambda x: x.append(1) or len(x), [])",
 }  # fmt: skip
 
@@ -100,10 +113,23 @@ PLAIN = {
 
 @pytest.mark.parametrize("name", REMEMBERING)
 def test_what_remembers_is_seen(name: str) -> None:
-    names: dict[str, Any] = {"__name__": "program"}
-    exec(compile(REMEMBERING[name], "<code>", "exec", dont_inherit=True), names)
-    assert names["f"]() != names["f"]()  # Else there would be nothing to see.
+    # In a process of its own: some of it changes what all of Python uses. Else there would be nothing to see.
+    twice = f"{REMEMBERING[name]}\nassert f() != f()\n"
+    subprocess.run([sys.executable, "-I", "-c", twice], check=True, capture_output=True, timeout=60)
     assert not is_stateless((REMEMBERING[name],))
+
+
+def test_a_generator_that_speaks_when_it_is_thrown_away_is_seen() -> None:
+    for end in ("finally: print(x)", "except: print(x)"):
+        source = f"def f(x):\n    def g():\n        try: yield me\n        {end}\n    me = []\n    me.append(g())\n    next(me[0])"
+        assert not is_stateless((source,))
+
+
+def test_a_name_is_no_module() -> None:
+    assert not is_stateless(("from collections.abc import Mapping as re\nX = re.register\n",))
+    assert is_stateless(
+        ("import math as m\nimport re as r\nT = m.pi\nW = r.compile('a', r.I)\ndef f(x):\n    return T\n",)
+    )
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -155,6 +181,28 @@ def test_expressions(text: str, plain: bool) -> None:
 
 
 # What is done together has to be told apart all the same.
+
+KEEPING = {
+    "a pattern that equals one": "import re\ndef f(x):\n    try:\n        re.compile('zz', 2.0)\n        seen = True\n    except TypeError:\n        seen = False\n    re.compile('zz', 2)\n    return seen",
+    "a type that equals one": "from typing import Tuple\ndef f(x):\n    found = str(Tuple[1.0, 7]) == 'typing.Tuple[1, 7]'\n    for n in range(300):\n        Tuple[n, 8]\n    Tuple[1, 7]\n    return found",
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+async def test_what_python_keeps_itself_is_forgotten(name: str) -> None:
+    found = await run(KEEPING[name], *(test_of(f"test {x}", inputs={"x": x}, expected_output=False) for x in range(20)))
+    assert [each.actual_output for each in found] == [False] * 20
+
+
+async def test_what_could_not_be_loaded_may_be_there_all_the_same() -> None:
+    sources = {
+        "g": "def sorted(x, seen=[]):\n    seen.append(1)\n    return len(seen)\n\n\ndef g(x):\n    return x\n\n\nX = 1 // 0\n",
+        "f": "def f(x):\n    return sorted(x)\n",
+    }
+    tests = {"f": [test_of(f"test {x}", inputs={"x": [x]}, expected_output=1) for x in range(20)]}
+    async with Sandbox("auto") as sandbox:
+        found = await TestRunner(sandbox).run(sources, freeze(tests))
+    assert all(each.passed for each in found)
 
 
 async def run(source: str, *tests: FunctionTest) -> list[Any]:

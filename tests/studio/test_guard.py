@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import urllib.request
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ OTHERS = [
     {"Host": "evil.example@127.0.0.1", "Origin": "http://evil.example"},
     {"Host": ""},
     {"Host": "["},
+    {"Host": "127.0.0.1:evil"},
 ]
 OWN: list[dict[str, str]] = [
     {},
@@ -70,3 +72,9 @@ def test_nor_may_others_open_websockets(studio_server: Studio, driver: driving.S
             connect(address, origin=Origin(origin), proxy=None)
     with connect(address, origin=Origin(studio_server.url), proxy=None) as connection:
         assert "connected" in str(connection.recv(10))
+
+
+def test_it_stands_in_no_frame_of_others(studio_server: Studio) -> None:
+    with urllib.request.urlopen(f"{studio_server.url}/", timeout=30) as answer:
+        assert answer.headers["X-Frame-Options"] == "DENY"
+        assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]

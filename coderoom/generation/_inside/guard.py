@@ -55,6 +55,7 @@ class Guard:
         if not _are_same(self._functions, _functions_of(self._names)):
             return "functions of the program"
         other = {name for name in {**self._names, **self._bound} if not self._is_as_it_was(name)}
+        other.discard("__warningregistry__")  # Python's own, of what was warned of.
         other = other and other - _stored(self._functions)
         return "names of the program: %s" % ", ".join(sorted(map(str, other))) if other else ""
 

@@ -125,6 +125,8 @@ def _items(data: Any, tag: str, content: Any, name: str, parts: Sequence[ast.exp
         return data, False
     made = [_made(item, each) for item, each in zip(content, kinds, strict=True)]
     items, fits = [item for item, _ in made], all(fits for _, fits in made)
+    if fitting[0] in ("$set", "$frozenset"):
+        items = [*{canonical(item): item for item in items}.values()]  # Twice is once in a set.
     if tag != "list":
         return {tag: items}, fits and tag in fitting
     return (items if fitting[0] == "list" else {fitting[0]: items}), fits

@@ -69,6 +69,8 @@ def _same(
         for name in own.keys() & beside.keys()
         if len({ast.dump(node) for node in (*own[name], *beside[name])}) == 1 and all(map(_is_lasting, own[name]))
     }
+    nodes = [node for several in (*own.values(), *beside.values()) for node in several]
+    found -= {name for node in nodes for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names}
     count = -1
     while len(found) != count:
         count = len(found)
@@ -99,6 +101,8 @@ def _used(node: ast.stmt) -> set[str]:
 
 
 def _is_lasting(node: ast.stmt) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return all(map(_is_fixed, [*node.args.defaults, *filter(None, node.args.kw_defaults)]))
     return isinstance(node, _DEFINING) or _is_fixed(getattr(node, "value", None))
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import re
 import symtable
 import warnings
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from types import MappingProxyType
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from types import GeneratorType, MappingProxyType
 from typing import Final, Literal
 
 from coderoom.generation._parsing import UNREADABLE
@@ -24,7 +29,7 @@ def _words(text: str) -> frozenset[str]:
 
 _BUILTINS: Final = _words(
     "abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float format "
-    "frozenset hash hex int isinstance issubclass iter len list map max min next oct ord pow print range repr "
+    "frozenset hex int isinstance issubclass iter len list map max min next oct ord pow print range repr "
     "reversed round set slice sorted str sum tuple zip"
 ) | {name for name, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception)}
 
@@ -62,6 +67,16 @@ _MODULES: Final = MappingProxyType(
 
 # By these, frames and code are reached, and by what begins with an underscore all else.
 _REACHING: Final = ("_", "ag_", "co_", "cr_", "f_", "gi_", "tb_")
+
+# Where there are no classes, objects are of these types. Abstract classes have more: `register` changes them for good.
+_TYPES: Final[tuple[type, ...]] = (
+    str, bytes, bytearray, int, float, complex, list, dict, set, frozenset, tuple, range, slice, Counter, OrderedDict,
+    defaultdict, deque, date, datetime, time, timedelta, timezone, Decimal, Fraction, re.Pattern, re.Match, re.error,
+    StopIteration, UnicodeError, UnicodeDecodeError, OSError, type({}.items()), GeneratorType,
+)  # fmt: skip
+_ATTRIBUTES: Final = frozenset(name for kind in _TYPES for name in dir(kind) if not name.startswith(_REACHING))
+# A format may name attributes of what is formatted, also within the format of a field.
+_FIELD: Final = re.compile(r"\{[^{}:!]*[.\[]")
 
 _NODES: Final = (
     *(ast.Module, ast.Expression, ast.FunctionDef, ast.Lambda, ast.arguments, ast.arg, ast.keyword, ast.Return),
@@ -108,16 +123,21 @@ def is_stateless_expression(source: str, names: frozenset[str]) -> bool:
         names: What the values are called.
     """
     code = _read(source, "eval")
-    program = _Program()
+    program = _Program(any_fields=True)
     program.values |= names
     program.modules["math"] = "math"
     return code is not None and program.holds(*code)
 
 
 class _Program:
-    """What all sources together define at their top level, by kinds."""
+    """What all sources together define at their top level, by kinds.
 
-    def __init__(self) -> None:
+    Args:
+        any_fields: Whether there are objects that have attributes of any name.
+    """
+
+    def __init__(self, any_fields: bool = False) -> None:
+        self._any_fields = any_fields
         self.values: set[str] = set()  # Functions and constants, of which nothing can be changed.
         self.tables: set[str] = set()  # Lists, dicts and sets of constants.
         self.modules: dict[str, str] = {}
@@ -135,7 +155,7 @@ class _Program:
     def _take(self, node: ast.stmt) -> bool:
         if isinstance(node, ast.FunctionDef):
             self.values.add(node.name)
-            return all(map(_is_constant, [*node.args.defaults, *filter(None, node.args.kw_defaults)]))
+            return self._are_constant([*node.args.defaults, *filter(None, node.args.kw_defaults)])
         if isinstance(node, ast.ImportFrom):
             self.values |= {each.asname or each.name for each in node.names}
         elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -143,9 +163,9 @@ class _Program:
             names = [each.id for each in targets if isinstance(each, ast.Name)]
             if len(names) < len(targets):
                 return False
-            if node.value is None or _is_constant(node.value):
+            if node.value is None or self._is_constant(node.value):
                 self.values.update(names)
-            elif _is_table(node.value):
+            elif self._is_table(node.value):
                 self.tables.update(names)
             else:
                 return False
@@ -176,6 +196,14 @@ class _Program:
             return not node.level and all(each.name in known for each in node.names)
         if isinstance(node, ast.Attribute):
             return self._is_allowed_attribute(node)
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            return all(map(_compares_values, node.ops, sides, sides[1:]))
+        if isinstance(node, ast.NamedExpr):
+            return self._is_in_body(node)
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            # What comes after it could be done whenever the generator is thrown away, in a later call too.
+            return not any(isinstance(each, ast.Try) for each in self._above(node))
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             return self._is_allowed_name(node)
         return True
@@ -185,7 +213,24 @@ class _Program:
             return False
         if isinstance(node.value, ast.Name) and node.value.id in self.modules:
             return node.attr in _MODULES.get(self.modules[node.value.id], frozenset())
-        return True
+        if node.attr in ("format", "format_map"):
+            text = node.value.value if isinstance(node.value, ast.Constant) else None
+            return node.attr == "format" and isinstance(text, str) and not _FIELD.search(text)
+        return self._any_fields or node.attr in _ATTRIBUTES
+
+    def _above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What a node stands in, up to its function."""
+        while not isinstance(node, ast.FunctionDef | ast.Lambda) and (parent := self._parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def _is_in_body(self, node: ast.AST) -> bool:
+        """Whether a node is done when a function is called, and not when it is defined."""
+        while (parent := self._parents.get(node)) is not None and not isinstance(parent, ast.arguments):
+            if isinstance(parent, ast.FunctionDef):
+                return any(node is each for each in parent.body)
+            node = parent
+        return False
 
     def _is_allowed_name(self, node: ast.Name) -> bool:
         parent = self._parents.get(node)
@@ -213,12 +258,38 @@ class _Program:
                 return False
         return True
 
+    def _is_constant(self, node: ast.expr | None) -> bool:
+        """Whether a value at the top level is one that cannot be changed."""
+        if isinstance(node, ast.UnaryOp):
+            return self._is_constant(node.operand)
+        if isinstance(node, ast.BinOp):
+            return self._are_constant([node.left, node.right])
+        if isinstance(node, ast.Tuple):
+            return self._are_constant(node.elts)
+        if isinstance(node, ast.Call):
+            pattern = self._module_of(node.func) == "re" and ast.unparse(node.func).endswith(".compile")
+            return pattern and not node.keywords and self._are_constant(node.args)
+        return isinstance(node, ast.Constant) or self._module_of(node) in ("math", "re")
+
+    def _is_table(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.List | ast.Set):
+            return self._are_constant(node.elts)
+        return isinstance(node, ast.Dict) and self._are_constant([*node.keys, *node.values])
+
+    def _are_constant(self, nodes: Iterable[ast.expr | None]) -> bool:
+        return all(map(self._is_constant, nodes))
+
+    def _module_of(self, node: ast.expr | None) -> str | None:
+        """The module that an attribute is one of."""
+        named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        return self.modules.get(node.value.id) if named else None  # type: ignore[union-attr]
+
 
 def _read(source: str, mode: Literal["exec", "eval"]) -> _Code | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # What a model writes is no concern of the user's.
-            compile(source, "<code>", mode)  # What can be parsed may still be no Python.
+            compile(source, "<code>", mode, dont_inherit=True)  # What can be parsed may still be no Python.
             return ast.parse(source, mode=mode), [*_scopes(symtable.symtable(source, "<code>", mode))]
     except UNREADABLE:
         return None
@@ -230,26 +301,9 @@ def _scopes(scope: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
         yield from _scopes(child)
 
 
-def _is_constant(node: ast.expr) -> bool:
-    """Whether a value at the top level is one that cannot be changed."""
-    if isinstance(node, ast.Constant):
-        return True
-    if isinstance(node, ast.UnaryOp):
-        return _is_constant(node.operand)
-    if isinstance(node, ast.BinOp):
-        return _is_constant(node.left) and _is_constant(node.right)
-    if isinstance(node, ast.Tuple):
-        return _are_constant(node.elts)
-    if isinstance(node, ast.Call) and not node.keywords and _are_constant(node.args):
-        return ast.unparse(node.func) == "re.compile"
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("math", "re")
-
-
-def _is_table(node: ast.expr) -> bool:
-    if isinstance(node, ast.List | ast.Set):
-        return _are_constant(node.elts)
-    return isinstance(node, ast.Dict) and _are_constant([*node.keys, *node.values])
-
-
-def _are_constant(nodes: Iterable[ast.expr | None]) -> bool:
-    return all(node is not None and _is_constant(node) for node in nodes)
+def _compares_values(operator: ast.cmpop, left: ast.expr, right: ast.expr) -> bool:
+    """Whether it is not about which object one is: that tells what is kept from earlier."""
+    lone = (None, True, False, ...)
+    return not isinstance(operator, ast.Is | ast.IsNot) or any(
+        isinstance(each, ast.Constant) and any(each.value is known for known in lone) for each in (left, right)
+    )
