@@ -72,7 +72,7 @@ REMEMBERING = {
     "setattr": "def f():\n    setattr(f, 'count', getattr(f, 'count', 0) + 1)\n    return f.count",
     "vars": "def f():\n    vars(f)['count'] = vars(f).get('count', 0) + 1\n    return f.count",
     "type": "A = type('A', (), {'count': 0})\ndef f():\n    A.count += 1\n    return A.count",
-    "import": "def f():\n    names = __import__('sys').modules['math'].__dict__\n    names['count2'] = names.get('count2', 0) + 1\n    return names['count2']",
+    "import": "def f():\n    names = __import__('sys').modules['sys'].__dict__\n    names['count2'] = names.get('count2', 0) + 1\n    return names['count2']",
     "a match": "seen = [1]\ndef f():\n    match seen:\n        case other: other.append(1)\n    return len(seen)",
     "with": "seen = [1]\nimport contextlib\ndef f():\n    with contextlib.nullcontext(seen) as other: other.append(1)\n    return len(seen)",
     "an assignment in a condition": "if True:\n    seen = []\ndef f():\n    seen.append(1)\n    return len(seen)",
