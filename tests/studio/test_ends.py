@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from coderoom.executors._launch import descendants
 from tests.agents.helpers import python
 from tests.studio.driving import Run, Studio, texts
 from tests.studio.processes import below, wait_until_gone
@@ -202,15 +203,13 @@ def test_nothing_is_left_after_a_run(which: str, studio_server: Server, driver: 
     run = driver.run(ends(tmp_path)[which], "Compute it.")
     assert run.record()["status"] == ("error" if which == "one that fails" else "complete")
     assert which == "one that fails" or "42" in json.dumps(run.sent[-1])
-    left = {pid: what for pid, what in below(studio_server.pid).items() if pid not in before and "janitor" not in what}
+    left = [pid for pid in below(studio_server.pid) if pid not in before]
     assert wait_until_gone(left, SECONDS) == {}
 
 
 def test_no_connection_to_a_model_is_left_after_a_run(studio_server: Server, driver: Studio, tmp_path: Path) -> None:
-    server = next(pid for pid, what in below(studio_server.pid).items() if "coderoom.studio._serve" in what)
-
     def connections() -> int:
-        files = Path(f"/proc/{server}/fd").iterdir()
+        files = Path(f"/proc/{studio_server.server_pid}/fd").iterdir()
         return sum(str(file.readlink()).startswith("socket:") for file in files)
 
     with OpenAIServer(["It is 42."], repeat=True) as model:
@@ -235,8 +234,8 @@ def test_nothing_is_left_of_a_killed_server(tmp_path: Path) -> None:
     with start_studio(tmp_path / "app", cwd=tmp_path) as server:
         driver = Studio(server.url)
         with stuck(server, driver, "an endless loop in a session", CODING, tmp_path / "work") as found:
-            started = below(server.pid)
-            os.kill(next(pid for pid, what in started.items() if "coderoom.studio._serve" in what), signal.SIGKILL)
+            started = descendants(server.pid)
+            os.kill(server.server_pid, signal.SIGKILL)
             assert wait_until_gone(found.started, 10) == {}
         driver.close()
     assert wait_until_gone(started, 10) == {}
@@ -246,7 +245,7 @@ def test_nothing_is_left_of_a_server_that_is_ended(tmp_path: Path) -> None:
     with start_studio(tmp_path / "app", cwd=tmp_path) as server:
         driver = Studio(server.url)
         with stuck(server, driver, "an endless loop in a session", CODING, tmp_path / "work"):
-            started = below(server.pid)
+            started = descendants(server.pid)
             server.end()
             assert wait_until_gone(started, 10) == {}
         driver.close()
