@@ -17,9 +17,10 @@ import pytest
 
 from coderoom.configs import shipped_teams
 from coderoom.executors._launch import descendants
+from coderoom.studio._contents import USER
 from tests.support.commands import ROOT, coderoom
 from tests.support.openai_server import OpenAIServer
-from tests.support.studio import KEY, USER, Studio, alive, start_studio, studio_environment, studio_python, wait_for
+from tests.support.studio import KEY, Studio, alive, start_studio, studio_environment, studio_python, wait_for
 
 WHERE = """\
 ```python
