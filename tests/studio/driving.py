@@ -12,10 +12,9 @@ from typing import Any
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
-__all__ = ["USER", "Run", "Studio", "texts"]
+from coderoom.studio._contents import USER
 
-USER = "guestuser@gmail.com"
-"""Who everybody is where nobody logs in."""
+__all__ = ["Run", "Studio", "texts"]
 
 Json = dict[str, Any]
 

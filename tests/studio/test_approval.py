@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from coderoom.configs import ReplayModel
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.teams import CodingTeam
 from tests.studio.driving import Run, Studio, texts
+from tests.studio.teams import openai
+from tests.support.openai_server import OpenAIServer, Request
 
 TASK = "What is 6 times 7?"
 WRITES = "I compute it.\n\n```python\nopen('made', 'w').write('x')\nprint(6 * 7)\n```"
@@ -36,10 +39,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def wait_for_question(run: Run) -> dict[str, Any]:
-    """Read on until the page would show the box for an answer; what was sent before it is in `run.sent`."""
-    while (event := run.next())["type"] != "input_request":
+    """Read on until the page would show the box for an answer, and the question, which is in `run.sent`."""
+
+    def requests() -> list[dict[str, Any]]:
+        return [event for event in run.events if event["type"] == "input_request"]
+
+    before = len(requests())
+    while len(requests()) == before or len(questions(run)) < len(requests()):
+        event = run.next()
         assert event["type"] not in ("result", "completion"), event
-    return event
+    return requests()[-1]
 
 
 def answer(run: Run, text: str) -> None:
@@ -111,16 +120,32 @@ def test_answers_before_the_question_do_not_count(driver: Studio, folder: Path) 
 
 
 def test_a_yes_that_comes_too_late_is_no_answer_to_the_next_question(driver: Studio, folder: Path) -> None:
-    component = team(folder, WRITES, AGAIN, turns=3, reviewer=True, timeout=3)
-    with driver.running(component, TASK) as run:
-        wait_for_question(run)
-        run.wait_for_text("No person answered within 3 seconds", 20)
-        answer(run, "yes")
-        wait_for_question(run)
-        assert "made_again" in questions(run)[-1]
-        with pytest.raises(TimeoutError):
-            run.next(1)
-        record = run.wait()
+    came = threading.Event()
+
+    def respond(request: Request) -> str:
+        if len(model.requests) == 1:
+            return WRITES
+        return AGAIN if came.wait(60) else "The late answer did not come."
+
+    component = team(folder, turns=3, reviewer=True, timeout=3)
+    coder = component["config"]["participants"][0]["config"]["agent"]["config"]
+    with OpenAIServer(respond=respond) as model:
+        coder["model_client"] = openai(model.base_url)
+        with driver.running(component, TASK) as run:
+            wait_for_question(run)
+            run.wait_for_text("No person answered within 3 seconds", 20)
+            model.wait_for_requests(2)
+            answer(run, "yes")
+            # Studio takes messages one by one: with the answer to this one it has that one.
+            run.send(type="ping")
+            while run.next()["type"] != "pong":
+                pass
+            came.set()
+            wait_for_question(run)
+            assert "made_again" in questions(run)[-1]
+            with pytest.raises(TimeoutError):
+                run.next(1)
+            record = run.wait()
     assert record["status"] == "complete"
     assert not (folder / "made").exists()
     assert not (folder / "made_again").exists()

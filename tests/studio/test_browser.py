@@ -38,7 +38,7 @@ PRIMES = [
     ],
     ['{"approved": true, "issues": [], "summary": "The number was computed."}'],
 ]
-ENDLESS = [["```python\nimport time\n\nwhile True:\n    time.sleep(0.1)\n```"], []]
+ENDLESS = [["```python\nimport time\n\nopen('begun', 'w').close()\nwhile True:\n    time.sleep(0.1)\n```"], []]
 WIDE = [[f"```python\nprint(6 * 7){' ' * 150}; print('far out')\n```"]]
 ASKS = [["```python\nopen('made_by_asks', 'w').write('x')\nprint(6 * 7)\n```", "It is 42."]]
 
@@ -192,14 +192,17 @@ async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path
 async def test_an_endless_loop_is_ended_by_the_pages_button(
     page: Page, studio_server: Server, driver: Studio, tmp_path: Path
 ) -> None:
+    begun = studio_server.appdir.parent / "coderoom-workspace" / "begun"
     before = set(below(studio_server.pid))
     driver.add_team(team_in(gallery_of(tmp_path, replayed("coder-reviewer", "endless", ENDLESS)), "endless"))
     await begin(page, "endless", "Wait.")
     await expect(page.get_by_text("while True:").first).to_be_visible()
     end = time.monotonic() + 30
-    while (running := set(below(studio_server.pid))) <= before:
+    while not begun.exists():
         assert time.monotonic() < end, "no code was started"
         await page.wait_for_timeout(100)
+    running = set(below(studio_server.pid))
+    assert running - before
     await page.get_by_role("button", name="Cancel Run").click()
     await expect(page.get_by_text("Task was stopped").first).to_be_visible()
     await picture(page, "stopped")

@@ -7,32 +7,34 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coderoom.executors._launch import descendants
 from tests.agents.helpers import python
 from tests.studio.driving import Run, Studio, texts
 from tests.studio.processes import below, wait_until_gone
 from tests.studio.teams import ACT, CODING, EXECUTOR, REVIEWER, ROUND, agent, openai, part, replay, sandbox, team
 from tests.support.openai_server import OpenAIServer, Stall
 from tests.support.studio import Studio as Server
-from tests.support.studio import start_studio
+from tests.support.studio import start_studio, wait_for
 
 SECONDS = 2.0
 """Within which a run that is stopped has ended."""
 
-ENDLESS = python("print('begun', flush=True)\nwhile True:\n    pass")
+# All of these touch a file `begun` in their folder when they run.
+ENDLESS = python("open('begun', 'w').close()\nwhile True:\n    pass")
 STUBBORN = python(
     "import os, signal, time\n"
     "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-    "if os.fork() == 0:\n    os.setsid()\nprint('begun', flush=True)\n"
+    "if os.fork() == 0:\n    os.setsid()\n    open('begun', 'w').close()\n"
     "while True:\n    try:\n        time.sleep(1)\n    except BaseException:\n        pass"
 )
-SHELL = "```sh\necho begun\nwhile true; do :; done\n```"
+SHELL = "```sh\n: > begun\nwhile true; do :; done\n```"
 
 
 @dataclass
@@ -50,88 +52,90 @@ class Stuck:
     model: OpenAIServer
 
 
-Begin = Callable[[OpenAIServer, Path], tuple[dict[str, Any], str]]
-"""Makes a team, and says by which text the page shows that it is stuck; empty if it waits for the model."""
+Begin = Callable[[OpenAIServer, Path], dict[str, Any]]
+"""Makes what gets stuck; its model is the service, or its code works in the folder."""
 
 
 def writes(code: str) -> Begin:
-    def begin(model: OpenAIServer, folder: Path) -> tuple[dict[str, Any], str]:
-        return agent(EXECUTOR, "coder", model_client=replay(code, "x"), code_executor=sandbox(folder)), "**Attempt 1**"
+    def begin(model: OpenAIServer, folder: Path) -> dict[str, Any]:
+        return agent(EXECUTOR, "coder", model_client=replay(code, "x"), code_executor=sandbox(folder))
 
     return begin
 
 
 def acts(code: str) -> Begin:
-    def begin(model: OpenAIServer, folder: Path) -> tuple[dict[str, Any], str]:
+    def begin(model: OpenAIServer, folder: Path) -> dict[str, Any]:
         models = {"model_client": replay(code, "x"), "model_client_stream": True}
-        return agent(ACT, "coder", **models, code_executor=sandbox(folder)), "begun\n"
+        return agent(ACT, "coder", **models, code_executor=sandbox(folder))
 
     return begin
 
 
-def local(model: OpenAIServer, folder: Path) -> tuple[dict[str, Any], str]:
+def local(model: OpenAIServer, folder: Path) -> dict[str, Any]:
     executor = part("code_executor", "coderoom.executors.LocalCodeExecutor", work_dir=str(folder))
-    return agent(EXECUTOR, "coder", model_client=replay(ENDLESS, "x"), code_executor=executor), "**Attempt 1**"
+    return agent(EXECUTOR, "coder", model_client=replay(ENDLESS, "x"), code_executor=executor)
 
 
-def waits_for_its_model(model: OpenAIServer, folder: Path) -> tuple[dict[str, Any], str]:
-    return agent(EXECUTOR, "coder", model_client=openai(model.base_url), code_executor=sandbox(folder)), ""
+def autogens_own(model: OpenAIServer, folder: Path) -> dict[str, Any]:
+    provider = "autogen_agentchat.agents.CodeExecutorAgent"
+    models = {"model_client": replay(ENDLESS, "x"), "model_client_stream": True}
+    return agent(provider, "coder", **models, code_executor=sandbox(folder))
 
 
-def waits_for_approval(model: OpenAIServer, folder: Path) -> tuple[dict[str, Any], str]:
+def waits_for_its_model(model: OpenAIServer, folder: Path) -> dict[str, Any]:
+    return agent(EXECUTOR, "coder", model_client=openai(model.base_url), code_executor=sandbox(folder))
+
+
+def waits_for_approval(model: OpenAIServer, folder: Path) -> dict[str, Any]:
     approval = part("approval", "coderoom.approval.ModelApproval", model_client=openai(model.base_url))
     models = {"model_client": replay(python("print(1)"), "x"), "approval": approval}
-    return agent(EXECUTOR, "coder", **models, code_executor=sandbox(folder)), ""
+    return agent(EXECUTOR, "coder", **models, code_executor=sandbox(folder))
 
 
-def waits_for_a_verdict(model: OpenAIServer, folder: Path) -> tuple[dict[str, Any], str]:
-    return agent(REVIEWER, "reviewer", model_client=openai(model.base_url)), ""
+def waits_for_a_verdict(model: OpenAIServer, folder: Path) -> dict[str, Any]:
+    return agent(REVIEWER, "reviewer", model_client=openai(model.base_url))
 
 
-def generates(model: OpenAIServer, folder: Path) -> tuple[dict[str, Any], str]:
+def generates(model: OpenAIServer, folder: Path) -> dict[str, Any]:
     provider = "coderoom.agents.CodeGeneratorAgent"
-    return agent(provider, "generator", model_client=openai(model.base_url)), ""
+    return agent(provider, "generator", model_client=openai(model.base_url))
 
 
-def autogens_own(model: OpenAIServer, folder: Path) -> tuple[dict[str, Any], str]:
-    provider = "autogen_agentchat.agents.CodeExecutorAgent"
-    models = {"model_client": replay(f"begun\n\n{ENDLESS}", "x"), "model_client_stream": True}
-    return agent(provider, "coder", **models, code_executor=sandbox(folder)), "pass"
-
-
-CASES: dict[str, Begin] = {
+RUNNING: dict[str, Begin] = {
     "an endless loop": writes(ENDLESS),
     "an endless loop in a session": acts(ENDLESS),
     "a loop of the shell": writes(SHELL),
     "code that ignores signals": acts(STUBBORN),
     "an endless loop without a wall": local,
+    "AutoGen's own agent": autogens_own,
+}
+WAITING: dict[str, Begin] = {
     "a model that does not answer": waits_for_its_model,
     "an approval that does not come": waits_for_approval,
     "a verdict that does not come": waits_for_a_verdict,
     "a generator that waits": generates,
-    "AutoGen's own agent": autogens_own,
 }
 
 
 @contextmanager
-def stuck(server: Server, driver: Studio, begin: Begin, kind: str, folder: Path) -> Iterator[Stuck]:
+def stuck(server: Server, driver: Studio, case: str, kind: str, folder: Path) -> Iterator[Stuck]:
+    """A run that is in the midst of it: its code runs, or its model was asked."""
     with OpenAIServer([Stall(60)], repeat=True) as model:
-        member, shown = begin(model, folder)
         before = below(server.pid)
-        with driver.running(team(kind, member), "Go.") as run:
-            if shown:
-                run.wait_for_text(json.dumps(shown)[1:-1] if "\n" not in shown else "begun")
-                # It is on its way to the sandbox.
-                time.sleep(0.5)
+        with driver.running(team(kind, (RUNNING | WAITING)[case](model, folder)), "Go.") as run:
+            if case in RUNNING:
+                wait_for((folder / "begun").exists)
             else:
                 model.wait_for_requests(1)
-            yield Stuck(run, {pid: what for pid, what in below(server.pid).items() if pid not in before}, model)
+            started = {pid: what for pid, what in below(server.pid).items() if pid not in before}
+            assert started or case in WAITING
+            yield Stuck(run, started, model)
 
 
 @pytest.mark.parametrize("kind", [CODING, ROUND])
-@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("case", [*RUNNING, *WAITING])
 def test_stop_ends_it_at_once(case: str, kind: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
-    with stuck(studio_server, driver, CASES[case], kind, tmp_path) as found:
+    with stuck(studio_server, driver, case, kind, tmp_path) as found:
         begun = time.monotonic()
         found.run.stop()
         assert wait_until_gone(found.started, SECONDS) == {}
@@ -148,7 +152,7 @@ def test_stop_ends_it_at_once(case: str, kind: str, studio_server: Server, drive
     "case", ["an endless loop in a session", "a model that does not answer", "AutoGen's own agent"]
 )
 def test_a_closed_tab_ends_it(case: str, kind: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
-    with stuck(studio_server, driver, CASES[case], kind, tmp_path) as found:
+    with stuck(studio_server, driver, case, kind, tmp_path) as found:
         found.run.close_tab()
         assert wait_until_gone(found.started, SECONDS) == {}
         assert found.run.wait_for_record(SECONDS)["status"] == "stopped"
@@ -199,19 +203,21 @@ def test_nothing_is_left_after_a_run(which: str, studio_server: Server, driver: 
     run = driver.run(ends(tmp_path)[which], "Compute it.")
     assert run.record()["status"] == ("error" if which == "one that fails" else "complete")
     assert which == "one that fails" or "42" in json.dumps(run.sent[-1])
-    left = {pid: what for pid, what in below(studio_server.pid).items() if pid not in before and "janitor" not in what}
+    left = [pid for pid in below(studio_server.pid) if pid not in before]
     assert wait_until_gone(left, SECONDS) == {}
 
 
 def test_no_connection_to_a_model_is_left_after_a_run(studio_server: Server, driver: Studio, tmp_path: Path) -> None:
-    server = next(pid for pid, what in below(studio_server.pid).items() if "coderoom.studio._serve" in what)
-
     def connections() -> int:
-        files = Path(f"/proc/{server}/fd").iterdir()
-        return sum(str(file.readlink()).startswith("socket:") for file in files)
+        found = 0
+        for file in Path(f"/proc/{studio_server.server_pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # It is closed by now.
+                found += str(file.readlink()).startswith("socket:")
+        return found
 
     with OpenAIServer(["It is 42."], repeat=True) as model:
-        counts = []
+        driver.get("/teams/")  # This has a connection as well.
+        before = connections()
         for _ in range(3):
             assistant = agent(
                 "autogen_agentchat.agents.AssistantAgent",
@@ -223,18 +229,15 @@ def test_no_connection_to_a_model_is_left_after_a_run(studio_server: Server, dri
             )
             coder = agent(EXECUTOR, "coder", model_client=openai(model.base_url), code_executor=sandbox(tmp_path))
             assert driver.run(team(CODING, assistant, coder), "Compute it.").record()["status"] == "complete"
-            time.sleep(1)
-            counts.append(connections())
-    assert counts[-1] <= counts[0]
+            wait_for(lambda: connections() <= before, 10)
 
 
 def test_nothing_is_left_of_a_killed_server(tmp_path: Path) -> None:
     with start_studio(tmp_path / "app", cwd=tmp_path) as server:
         driver = Studio(server.url)
-        with stuck(server, driver, CASES["an endless loop in a session"], CODING, tmp_path / "work") as found:
-            started = below(server.pid)
-            assert found.started
-            os.kill(next(pid for pid, what in started.items() if "coderoom.studio._serve" in what), signal.SIGKILL)
+        with stuck(server, driver, "an endless loop in a session", CODING, tmp_path / "work") as found:
+            started = descendants(server.pid)
+            os.kill(server.server_pid, signal.SIGKILL)
             assert wait_until_gone(found.started, 10) == {}
         driver.close()
     assert wait_until_gone(started, 10) == {}
@@ -243,9 +246,8 @@ def test_nothing_is_left_of_a_killed_server(tmp_path: Path) -> None:
 def test_nothing_is_left_of_a_server_that_is_ended(tmp_path: Path) -> None:
     with start_studio(tmp_path / "app", cwd=tmp_path) as server:
         driver = Studio(server.url)
-        with stuck(server, driver, CASES["an endless loop in a session"], CODING, tmp_path / "work") as found:
-            started = below(server.pid)
-            assert found.started
+        with stuck(server, driver, "an endless loop in a session", CODING, tmp_path / "work"):
+            started = descendants(server.pid)
             server.end()
             assert wait_until_gone(started, 10) == {}
         driver.close()

@@ -12,6 +12,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
+from coderoom.studio._contents import USER
 from tests.studio import driving
 from tests.support.studio import Studio
 
@@ -64,8 +65,8 @@ def test_own_pages_and_programs_are_not(studio_server: Studio, headers: dict[str
 
 def test_nor_may_others_open_websockets(studio_server: Studio, driver: driving.Studio) -> None:
     team = driver.add_team({"provider": "autogen_agentchat.teams.RoundRobinGroupChat", "config": {}})
-    session = driver.post("/sessions/", {"user_id": driving.USER, "name": "a session", "team_id": team["id"]})["id"]
-    run = driver.post("/runs/", {"session_id": session, "user_id": driving.USER})["run_id"]
+    session = driver.post("/sessions/", {"user_id": USER, "name": "a session", "team_id": team["id"]})["id"]
+    run = driver.post("/runs/", {"session_id": session, "user_id": USER})["run_id"]
     address = f"{studio_server.url.replace('http', 'ws', 1)}/api/ws/runs/{run}"
     for origin in ("http://evil.example", "null"):
         with pytest.raises(InvalidStatus, match="403"):

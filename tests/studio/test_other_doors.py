@@ -48,7 +48,7 @@ def test_serve_answers_with_the_whole_result(tmp_path: Path) -> None:
         server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
     try:
         answer = _ask(f"http://127.0.0.1:{port}/predict/{quote(TASK)}", server, tmp_path / "log")
-        assert wait_until_gone([pid for pid, what in below(server.pid).items() if "janitor" not in what], 2) == {}
+        assert wait_until_gone(below(server.pid), 2) == {}
     finally:
         server.terminate()
         server.wait(30)
@@ -80,5 +80,4 @@ async def test_plain_autogen_loads_and_runs_it(tmp_path: Path) -> None:
     assert [message.to_text() for message in result.messages][-1] == "Approved. Fine."
     assert [type(message).__name__ for message in result.messages] == TYPES
     assert not any(keys.SHOWN in message.metadata for message in result.messages)
-    left = [pid for pid, what in below(os.getpid()).items() if pid not in before and "janitor" not in what]
-    assert wait_until_gone(left, 2) == {}
+    assert wait_until_gone([pid for pid in below(os.getpid()) if pid not in before], 2) == {}

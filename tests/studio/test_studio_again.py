@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from coderoom.configs import shipped_teams
+from coderoom.studio._contents import USER
 from coderoom.studio._rest import RefusedError
 from tests.support.commands import ROOT
-from tests.support.studio import USER, Studio, start_studio
+from tests.support.studio import Studio, start_studio
 
 
 def own_team(path: Path, description: str) -> None:

@@ -95,7 +95,8 @@ def test_it_has_what_coderoom_needs(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_coderoom_there_is_the_one_that_runs_here() -> None:
+def test_coderoom_there_is_the_one_that_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AUTOGEN_ALLOWED_PROVIDER_NAMESPACES", raising=False)
     links = _environment(())["PYTHONPATH"]
     code = "import coderoom, os; print(coderoom.__version__, os.path.realpath(coderoom.__file__))"
     done = subprocess.run(

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from coderoom.configs import make_gallery
+from coderoom.studio._contents import USER
 from tests.support.commands import ROOT
-from tests.support.studio import USER, Studio, start_studio, studio_environment, studio_python
+from tests.support.studio import Studio, start_studio, studio_environment, studio_python
 
 TEAM = ROOT / "examples" / "team.yaml"
 SCHEMA = """

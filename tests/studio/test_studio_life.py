@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ import pytest
 
 from coderoom.configs import shipped_teams
 from coderoom.executors._launch import descendants
-from coderoom.studio._rest import Rest
+from coderoom.studio._contents import USER
 from tests.support.commands import ROOT, coderoom
 from tests.support.openai_server import OpenAIServer
-from tests.support.studio import KEY, USER, Studio, alive, start_studio, studio_environment, studio_python, wait_for
+from tests.support.studio import KEY, Studio, alive, start_studio, studio_environment, studio_python, wait_for
 
 WHERE = """\
 ```python
@@ -187,18 +187,13 @@ def test_a_server_that_hangs_ends_as_well(tmp_path: Path) -> None:
     options = ["--no-browser", "--trust", "parts"]
     with start_studio(tmp_path / "app", *options, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}) as studio:
         slow = {"provider": "parts.Slow", "component_type": "termination", "config": {"text": "DONE"}}
-        asking = threading.Thread(target=ask_in_vain, args=(studio.rest, slow))
-        asking.start()
-        wait_for((tmp_path / "begun").exists)
-        below = descendants(studio.pid)
-        assert studio.end() == 130
-        asking.join(10)
+        with ThreadPoolExecutor() as pool:
+            asking = pool.submit(studio.rest.ask, "POST", "/validate/", {"component": slow})
+            wait_for((tmp_path / "begun").exists)
+            below = descendants(studio.pid)
+            assert studio.end() == 130
+            assert isinstance(asking.exception(10), ConnectionError)
         wait_for(lambda: not any(map(alive, below)), 15)
-
-
-def ask_in_vain(rest: Rest, component: dict[str, Any]) -> None:
-    with pytest.raises(ConnectionError):
-        rest.ask("POST", "/validate/", {"component": component})
 
 
 PARTS = """\

@@ -22,13 +22,13 @@ import pytest
 from coderoom.errors import MissingDependencyError
 from coderoom.executors._launch import descendants
 from coderoom.studio import prepare_environment
+from coderoom.studio._contents import USER
 from coderoom.studio._rest import Rest
 from tests.support.commands import environment
 
-__all__ = ["KEY", "USER", "Studio", "alive", "start_studio", "studio_environment", "studio_python", "wait_for"]
+__all__ = ["KEY", "Studio", "alive", "start_studio", "studio_environment", "studio_python", "wait_for"]
 
 KEY = "sk-a-key-that-nobody-accepts"
-USER = "guestuser@gmail.com"
 _PATIENCE = 150
 
 
