@@ -2,7 +2,7 @@
 
 Studio's page shows and keeps messages, and drops the events that tell of code, runs and retries. So where it runs, each
 such event is followed by a message that says the same for people. Those messages are in the stream only: no agent gets
-them, and no condition counts them.
+them, and no condition counts them, but where a team of AutoGen's own in a team hands on its whole stream.
 """
 
 from __future__ import annotations
