@@ -95,6 +95,19 @@ def test_it_has_what_coderoom_needs(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
+OLDEST = """
+from importlib.metadata import distributions
+from pip._vendor.packaging.specifiers import SpecifierSet
+found = {each.name: each.metadata["Requires-Python"] for each in distributions()}
+print(sorted(name for name, wanted in found.items() if wanted and not SpecifierSet(wanted).contains("3.11.0")))
+"""
+
+
+def test_every_pin_is_for_the_oldest_python_too() -> None:
+    done = subprocess.run([studio_python(), "-I", "-c", OLDEST], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_coderoom_there_is_the_one_that_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AUTOGEN_ALLOWED_PROVIDER_NAMESPACES", raising=False)
     links = _environment(())["PYTHONPATH"]
