@@ -190,7 +190,8 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
 
     async def _ended(self, running: asyncio.Task[None]) -> None:
         try:
-            await running
+            # Shielded: a cancel of ours would break off AutoGen's way of stopping its runtime.
+            await asyncio.shield(running)
         except BaseException as error:
             self._cut_short = True
             if self._failure is not None and isinstance(error, RuntimeError):

@@ -597,6 +597,30 @@ async def test_a2_a_cancelled_task_after_a_cancelled_token() -> None:
     assert a.context == ["user: two"]
 
 
+async def test_a2_a_cancelled_task_after_a_cancelled_token_with_messages_still_to_be_read() -> None:
+    a, b = Player("a", [deaf]), Player("b")
+    team = CodingTeam([a, b], max_turns=2)
+    token = CancellationToken()
+    read = asyncio.Event()
+
+    async def slow_reader() -> None:
+        task = [TextMessage(content="one", source="user"), TextMessage(content="more", source="user")]
+        async for _ in team.run_stream(task=task, cancellation_token=token):
+            if not token.is_cancelled():
+                await until(lambda: a.turns == 1)
+                await asyncio.sleep(0.05)
+                token.cancel()
+                read.set()
+
+    running = asyncio.create_task(slow_reader())
+    await read.wait()
+    await asyncio.sleep(0.1)
+    running.cancel()
+    assert await ends(running)
+    await _until_it_can_run_again(team)
+    assert speakers(await play(team, "two")) == ["a", "b"]
+
+
 class Chatterbox(Player):
     """Streams without end, or so many pieces, and does not look at its token."""
 
