@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["to_its_end"]
+__all__ = ["ended", "to_its_end"]
 
 T = TypeVar("T")
 
@@ -34,3 +34,25 @@ async def to_its_end(work: Awaitable[T]) -> T:
         raise told
     finally:
         del told  # Else it would hold this frame, and this frame it.
+
+
+async def ended(task: asyncio.Future[Any]) -> None:
+    """Cancel a task, if it is not done, and wait for its end; told twice, it is told twice.
+
+    Raises:
+        asyncio.CancelledError: The surrounding task was cancelled meanwhile; the other one has ended all the same.
+    """
+    told: asyncio.CancelledError | None = None
+    while not task.done():
+        task.cancel()
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            told = error
+    if not task.cancelled():
+        task.exception()  # Nobody is there to hear of it.
+    if told is not None:
+        try:
+            raise told
+        finally:
+            del told
