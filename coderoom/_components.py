@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from autogen_core import CancellationToken, ComponentModel
@@ -54,6 +55,15 @@ def load_if_given(model: ComponentModel | None, load: Callable[[ComponentModel],
 
 async def linked(call: Awaitable[T], cancellation_token: CancellationToken) -> T:
     """Wait for `call`, which ends when the token is cancelled, also if it does not look at it itself."""
+    loop = asyncio.get_running_loop()
     future = asyncio.ensure_future(call)
-    cancellation_token.link_future(future)
+    if cancellation_token.is_cancelled():
+        future.cancel()
+
+    def end() -> None:
+        # From whatever thread; and a token may be cancelled long after the call, when the loop is gone.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(future.cancel)
+
+    cancellation_token.add_callback(end)
     return await future

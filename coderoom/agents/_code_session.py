@@ -14,6 +14,7 @@ from autogen_core.models import LLMMessage
 from autogen_core.tools import Workbench
 
 from coderoom._components import linked
+from coderoom._waiting import to_its_end
 from coderoom.agents._attempt import Attempt, Selection, calls_made
 from coderoom.agents._code_act_config import OnError, PastCell
 from coderoom.agents._code_runner import CodeRunner
@@ -117,11 +118,15 @@ class CodeSession:
             attempt = await self._conclude(attempt, undo=attempt.outcome is not Outcome.CANCELLED)
         except asyncio.CancelledError:
             cut = self._runner.interrupted(number, selection)
-            self.cut = None if cut is None else await self._conclude(cut, undo=True)
+            if cut is not None:
+                await to_its_end(self._take_cut(cut))
             raise
         finally:
             await self._runner.let_go()
         return attempt
+
+    async def _take_cut(self, attempt: Attempt) -> None:
+        self.cut = await self._conclude(attempt, undo=True)
 
     async def _conclude(self, attempt: Attempt, *, undo: bool) -> Attempt:
         """Remember a cell that ran well; undo another one, unless its executor was stopped, which is not undone."""

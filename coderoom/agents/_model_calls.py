@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Final
 
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ModelClientStreamingChunkEvent
@@ -18,6 +18,7 @@ from pydantic import Field
 
 from coderoom._components import linked
 from coderoom._text import encodable
+from coderoom._waiting import ended
 
 __all__ = ["Conversation", "ConversationState", "call_model"]
 
@@ -154,9 +155,11 @@ async def _stream(
             else:
                 yield item
     finally:
-        if not finished:
-            await _hang_up(chunks, own_token)
-        await chunks.aclose()
+        try:
+            if not finished:
+                await _hang_up(chunks, own_token)
+        finally:
+            await chunks.aclose()
 
 
 async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: CancellationToken) -> None:
@@ -165,13 +168,15 @@ async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: Canc
     AutoGen's clients keep it open, and the service goes on writing, if their stream is closed between two chunks.
     They end it when they are cancelled while they wait for the next one.
     """
-    with suppress(Exception, asyncio.CancelledError):
-        # What is there already may be read, but not the whole of a service that never pauses.
-        for _ in range(_MOST_READY):
-            read = asyncio.ensure_future(anext(chunks))
+    # What is there already may be read, but not the whole of a service that never pauses.
+    for _ in range(_MOST_READY):
+        read = asyncio.ensure_future(anext(chunks))
+        try:
             await asyncio.wait([read], timeout=_SOON)
             if not read.done():
                 token.cancel()
                 await asyncio.wait([read], timeout=_SOON)
-                read.cancel()
-            await read
+        finally:
+            await ended(read)
+        if read.cancelled() or read.exception() is not None:
+            return

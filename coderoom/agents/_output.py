@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, TypeVar
 
+from coderoom._waiting import ended
 from coderoom.sandbox import OutputChunk
 
 __all__ = ["with_output"]
@@ -43,6 +44,4 @@ async def with_output(
             yield chunk
         yield await task
     finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
+        await ended(task)

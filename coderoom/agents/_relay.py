@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
+from coderoom._waiting import ended
+
 __all__ = ["Relay"]
 
 T = TypeVar("T")
@@ -39,17 +41,7 @@ class Relay(Generic[T]):
                     read.set_result(None)
             await running
         finally:
-            told: asyncio.CancelledError | None = None
-            while not running.done():
-                running.cancel()
-                try:
-                    await asyncio.wait({running})
-                except asyncio.CancelledError as error:  # Told twice, it is told twice.
-                    told = error
-            if not running.cancelled():
-                running.exception()
-            if told is not None:
-                raise told
+            await ended(running)
 
     async def _give_all(self, stream: AsyncGenerator[T, None]) -> None:
         async with aclosing(stream):

@@ -30,7 +30,7 @@ _WIDTH: Final = 64
 """What fits into a message on AutoGen Studio's page, in a window of a usual size."""
 _SHORT: Final = 300
 """What that page shows of such a message in any case, without being asked for more."""
-_turns: WeakKeyDictionary[Any, asyncio.Lock] = WeakKeyDictionary()
+_turns: WeakKeyDictionary[Any, WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
 _AGAIN: Final = "That was neither a yes nor a no, and a yes with a condition is none."
 
 
@@ -120,9 +120,11 @@ def _turn(input_func: Callable[..., object]) -> asyncio.Lock:
     # Of a bound method there is a new one each time.
     owner = getattr(input_func, "__self__", input_func)
     try:
-        return _turns.setdefault(owner, asyncio.Lock())
+        turns = _turns.setdefault(owner, WeakKeyDictionary())
     except TypeError:  # Nobody else can have the same.
         return asyncio.Lock()
+    # A lock stays with the event loop in which somebody has waited for it.
+    return turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
 def _shown(code: str) -> str:

@@ -15,6 +15,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom._python import default_python
+from coderoom._waiting import to_its_end
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors._calls import Calls
 from coderoom.executors._cells import Cell, CellRefused, Programs, write_cell
@@ -147,6 +148,9 @@ class LocalPlace:
 
     async def close(self) -> None:
         """End what runs and remove what is temporary."""
+        await to_its_end(self._close())
+
+    async def _close(self) -> None:
         await self.calls.end_all()
         await asyncio.to_thread(self.private.remove)
 

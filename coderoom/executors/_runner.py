@@ -100,12 +100,15 @@ class ExecutorRunner:
             SandboxUnavailable: It could not be stopped.
         """
         await self._calls.end_all()
+        # Not under the lock, which a start takes too.
+        while (starting := self._starting) is not None and not starting.done():
+            await asyncio.wait((starting,))
         async with self._lock:
-            starting, self._starting = self._starting, None
-            if starting is None and not _is_started(self._executor):
-                return
-            if starting is not None and not starting.done():
-                await asyncio.wait((starting,))
+            starting = self._starting
+            if starting is not None and starting.done():
+                self._starting = None
+            elif not _is_started(self._executor):
+                return  # What is to start begins when we have ended.
             if self._raw is not None:
                 self._raw.close()
                 self._raw = None

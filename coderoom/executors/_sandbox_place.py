@@ -12,6 +12,7 @@ from pathlib import Path
 from autogen_core.code_executor import CodeBlock
 
 from coderoom._janitor import remove_folder, temporary_folder
+from coderoom._waiting import to_its_end
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors._calls import Calls
 from coderoom.executors._cells import CellRefused, file_name_of, not_inside
@@ -274,6 +275,9 @@ class SandboxPlace:
 
     async def close(self) -> None:
         """End everything and remove what is temporary."""
+        await to_its_end(self._close())
+
+    async def _close(self) -> None:
         await self.calls.end_all()
         if self._session is not None:
             await self._session.close()
@@ -282,6 +286,9 @@ class SandboxPlace:
 
     async def abandon(self) -> None:
         """The same from another event loop than the one that it was started in, which may be closed by now."""
+        await to_its_end(self._abandon())
+
+    async def _abandon(self) -> None:
         await self.sandbox.close()
         await asyncio.to_thread(self._remove_temporary)
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coderoom._waiting import to_its_end
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._collector import Collector
 from coderoom.sandbox._functions import Calls, HostFunction
@@ -74,8 +75,8 @@ class CPythonSession:
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
         """Run a cell; see `Session.run`."""
+        self._cancelled.clear()  # Who cancels from here on means this cell.
         await self._settle()
-        self._cancelled.clear()
         self._room.take_limit()
         cell = Cell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
         begin = time.monotonic()
@@ -147,11 +148,11 @@ class CPythonSession:
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
         """Let everything in the room stand still for as long as the context lasts."""
-        await self._room.ask("freeze", "freeze")
         try:
+            await self._room.ask("freeze", "freeze")
             yield
-        finally:
-            await self._room.ask("thaw", "thaw")
+        finally:  # Also if nobody waited for the answer: it may have been done.
+            await to_its_end(self._room.ask("thaw", "thaw"))
 
     def close(self) -> None:
         """Close what is ours; the room ends the processes."""
@@ -290,7 +291,8 @@ class CPythonSession:
         if ending is not Ending.BY_ITSELF or cell.answer is None:
             await self._whole(self._clear_up(cell, live, ending, final))
         else:
-            await _stop_sending(cell, live)
+            if live.sending is not None or cell.calls is not None:
+                await self._whole(_stop_sending(cell, live))
             if live.runner.torn and not final:
                 await self._whole(self._lose())
         cell.output.finish()
@@ -390,7 +392,8 @@ async def _stop_sending(cell: Cell, live: _Live) -> None:
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await event.wait()
     return event.is_set()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from coderoom._janitor import remove_folder, temporary_folder
+from coderoom._waiting import to_its_end
 from coderoom.errors import RequestError
 from coderoom.sandbox._limits import Limits
 
@@ -54,10 +55,15 @@ class Snapshot:
             raise RequestError(
                 "files=True needs a workspace: Sandbox(workspace=FOLDER). Without one all files are in memory."
             )
-        copy = await asyncio.to_thread(temporary_folder)
+        copy = temporary_folder()
         snapshot = cls(workspace, copy, engine)
-        async with engine.frozen():
-            await asyncio.to_thread(_copy, workspace, copy, limits.disk_bytes, None)
+        try:
+            async with engine.frozen():
+                # A thread that went on would write where the copy has been removed.
+                await to_its_end(asyncio.to_thread(_copy, workspace, copy, limits.disk_bytes, None))
+        except BaseException:
+            snapshot._end()
+            raise
         return snapshot
 
     async def restore(self) -> None:
@@ -67,7 +73,7 @@ class Snapshot:
             RequestError: It cannot be done; the workspace may have only a part of them.
         """
         async with self._engine.frozen():
-            await asyncio.to_thread(self._restore)
+            await to_its_end(asyncio.to_thread(self._restore))
 
     def _restore(self) -> None:
         facts = self._workspace.stat()

@@ -60,7 +60,8 @@ class Holder:
         """
         future = self._future(event)
         try:
-            return await asyncio.wait_for(asyncio.shield(future), _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                return await asyncio.shield(future)
         except TimeoutError:
             raise SandboxUnavailable(f"The sandbox did not answer within {_PATIENCE:g} seconds ({event!r}).") from None
         finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from coderoom._waiting import to_its_end
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox._arguments import (
@@ -137,12 +138,8 @@ class Sandbox:
     async def close(self) -> None:
         """End everything, for good; a second time does nothing."""
         self._closed = True
-        starting, self._starting = self._starting, None
-        if starting is not None and not starting.done() and self._loop is asyncio.get_running_loop():
-            starting.cancel()
-            await asyncio.wait((starting,))
         if self._loop is asyncio.get_running_loop():
-            await self._engine.close()
+            await to_its_end(self._close())
         else:
             self._engine.kill()
 
@@ -249,26 +246,42 @@ class Sandbox:
             result = await engine.run(code, language, timeout, final=True, on_chunk=on_chunk)
         return self.with_paths(result)
 
+    async def _close(self) -> None:
+        starting, self._starting = self._starting, None
+        if starting is not None and not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+        await self._engine.close()
+
     async def _start_engine(self) -> None:
         if self.workspace is not None:
             await asyncio.to_thread(make_workspace, self.workspace)
         await self._engine.start()
 
     async def _get_engine(self) -> Engine:
-        if self._closed:
-            raise RequestError("The sandbox is closed; make a new one with Sandbox(...).")
+        self._check_open()
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             # Used in another event loop before; nothing of that can be used here.
             self._loop, self._starting = loop, None
             self._engine.kill()
         if self._engine.lost:
-            if self._starting is None:
+            if self._starting is None or self._starting.done():
                 self._starting = loop.create_task(self._start_engine())
+                self._starting.add_done_callback(_look_at)
             starting = self._starting
-            try:
-                await asyncio.shield(starting)
-            finally:
-                if starting.done() and self._starting is starting:
-                    self._starting = None
+            # Whoever waits may be cancelled; others wait for the same start, which only `close` cancels.
+            await asyncio.wait((starting,))
+            self._check_open()
+            starting.result()
         return self._engine
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RequestError("The sandbox is closed; make a new one with Sandbox(...).")
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """Take note of a failed start that nobody waits for any more, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from coderoom._waiting import to_its_end
 from coderoom.errors import RequestError
 from coderoom.sandbox._files import Snapshot
 from coderoom.sandbox._functions import Offer, calls_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoint", "Session"]
 
 _QUEUE = 256
+_CLOSED = "The session is closed; make a new one with sandbox.session()."
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +168,7 @@ class Session:
         """
         self._check(checkpoint)
         async with self._turn():
-            await self._engine.rollback(checkpoint.held)
-            if checkpoint.files is not None:
-                await checkpoint.files.restore()
+            await to_its_end(self._go_back(checkpoint))
 
     async def release(self, checkpoint: Checkpoint) -> None:
         """Keep a state no longer, since nobody will go back to it; one that is gone already is none the worse for it.
@@ -197,9 +197,7 @@ class Session:
         """End everything that the session has started; a second time does nothing."""
         self._closed = True
         await self.cancel()
-        async with self._lock:
-            self._engine = None
-            await self._stack.aclose()
+        await to_its_end(self._close())
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -220,10 +218,22 @@ class Session:
 
     async def _start(self) -> None:
         if self._closed:
-            raise RequestError("The session is closed; make a new one with sandbox.session().")
+            raise RequestError(_CLOSED)
         if self._engine is None:
             functions = await self._offer.list()
             self._engine = await self._stack.enter_async_context(self._sandbox.open_engine(functions))
+            if self._closed:  # Meanwhile; who closes it waits for this.
+                raise RequestError(_CLOSED)
+
+    async def _close(self) -> None:
+        async with self._lock:
+            self._engine = None
+            await self._stack.aclose()
+
+    async def _go_back(self, checkpoint: Checkpoint) -> None:
+        await self._engine.rollback(checkpoint.held)
+        if checkpoint.files is not None:
+            await checkpoint.files.restore()
 
     async def _run(
         self, code: str, language: str, timeout: float | None, on_chunk: Callable[[OutputChunk], None] | None

@@ -61,7 +61,8 @@ class Worker:
         try:
             self._control = HostChannel(started.control, self._on_message, self._on_end)
             await self._control.send(self._config(started.boot))
-            self.facts = await asyncio.wait_for(self._ready, _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                self.facts = await self._ready
         except (TimeoutError, OSError) as error:
             what = f"did not get ready within {_PATIENCE:g} seconds" if isinstance(error, TimeoutError) else str(error)
             raise await self._failed(what) from error
@@ -101,6 +102,8 @@ class Worker:
         for task in (*self._tidying, *([self._opening] if self._opening is not None else [])):
             if task is not asyncio.current_task():
                 task.cancel()
+        if asyncio.current_task() is not self._opening:  # That one tells them why by itself.
+            self._refuse(SandboxUnavailable("The sandbox was closed before there was a room."))
         for room in list(self._all):
             room.close()
         self._all.clear()
@@ -178,15 +181,18 @@ class Worker:
                     raise await self._failed("has ended")
                 room = await Room.open(self._control.send, self._spec.limits.value_bytes + _MESSAGE)
             except (SandboxUnavailable, OSError) as error:
-                while self._waiting:
-                    waiting = self._waiting.popleft()
-                    if not waiting.done():
-                        waiting.set_exception(error)
+                self._refuse(error)
                 return
             self._all.add(room)
             with contextlib.suppress(SandboxUnavailable, OSError):  # Whoever gets it will see why.
                 await room.prepare()
             self._offer(room)
+
+    def _refuse(self, error: Exception) -> None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_exception(error)
 
     def _give_back(self, room: Room) -> None:
         if room.lost or self.lost:

@@ -20,6 +20,7 @@ from autogen_core import AgentRuntime, CancellationToken, ComponentLoader, Singl
 from pydantic import ConfigDict, Field
 
 from coderoom._components import DumpsAsItself, load_if_given
+from coderoom._waiting import to_its_end
 from coderoom._watching import is_watched
 from coderoom.agents._shown import error_message, is_error, unshown
 from coderoom.errors import TeamError
@@ -159,7 +160,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         finally:
             if not running.done():
                 stop.cancel()
-            await _uninterrupted(ending(stop))
+            await to_its_end(ending(stop))
             if not running.cancelled():
                 running.exception()
 
@@ -316,19 +317,6 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             custom_message_types=[find_message_type(name) for name in config.custom_message_types],
             emit_team_events=config.emit_team_events,
         )
-
-
-async def _uninterrupted(waiting: Awaitable[None]) -> None:
-    """Wait to the end, also when told to end again: what is half ended could not be taken up."""
-    task = asyncio.ensure_future(waiting)
-    told: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            told = error
-    if told is not None:
-        raise told
 
 
 class _Runtime(SingleThreadedAgentRuntime):

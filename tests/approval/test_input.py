@@ -186,3 +186,21 @@ async def test_a_function_with_names_that_are_not_bound_yet_is_asked() -> None:
     def later() -> None: ...
 
     assert response.approved
+
+
+def test_people_are_asked_one_after_the_other_in_every_event_loop() -> None:
+    asked = 0
+
+    async def answer(prompt: str, token: CancellationToken | None) -> str:
+        nonlocal asked
+        asked += 1
+        mine = asked
+        await asyncio.sleep(0.01)
+        assert asked == mine
+        return "yes"
+
+    async def ask_twice() -> list[ApprovalResponse]:
+        return await asyncio.gather(*(InputApproval(answer).decide(REQUEST) for _ in range(3)))
+
+    for _ in range(2):
+        assert [response.approved for response in asyncio.run(ask_twice())] == [True] * 3

@@ -53,7 +53,8 @@ class DockerWall:
     async def probe(self) -> WallReport:
         """Try whether there is an engine with the image."""
         try:
-            return await asyncio.wait_for(asyncio.to_thread(self._probe), 2 * _PROBE_SECONDS)
+            async with asyncio.timeout(2 * _PROBE_SECONDS):
+                return await asyncio.to_thread(self._probe)
         except TimeoutError:
             return WallReport(self.name, False, "The Docker engine does not answer in time.", "Restart it.")
         except CodeRoomError as error:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from coderoom._waiting import to_its_end
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox._walls._local import identity_to_become, owner_of
 
-__all__ = ["borrow"]
+__all__ = ["borrow", "borrowed"]
 
 # Those of this process, which another thread may just be about to start a worker in.
 _lent: set[Path] = set()
@@ -55,6 +58,21 @@ def borrow(workspace: Path | None) -> tuple[Identity | None, Callable[[], None]]
         _lent.discard(workspace)
 
     return identity, give_back
+
+
+async def borrowed(workspace: Path | None, unwind: contextlib.ExitStack) -> Identity | None:
+    """Borrow a workspace in a thread; `unwind` gives it back, also if nobody waits any more when it is lent.
+
+    Raises:
+        SandboxUnavailable: As `borrow`.
+    """
+
+    def lend() -> Identity | None:
+        identity, give_back = borrow(workspace)
+        unwind.callback(give_back)
+        return identity
+
+    return await to_its_end(asyncio.to_thread(lend))
 
 
 def _nothing() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from coderoom.sandbox._layout import ORDINARY, WORKSPACE, Layout, layout_for
 from coderoom.sandbox._walls._base import WallReport, WallSpec
-from coderoom.sandbox._walls._lending import borrow
+from coderoom.sandbox._walls._lending import borrowed
 from coderoom.sandbox._walls._local import LocalWorker, Start, identity_to_become, owner_of
 from coderoom.sandbox._walls._probing import Facts, ProbedWall
 from coderoom.sandbox._walls._remedies import namespaces_remedy
@@ -32,8 +32,7 @@ class MountedWall(ProbedWall):
         with contextlib.ExitStack() as unwind:
             identity = identity_to_become()
             if facts.idmap:
-                identity, give_back = await asyncio.to_thread(borrow, spec.workspace)
-                unwind.callback(give_back)
+                identity = await borrowed(spec.workspace, unwind)
             layout = await asyncio.to_thread(layout_for, spec, ORDINARY if identity is None else identity[0])
             boot = _boot(spec, layout, identity, facts)
             return await LocalWorker.launch(

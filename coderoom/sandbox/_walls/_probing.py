@@ -128,7 +128,8 @@ async def _ask(worker: LocalWorker) -> dict[str, Any]:
     question = {"boot": worker.boot, "nest": worker.boot["rooms"] == "namespaces"}
     await loop.sock_sendall(worker.control, json.dumps(question).encode())
     try:
-        said = await asyncio.wait_for(loop.sock_recv(worker.control, _LARGEST_ANSWER), _PATIENCE)
+        async with asyncio.timeout(_PATIENCE):
+            said = await loop.sock_recv(worker.control, _LARGEST_ANSWER)
     except TimeoutError:
         raise OSError(f"It did not answer within {_PATIENCE:g} seconds.") from None
     if not said:

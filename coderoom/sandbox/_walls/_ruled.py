@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from coderoom._janitor import temporary_folder
+from coderoom._waiting import to_its_end
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._layout import Layout, layout_for
 from coderoom.sandbox._walls._base import WallReport, WallSpec
-from coderoom.sandbox._walls._lending import borrow
+from coderoom.sandbox._walls._lending import borrowed
 from coderoom.sandbox._walls._local import (
     OUTSIDE,
     LocalWorker,
@@ -55,9 +56,8 @@ class RuledWall(ProbedWall):
         with contextlib.ExitStack() as unwind:
             private = temporary_folder()
             unwind.callback(shutil.rmtree, private, ignore_errors=True)
-            identity, give_back = await asyncio.to_thread(borrow, spec.workspace)
-            unwind.callback(give_back)
-            code = await asyncio.to_thread(_code_for, identity, private)
+            identity = await borrowed(spec.workspace, unwind)
+            code = await to_its_end(asyncio.to_thread(_code_for, identity, private))
             boot = _boot(spec, layout, identity, private, code)
 
             def prepare(control_fd: int) -> Start:

@@ -1,0 +1,336 @@
+"""What comes at the worst moment: a cancel, a close or a second call just while something else is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.outcome import Outcome
+from coderoom.sandbox import Sandbox, Session, _files
+from coderoom.sandbox._functions import Calls
+from coderoom.sandbox._room import Holder, Room
+from coderoom.sandbox._walls import _lending
+from coderoom.sandbox._worker import Worker
+
+
+class Gate:
+    """Holds up whoever comes to it."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def passed(self) -> None:
+        self.reached.set()
+        await self.open.wait()
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox("none") as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def session(sandbox: Sandbox) -> AsyncIterator[Session]:
+    async with sandbox.session() as session:
+        yield session
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def hold_up(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, gate: Gate, after: bool = False) -> None:
+    """Let a coroutine function pass the gate before it does its work, or after it."""
+    original = getattr(owner, name)
+
+    async def held(*args: Any, **kwargs: Any) -> Any:
+        if not after:
+            await gate.passed()
+        result = await original(*args, **kwargs)
+        if after:
+            await gate.passed()
+        return result
+
+    monkeypatch.setattr(owner, name, held)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's workspaces are lent")
+async def test_a_workspace_that_is_being_lent_is_given_back(monkeypatch: pytest.MonkeyPatch, workspace: Path) -> None:
+    (workspace / "a.txt").touch()
+    reached, opened = threading.Event(), threading.Event()
+    borrow = _lending.borrow
+
+    def held(folder: Path | None) -> Any:
+        lent = borrow(folder)
+        reached.set()
+        assert opened.wait(20)
+        return lent
+
+    monkeypatch.setattr(_lending, "borrow", held)
+
+    async def have_it() -> None:
+        with contextlib.ExitStack() as unwind:
+            await _lending.borrowed(workspace, unwind)
+            raise AssertionError("it should have been cancelled")
+
+    having = asyncio.create_task(have_it())
+    await asyncio.to_thread(reached.wait)
+    assert (workspace / "a.txt").stat().st_uid != 0
+    having.cancel()
+    await asyncio.sleep(0.01)
+    opened.set()
+    with pytest.raises(asyncio.CancelledError):
+        await having
+    assert (workspace / "a.txt").stat().st_uid == 0
+    with contextlib.ExitStack() as unwind:
+        unwind.callback(borrow(workspace)[1])  # Nobody else has it.
+
+
+async def test_a_cancel_that_comes_with_the_answer_is_a_cancel() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        holder = Holder(ours)
+        task = asyncio.create_task(holder.expect("looked"))
+        await asyncio.sleep(0.01)
+        holder._on_message({"event": "looked"})
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        holder.close()
+
+
+class TestStarting:
+    async def test_a_start_that_nobody_waited_for_is_no_later_start(
+        self, monkeypatch: pytest.MonkeyPatch, gate: Gate
+    ) -> None:
+        hold_up(monkeypatch, Worker, "start", gate)
+        sandbox = Sandbox("none")
+        waiting = asyncio.create_task(sandbox.start())
+        await gate.reached.wait()
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        gate.open.set()
+        await until(lambda: not sandbox._engine.lost)
+        sandbox._engine._worker.kill()  # type: ignore[attr-defined]
+        assert sandbox._engine.lost
+        try:
+            assert (await sandbox.run("1 + 1")).value == 2
+        finally:
+            await sandbox.close()
+
+    async def test_a_failure_that_nobody_waited_for_is_not_that_of_a_later_start(
+        self, monkeypatch: pytest.MonkeyPatch, gate: Gate
+    ) -> None:
+        async def fail(_: Worker) -> None:
+            await gate.passed()
+            raise SandboxUnavailable("not now")
+
+        sandbox = Sandbox("none")
+        with monkeypatch.context() as patched:
+            patched.setattr(Worker, "start", fail)
+            waiting = asyncio.create_task(sandbox.start())
+            await gate.reached.wait()
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+            gate.open.set()
+            starting = sandbox._starting
+            assert starting is not None
+            await asyncio.wait((starting,))
+        async with sandbox:
+            assert (await sandbox.run("1 + 1")).value == 2
+
+    async def test_who_waits_for_a_start_is_told_that_the_sandbox_was_closed(
+        self, monkeypatch: pytest.MonkeyPatch, gate: Gate
+    ) -> None:
+        hold_up(monkeypatch, Worker, "start", gate)
+        sandbox = Sandbox("none")
+        waiting = asyncio.create_task(sandbox.run("1"))
+        await gate.reached.wait()
+        await sandbox.close()
+        with pytest.raises(RequestError, match="closed"):
+            await waiting
+
+
+class TestClosing:
+    async def test_who_waits_for_a_room_is_told_that_there_will_be_none(
+        self, monkeypatch: pytest.MonkeyPatch, gate: Gate, sandbox: Sandbox
+    ) -> None:
+        hold_up(monkeypatch, Worker, "_open", gate)
+        waiting = asyncio.create_task(sandbox.run("1"))
+        await gate.reached.wait()
+        await sandbox.close()
+        async with asyncio.timeout(10):
+            with pytest.raises(SandboxUnavailable):
+                await waiting
+
+    async def test_a_cell_that_is_about_to_begin_does_not_hold_it_up(
+        self, monkeypatch: pytest.MonkeyPatch, gate: Gate, sandbox: Sandbox
+    ) -> None:
+        hold_up(monkeypatch, Worker, "_take", gate)
+        session = sandbox.session()
+        running = asyncio.create_task(session.run("while True: pass", timeout=60))
+        await gate.reached.wait()
+        closing = asyncio.create_task(session.close())
+        await asyncio.sleep(0)
+        gate.open.set()
+        async with asyncio.timeout(20):
+            await closing
+            with pytest.raises(RequestError, match="closed"):
+                await running
+
+    async def test_a_session_is_closed_to_the_end(
+        self, monkeypatch: pytest.MonkeyPatch, gate: Gate, sandbox: Sandbox
+    ) -> None:
+        session = sandbox.session()
+        await session.start()
+        worker = sandbox._engine._worker  # type: ignore[attr-defined]
+        async with session._lock:  # As a cell has it that is just being ended.
+            closing = asyncio.create_task(session.close())
+            await asyncio.sleep(0.01)
+            closing.cancel()
+            await asyncio.sleep(0.01)
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert session._engine is None
+        assert worker._tidying
+
+    async def test_a_sandbox_is_closed_to_the_end(self, monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
+        sandbox = Sandbox("none")
+        await sandbox.start()
+        hold_up(monkeypatch, sandbox._engine, "close", gate)
+        closing = asyncio.create_task(sandbox.close())
+        await gate.reached.wait()
+        closing.cancel()
+        await asyncio.sleep(0.01)
+        gate.open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert sandbox._engine.lost
+
+
+class TestCancelling:
+    async def test_a_cell_that_is_about_to_begin_is_cancelled_too(
+        self, monkeypatch: pytest.MonkeyPatch, gate: Gate, session: Session
+    ) -> None:
+        await session.run("x = 1")
+        hold_up(monkeypatch, type(session._engine), "_settle", gate)
+        running = asyncio.create_task(session.run("while True: pass", timeout=60))
+        await gate.reached.wait()
+        await session.cancel()
+        gate.open.set()
+        async with asyncio.timeout(20):
+            assert (await running).outcome is Outcome.CANCELLED
+
+    async def test_a_session_does_not_stay_frozen(
+        self, monkeypatch: pytest.MonkeyPatch, gate: Gate, workspace: Path
+    ) -> None:
+        async with Sandbox("none", workspace=workspace) as sandbox, sandbox.session() as session:
+            await session.run("x = 1")
+            ask = Room.ask
+
+            async def held(self: Room, op: str, event: str, **arguments: Any) -> Any:
+                answer = await ask(self, op, event, **arguments)
+                if op == "freeze":
+                    await gate.passed()
+                return answer
+
+            monkeypatch.setattr(Room, "ask", held)
+            keeping = asyncio.create_task(session.checkpoint(files=True))
+            await gate.reached.wait()
+            keeping.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await keeping
+            result = await session.run("x", timeout=10)
+            assert (result.outcome, result.value, result.state_lost) == (Outcome.OK, 1, False)
+
+    @pytest.mark.parametrize("times", [1, 2])
+    async def test_a_rollback_that_was_begun_is_whole(
+        self, monkeypatch: pytest.MonkeyPatch, workspace: Path, times: int
+    ) -> None:
+        async with Sandbox("none", workspace=workspace) as sandbox, sandbox.session() as session:
+            await session.run("x = 1\nopen('a.txt', 'w').write('one')")
+            mark = await session.checkpoint(files=True)
+            await session.run("x = 2\nopen('a.txt', 'w').write('two')\nopen('b.txt', 'w').write('two')")
+            reached, opened = threading.Event(), threading.Event()
+            empty = _files._empty
+
+            def held(*args: Any) -> None:
+                reached.set()
+                assert opened.wait(20)
+                empty(*args)
+
+            monkeypatch.setattr(_files, "_empty", held)
+            going_back = asyncio.create_task(session.rollback(mark))
+            await asyncio.to_thread(reached.wait)
+            for _ in range(times):
+                going_back.cancel()
+                await asyncio.sleep(0.01)
+            looking = asyncio.create_task(session.run("import os\n(x, open('a.txt').read(), sorted(os.listdir()))"))
+            await asyncio.sleep(0.1)
+            opened.set()
+            with pytest.raises(asyncio.CancelledError):
+                await going_back
+            assert (await looking).value == [1, "one", ["a.txt"]]
+
+    async def test_the_copy_of_a_checkpoint_that_nobody_waits_for_is_removed(
+        self, monkeypatch: pytest.MonkeyPatch, workspace: Path
+    ) -> None:
+        copies: list[Path] = []
+        async with Sandbox("none", workspace=workspace) as sandbox, sandbox.session() as session:
+            await session.run("open('a.txt', 'w').write('one')")
+            reached, opened = threading.Event(), threading.Event()
+            copy = _files._copy
+
+            def held(source: Path, target: Path, *more: Any) -> None:
+                copies.append(target)
+                reached.set()
+                assert opened.wait(20)
+                copy(source, target, *more)
+
+            monkeypatch.setattr(_files, "_copy", held)
+            keeping = asyncio.create_task(session.checkpoint(files=True))
+            await asyncio.to_thread(reached.wait)
+            keeping.cancel()
+            await asyncio.sleep(0.05)
+            assert copies[0].is_dir()
+            opened.set()
+            with pytest.raises(asyncio.CancelledError):
+                await keeping
+            assert not copies[0].exists()
+
+    async def test_the_threads_of_functions_end(
+        self, monkeypatch: pytest.MonkeyPatch, gate: Gate, sandbox: Sandbox
+    ) -> None:
+        def plain() -> int:
+            return len(threading.enumerate())
+
+        async with sandbox.session(functions=[plain]) as session:
+            before = threading.active_count()
+            with monkeypatch.context() as patched:
+                hold_up(patched, Calls, "close", gate)
+                running = asyncio.create_task(session.run("plain()"))
+                await gate.reached.wait()
+                running.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await running
+                gate.open.set()
+            assert (await session.run("2")).value == 2
+            await until(lambda: threading.active_count() <= before)
