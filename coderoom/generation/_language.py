@@ -15,7 +15,10 @@ from coderoom.generation._tests import FunctionTest
 __all__ = ["UNTIDY", "Job", "Language"]
 
 Job = Mapping[str, Any]
-"""A call (`function`, `inputs`, `setup`), or a look at a property (`property`, `result`, `inputs`)."""
+"""A call (`function`, `inputs`, `setup`), or a look at a property (`property`, `result`, `inputs`).
+
+A call has `after` where its answer is to tell of the inputs after it too, and the look what they were then.
+"""
 
 
 UNTIDY = "untidy"

@@ -166,7 +166,8 @@ def _helpers() -> dict[str, str]:
 
 def _for_node(job: Job) -> dict[str, Any]:
     if "property" in job:
-        return {**job, "result": for_judge(job["result"])}
+        after = {"after": {name: for_judge(data) for name, data in job["after"].items()}} if "after" in job else {}
+        return {**job, "result": for_judge(job["result"]), **after}
     return {**job, "inputs": {name: for_node(data) for name, data in job["inputs"].items()}}
 
 

@@ -103,7 +103,8 @@ class PythonLanguage(Language):
         """See `Language.is_stateless`."""
         if not is_stateless(tuple(sources)) or job.get("setup"):
             return False
-        return "property" not in job or is_stateless_expression(job["property"], frozenset({*job["inputs"], "result"}))
+        names = frozenset({*job["inputs"], "result", "after"})
+        return "property" not in job or is_stateless_expression(job["property"], names)
 
     def run(
         self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
