@@ -66,6 +66,24 @@ class Language(ABC):
         """
         return data
 
+    def fits(self, data: Any, declared: str) -> bool:
+        """Whether a value is one of its type as `as_declared` takes it; what is not known may be.
+
+        Args:
+            data: The value, as tagged data.
+            declared: The type that the spec gives.
+        """
+        return True
+
+    def unclear(self, data: Any, declared: str) -> str:
+        """What is to be asked of plain JSON that could be several values of its type; empty if nothing is.
+
+        Args:
+            data: The value, as tagged data.
+            declared: The type that the spec gives.
+        """
+        return ""
+
     def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
         """Code without what it repeats of functions that are there when it runs.
 

@@ -11,7 +11,7 @@ from coderoom.generation._cells import call_inside, load_inside, setting
 from coderoom.generation._check import CodeProblem
 from coderoom.generation._language import Job, Language
 from coderoom.generation._parsing import UNREADABLE, parsed_expression
-from coderoom.generation._python.declared import as_declared
+from coderoom.generation._python.declared import as_declared, fits, unclear
 from coderoom.generation._python.module import python_module
 from coderoom.generation._python.repeats import without_repeats
 from coderoom.generation._python.stateless import is_stateless, is_stateless_expression
@@ -48,6 +48,14 @@ class PythonLanguage(Language):
     def as_declared(self, data: Any, declared: str) -> Any:
         """See `Language.as_declared`."""
         return as_declared(data, declared)
+
+    def fits(self, data: Any, declared: str) -> bool:
+        """See `Language.fits`."""
+        return fits(data, declared)
+
+    def unclear(self, data: Any, declared: str) -> str:
+        """See `Language.unclear`."""
+        return unclear(data, declared)
 
     def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
         """See `Language.without_repeats`."""
