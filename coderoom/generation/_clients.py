@@ -131,11 +131,11 @@ class OpenAIModel:
         from openai import BadRequestError
 
         told: list[Any] = [{"role": message.role, "content": message.content} for message in messages]
-        client = self._client()
+        client, arguments = self._client(), self._arguments(form)
         try:
-            result = await client.chat.completions.create(model=self.name, messages=told, **self._arguments(form))
+            result = await client.chat.completions.create(model=self.name, messages=told, **arguments)
         except BadRequestError:
-            if form is None or not self._takes_schemas:
+            if not arguments:
                 raise
             self._takes_schemas = False  # Many servers speak the protocol but for this.
             await one_more()
