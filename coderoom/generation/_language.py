@@ -117,6 +117,13 @@ class Language(ABC):
     def names_defined(self, source: str) -> list[str]:
         """The names that the top level of code defines."""
 
+    def imports(self, source: str) -> dict[str, str]:
+        """The names that the top level of code imports and gives no other value, and what each stands for.
+
+        Where it imports names that it does not tell, `*` is one of them.
+        """
+        return {}
+
     def unwritten(self, function: str) -> str:
         """The code of a function that fails as no test can expect; empty where there is no such code."""
         return ""

@@ -12,7 +12,7 @@ from coderoom.generation._cells import call_inside, load_inside, setting
 from coderoom.generation._check import CodeProblem
 from coderoom.generation._compare import Comparison
 from coderoom.generation._js import check
-from coderoom.generation._js.module import javascript_module, without_ends
+from coderoom.generation._js.module import imported_names, javascript_module, without_ends
 from coderoom.generation._js.program import read_program
 from coderoom.generation._js.tests import node_test_file
 from coderoom.generation._js.values import as_expected, as_told, for_judge, for_node
@@ -89,6 +89,10 @@ class JavaScriptLanguage(Language):
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
         return check.names_defined(source)
+
+    def imports(self, source: str) -> dict[str, str]:
+        """See `Language.imports`."""
+        return imported_names(source)
 
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
         """Nothing: there is no scanner for it."""

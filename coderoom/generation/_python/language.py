@@ -12,6 +12,7 @@ from coderoom.generation._check import CodeProblem
 from coderoom.generation._language import Job, Language
 from coderoom.generation._parsing import UNREADABLE, parsed_expression
 from coderoom.generation._python.declared import as_declared, fits, unclear
+from coderoom.generation._python.imports import imported_names
 from coderoom.generation._python.module import python_module
 from coderoom.generation._python.repeats import without_repeats
 from coderoom.generation._python.stateless import is_stateless, is_stateless_expression
@@ -81,6 +82,10 @@ class PythonLanguage(Language):
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
         return _check.names_defined(source)
+
+    def imports(self, source: str) -> dict[str, str]:
+        """See `Language.imports`."""
+        return imported_names(source)
 
     def unwritten(self, function: str) -> str:
         """See `Language.unwritten`."""
