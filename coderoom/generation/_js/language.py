@@ -14,6 +14,7 @@ from coderoom.generation._compare import Comparison
 from coderoom.generation._js import check
 from coderoom.generation._js.module import imported_names, javascript_module, without_ends
 from coderoom.generation._js.program import read_program
+from coderoom.generation._js.repeats import without_repeats
 from coderoom.generation._js.tests import node_test_file
 from coderoom.generation._js.values import as_expected, as_told, for_judge, for_node
 from coderoom.generation._language import Job, Language
@@ -68,6 +69,10 @@ class JavaScriptLanguage(Language):
         return "\n".join(
             ["/**", *lines, " */", f"function {spec.name}({', '.join(each.name for each in spec.inputs)})"]
         )
+
+    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+        """See `Language.without_repeats`."""
+        return without_repeats(source, known)
 
     def check(
         self,
