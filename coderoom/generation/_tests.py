@@ -114,7 +114,8 @@ class FunctionTest(BaseModel):
     @builtins.property
     def sees_after(self) -> bool:
         """Whether the property says something about the arguments after the call."""
-        return self.property is not None and "after" in _names_in(self.property) - set(self.inputs)
+        text = self.property or ""
+        return "after" in text and "after" not in self.inputs and "after" in _names_in(text)
 
     def problems(self, spec: FunctionSpec) -> list[str]:
         """What does not fit the function that it is for: arguments that it does not have, or that are not given."""
