@@ -50,6 +50,7 @@ class Answer:
         stdout: What was printed, if that was asked for.
         seconds: How long it took.
         peak: The most memory that the process has had, in bytes.
+        after: The arguments as the call has left them, as tagged data by their names; `None` if that was not told.
     """
 
     value: Any = None
@@ -57,6 +58,7 @@ class Answer:
     stdout: str = ""
     seconds: float = 0.0
     peak: int | None = None
+    after: dict[str, Any] | None = None
 
 
 def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) -> Answer | None:
@@ -80,6 +82,7 @@ def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) ->
         return None
     raised = told.get("error")
     value = told.get("value")
+    after = told.get("after")
     if raised is not None:
         raised = _raised(raised)
         if raised is None:
@@ -92,6 +95,7 @@ def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) ->
         stdout=_text(about[0], longest),
         seconds=_number(about[1], 86_400),
         peak=int(_number(about[2], 1 << 50)) or None,
+        after=after if raised is None and isinstance(after, dict) and is_sound(after) else None,
     )
 
 

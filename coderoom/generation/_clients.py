@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
 from coderoom._json_output import output_arguments, request_for_json, strict_schema
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation._model import Message, Model, Reply
+from coderoom.generation._pace import one_more
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 __all__ = ["AutoGenModel", "OpenAIModel", "as_model"]
 
@@ -112,9 +118,12 @@ class OpenAIModel:
                 f"The model {self.name!r} needs a key: give api_key=, set OPENAI_API_KEY, or give base_url= of a "
                 "server that needs none."
             )
-        self._client = AsyncOpenAI(
-            api_key=key or "none", base_url=address, default_headers=_headers(headers), timeout=timeout, max_retries=0
+        own = _headers(headers)
+        self._make_client: Callable[[], AsyncOpenAI] = lambda: AsyncOpenAI(
+            api_key=key or "none", base_url=address, default_headers=own, timeout=timeout, max_retries=0
         )
+        self._clients: dict[asyncio.AbstractEventLoop, AsyncOpenAI] = {}
+        self._lock = threading.Lock()
         self._takes_schemas = True
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
@@ -122,13 +131,15 @@ class OpenAIModel:
         from openai import BadRequestError
 
         told: list[Any] = [{"role": message.role, "content": message.content} for message in messages]
+        client, arguments = self._client(), self._arguments(form)
         try:
-            result = await self._client.chat.completions.create(model=self.name, messages=told, **self._arguments(form))
+            result = await client.chat.completions.create(model=self.name, messages=told, **arguments)
         except BadRequestError:
-            if form is None or not self._takes_schemas:
+            if not arguments:
                 raise
             self._takes_schemas = False  # Many servers speak the protocol but for this.
-            result = await self._client.chat.completions.create(model=self.name, messages=told)
+            await one_more()
+            result = await client.chat.completions.create(model=self.name, messages=told)
         if not result.choices:
             return Reply("", complete=False)
         choice, usage = result.choices[0], result.usage
@@ -140,8 +151,22 @@ class OpenAIModel:
         )
 
     async def close(self) -> None:
-        """Close its connections."""
-        await self._client.close()
+        """Close its connections of this event loop."""
+        with self._lock:
+            client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    def _client(self) -> AsyncOpenAI:
+        """The client of this event loop: connections cannot be used in another one."""
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._make_client()
+            with self._lock:
+                known = {each: other for each, other in self._clients.items() if not each.is_closed()}
+                self._clients = {**known, loop: client}
+        return client
 
     def _arguments(self, form: type[BaseModel] | None) -> dict[str, Any]:
         if form is None or not self._takes_schemas:

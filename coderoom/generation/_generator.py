@@ -70,8 +70,9 @@ class AICodeGenerator:
         max_test_changes: How many tests of each function may be changed.
         max_tokens: How many tokens may be spent on a solution; `None`: any number.
         max_seconds: After how many seconds the model is asked nothing more; `None`: never.
-        concurrency: How many requests may be on their way at the same time.
-        requests_per_minute: How many of them may begin in a minute; `None`: any number.
+        concurrency: How many requests of one solution may be on their way at the same time.
+        requests_per_minute: How many requests may begin in a minute, of all solutions that this makes, in whatever
+            event loops and threads; `None`: any number. What a client of AutoGen's sends again by itself is not known.
         retries: How often a request is sent again when the line broke, each time after a longer wait.
         test_timeout: The seconds that each test has.
         allowed_imports: The modules that generated code may import; `None`: all that are there.
@@ -207,7 +208,7 @@ class AICodeGenerator:
         await self.close()
 
     async def close(self) -> None:
-        """Close what it has opened itself."""
+        """Close what it has opened itself in this event loop."""
         if self._own_model is not None:
             await self._own_model.close()
 

@@ -15,7 +15,10 @@ from coderoom.generation._tests import FunctionTest
 __all__ = ["UNTIDY", "Job", "Language"]
 
 Job = Mapping[str, Any]
-"""A call (`function`, `inputs`, `setup`), or a look at a property (`property`, `result`, `inputs`)."""
+"""A call (`function`, `inputs`, `setup`), or a look at a property (`property`, `result`, `inputs`).
+
+A call has `after` where its answer is to tell of the inputs after it too, and the look what they were then.
+"""
 
 
 UNTIDY = "untidy"
@@ -63,6 +66,24 @@ class Language(ABC):
         """
         return data
 
+    def fits(self, data: Any, declared: str) -> bool:
+        """Whether a value is one of its type as `as_declared` takes it; what is not known may be.
+
+        Args:
+            data: The value, as tagged data.
+            declared: The type that the spec gives.
+        """
+        return True
+
+    def unclear(self, data: Any, declared: str) -> str:
+        """What is to be asked of plain JSON that could be several values of its type; empty if nothing is.
+
+        Args:
+            data: The value, as tagged data.
+            declared: The type that the spec gives.
+        """
+        return ""
+
     def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
         """Code without what it repeats of functions that are there when it runs.
 
@@ -95,6 +116,13 @@ class Language(ABC):
     @abstractmethod
     def names_defined(self, source: str) -> list[str]:
         """The names that the top level of code defines."""
+
+    def imports(self, source: str) -> dict[str, str]:
+        """The names that the top level of code imports and gives no other value, and what each stands for.
+
+        Where it imports names that it does not tell, `*` is one of them.
+        """
+        return {}
 
     def unwritten(self, function: str) -> str:
         """The code of a function that fails as no test can expect; empty where there is no such code."""

@@ -18,14 +18,14 @@ from coderoom.generation._parsing import parsed_expression
 from coderoom.generation._specs import FunctionSpec
 from coderoom.generation._tests import FunctionTest
 
-__all__ = ["as_specs", "as_tests", "values_in"]
+__all__ = ["as_specs", "as_tests", "unclear_values", "values_in"]
 
 _DATA = frozenset({"", "json", "json5", "jsonc", "python", "py"})
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _LARGEST_LITERAL = 100_000
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
-_WRONG_TYPE = "TypeError"  # Whoever expects this may mean the value just as it stands.
+_WRONG_TYPES = ("TypeError", "AttributeError")  # Whoever expects these may mean a value just as it stands.
 _EMPTY = ("expected_error", "property", "setup", "error_message")
 
 
@@ -60,6 +60,17 @@ def as_tests(found: Sequence[Any], spec: FunctionSpec, language: Language) -> li
         _of_types(_as_test(each, number, spec, names), spec, language) if isinstance(each, Mapping) else each
         for number, each in enumerate(found, 1)
     ]
+
+
+def unclear_values(test: FunctionTest, spec: FunctionSpec, language: Language) -> list[str]:
+    """What is to be asked of values that could be several of the types of the spec."""
+    types = {each.name: each.type for each in spec.inputs}
+    asked = []
+    if _are_read(test.inputs, test.expected_error, types, language):
+        asked += [(f"inputs[{name!r}]", language.unclear(data, types[name])) for name, data in test.inputs.items()]
+    if test.expects == "output":
+        asked.append(("expected_output", language.unclear(test.expected_output, spec.outputs.type)))
+    return [f"{place}: {what}" for place, what in asked if what]
 
 
 def _as_spec(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,14 +130,23 @@ def _as_test(told: Mapping[str, Any], number: int, spec: FunctionSpec, names: se
 
 def _of_types(test: dict[str, Any], spec: FunctionSpec, language: Language) -> dict[str, Any]:
     inputs = test.get("inputs")
-    if isinstance(inputs, Mapping) and test.get("expected_error") != _WRONG_TYPE:
-        types = {each.name: each.type for each in spec.inputs}
+    types = {each.name: each.type for each in spec.inputs}
+    if isinstance(inputs, Mapping) and _are_read(inputs, test.get("expected_error"), types, language):
         test["inputs"] = {
             name: language.as_declared(data, types[name]) if name in types else data for name, data in inputs.items()
         }
     if "expected_output" in test:
         test["expected_output"] = language.as_declared(test["expected_output"], spec.outputs.type)
     return test
+
+
+def _are_read(inputs: Mapping[str, Any], error: Any, types: Mapping[str, str], language: Language) -> bool:
+    """Whether plain JSON is taken for what the spec says.
+
+    Where a wrong type is to be refused, and nothing else is of one, it may be the plain JSON that is meant.
+    """
+    known = [language.fits(data, types[name]) for name, data in inputs.items() if name in types]
+    return error not in _WRONG_TYPES or not all(known)
 
 
 def _fenced(text: str) -> list[str]:

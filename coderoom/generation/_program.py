@@ -68,7 +68,7 @@ class Program:
     passed: set[str] = field(default_factory=set)
     findings: dict[str, tuple[SecurityFinding, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    _names: dict[str, frozenset[str]] = field(default_factory=dict)
+    _codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def take_specs(self, specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:
         """Take the functions, and return them layer by layer."""
@@ -88,21 +88,21 @@ class Program:
 
     def check(self, spec: FunctionSpec, code: str) -> tuple[list[str], tuple[SecurityFinding, ...]]:
         """Why code may not be run, and what a scanner found in it. Code that may has its names until it is tried."""
-        taken = {each: owner for owner, names in self._names.items() for each in names}
+        taken = {name: owner for owner, codes in self._codes.items() for name in self._defined(*codes)}
         taken |= {name: name for name in self.specs}  # Also of those that are not written yet.
         problems = self.language.check(code, spec, taken=taken, allowed_imports=self.rules.allowed_imports)
-        if problems:
-            return [str(problem) for problem in problems], ()
+        if wrong := [*map(str, problems), *self._clashes(spec, code)]:
+            return wrong, ()
         findings = tuple(self.language.scan(code))
         blocked = self._refusals(findings)
         if not blocked:
-            self._names[spec.name] = self._names_of(code, self.code.get(spec.name, ""))
+            self._codes[spec.name] = code, self.code.get(spec.name, "")
         return blocked, findings
 
     def tried(self, spec: FunctionSpec, best: str) -> None:
         """Take the best code so far of a function, after one more was tried; only that one has names from now on."""
         self.code[spec.name] = best
-        self._names[spec.name] = self._names_of(best)
+        self._codes[spec.name] = (best,)
 
     def check_setup(self, source: str | None) -> list[str]:
         """Why the setup code of a test may not be run."""
@@ -131,8 +131,28 @@ class Program:
             found |= further
         return found
 
-    def _names_of(self, *codes: str) -> frozenset[str]:
-        return frozenset(name for code in codes for name in self.language.names_defined(code))
+    def _defined(self, *codes: str) -> set[str]:
+        """The names that codes define, and do not only import."""
+        return {
+            name for code in codes for name in {*self.language.names_defined(code)} - {*self.language.imports(code)}
+        }
+
+    def _clashes(self, spec: FunctionSpec, code: str) -> list[str]:
+        """What would change in one module, because codes import something else under the same name."""
+        own, defined = self.language.imports(code), self._defined(code)
+        found = dict[str, None]()
+        if "*" in own and len(self.specs) > 1:
+            found[f"what {own['*']} has could take the place of names of other functions; import each by its name"] = (
+                None
+            )
+        others = [(owner, each) for owner, codes in self._codes.items() if owner != spec.name for each in codes]
+        for owner, other in others:
+            for name, what in self.language.imports(other).items():
+                here = own.get(name, "something else" if name in defined else what)
+                if here != what:
+                    text = f"{name!r} is {here} here, and {what} in the code of {owner!r}, which is in the same module"
+                    found[f"{text}; import the same, or take another name"] = None
+        return [*found]
 
     def _refusals(self, findings: Iterable[SecurityFinding]) -> list[str]:
         return [f"a security scanner refuses it: {each}" for each in findings if self._is_blocked(each)]

@@ -24,7 +24,7 @@ __all__ = [
     "tests_request",
 ]
 
-PROMPT_VERSION = "2"
+PROMPT_VERSION = "3"
 
 _MOST_SHOWN = 6
 _LONGEST = 1_500
@@ -47,7 +47,7 @@ tested by itself. If the instruction gives a name or a signature, keep it. Answe
 "dependencies": ["names of functions of this list that it calls"], "complexity": "simple" | "medium" | "complex"}}]}}
 
 Dependencies may not form a circle; a function that calls itself does not depend on itself. Functions return what they
-find; none changes its arguments.
+find; only where the instruction asks for it does one change its arguments, and its purpose says so.
 
 {ways}"""
 
@@ -71,6 +71,8 @@ names any, errors. Each test is an object with
   "expected_error": the name of the exception that has to be raised (with "error_message", text that has to be in its
   message, only if the instruction demands it),
   "property": an expression of Python over `result` and the inputs that has to be True, for what has many right answers,
+  or for a function that changes its arguments: the inputs are as they were, and the dict `after` has them as the call
+  has left them, so that of one that sorts its list `xs` "result is None and after['xs'] == [1, 2, 3]" has to be True,
 - "setup", only where it cannot be done without: code that runs before the call, and may change the dict `inputs`.
 
 Work out every expected value step by step before you write it down; test only what the instruction says. Values are
@@ -222,6 +224,10 @@ def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes
         lines.append(f"Test: {json.dumps(test.model_dump(mode='json'), ensure_ascii=False)[:_LONGEST]}")
         if result.actual_output is not None:
             lines.append(f"Returned: {show(result.actual_output, _LONGEST)}")
+        if result.arguments_after is not None:
+            lines.append(
+                f"Left in its arguments: {show({'$dict': [*map(list, result.arguments_after.items())]}, _LONGEST)}"
+            )
         lines.append(f"Failed because: {result.why[:_LONGEST]}")
         if result.error:
             lines.append(f"Raised:\n{result.error[:_LONGEST]}")

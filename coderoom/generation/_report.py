@@ -158,6 +158,7 @@ def _failure(solution: Solution, result: TestResult) -> list[str]:
         lines += [f"Call: {_inline(f'{result.function}({given})')}", f"Expected: {_inline(_expected(test))}"]
     if result.outcome is not Outcome.REJECTED:  # It was not run.
         lines.append(f"Came: {_inline(_came(result))}")
+        lines += [f"Left in its arguments: {_inline(_left(result))}"] if result.arguments_after is not None else []
         lines.append(f"Ended as: {result.outcome.value}, after {in_seconds(result.duration)}")
     parts = _lines(f"### {_inline(result.function)}: {_inline(result.test)}", lines)
     parts += ["Traceback:", _block(result.error)] if result.error else []
@@ -168,6 +169,10 @@ def _came(result: TestResult) -> str:
     if result.error.strip():
         return result.error.strip().splitlines()[-1]
     return show(result.actual_output) if result.outcome is Outcome.OK else "nothing"
+
+
+def _left(result: TestResult) -> str:
+    return ", ".join(f"{name}={show(data)}" for name, data in (result.arguments_after or {}).items())
 
 
 def _expected(test: FunctionTest) -> str:

@@ -28,6 +28,8 @@ class TestResult(BaseModel):
         test: The test's name.
         passed: Whether what came is what was expected; computed outside of the process that ran the code.
         actual_output: What was returned, as tagged data; `None` if nothing was.
+        arguments_after: The arguments as the call has left them, as tagged data by their names, where the test says
+            something about them.
         why: Why it failed; empty if it passed.
         outcome: How the call ended. A call that raised is an `error`, also where that was expected; where there is no
             code that may be run it is `rejected`.
@@ -44,6 +46,7 @@ class TestResult(BaseModel):
     test: str
     passed: bool
     actual_output: Any = None
+    arguments_after: dict[str, Any] | None = None
     why: str = ""
     outcome: Outcome = Outcome.OK
     error: str = ""
@@ -60,6 +63,8 @@ def verdict_on(test: FunctionTest, answer: Answer, language: Language) -> str:
     if raised is not None:
         what = "a value was expected" if test.expects == "property" else f"{show(test.expected_output)} was expected"
         return f"{what}, and it raised {raised!s:.300}"
+    if test.sees_after and answer.after is None:
+        return f"what the call has left in its arguments cannot be looked at; it returned {show(answer.value)}"
     return "" if test.expects == "property" else language.compare(test, answer.value).why
 
 

@@ -37,10 +37,12 @@ class _Case:
     def call(self) -> Job:
         """What the process with the code is told: not what the test is called, or of what kind it is."""
         job: dict[str, Any] = {"function": self.function, "inputs": self.test.inputs}
-        return {**job, "setup": self.test.setup} if self.test.setup else job
+        job.update({"setup": self.test.setup} if self.test.setup else {})
+        return {**job, "after": True} if self.test.sees_after else job
 
-    def look(self, value: Any) -> Job:
-        return {"property": self.test.property, "result": value, "inputs": self.test.inputs}
+    def look(self, answer: Answer) -> Job:
+        job: Job = {"property": self.test.property, "result": answer.value, "inputs": self.test.inputs}
+        return {**job, "after": answer.after} if self.test.sees_after else job
 
 
 class TestRunner:
@@ -120,11 +122,14 @@ class TestRunner:
             judge = await stack.enter_async_context(_Judge(self._sandbox, self._language, count))
             return await _Run(self, cases, implementations, benches, judge).do()
 
-    async def look(self, properties: Sequence[tuple[str, Any, Mapping[str, Any]]]) -> list[bool]:
+    async def look(
+        self, properties: Sequence[tuple[str, Any, Mapping[str, Any], Mapping[str, Any] | None]]
+    ) -> list[bool]:
         """Look at properties of values that are given, where no code under test has ever been.
 
         Args:
-            properties: Properties, each with the result and the inputs that it is about, as tagged data.
+            properties: Properties, each with the result and the inputs that it is about, and the inputs after the
+                call, as tagged data; `None`: it says nothing of them.
 
         Returns:
             Of each, whether it holds; what could not be looked at does not.
@@ -134,7 +139,10 @@ class TestRunner:
         """
         if not properties:
             return []
-        jobs = [{"property": text, "result": result, "inputs": dict(inputs)} for text, result, inputs in properties]
+        jobs = [
+            {"property": text, "result": result, "inputs": dict(inputs), **({} if after is None else {"after": after})}
+            for text, result, inputs, after in properties
+        ]
         async with self._runs, _Judge(self._sandbox, self._language, 1) as judge:
             return [answer is not None and answer.value is True for answer in await judge.look_at(jobs)]
 
@@ -228,7 +236,7 @@ class _Run:
                 looks.append((case, answer))
             else:
                 self._settle(case, answer, why)
-        verdicts = await self._judge.look_at([case.look(answer.value) for case, answer in looks])
+        verdicts = await self._judge.look_at([case.look(answer) for case, answer in looks])
         for (case, answer), verdict in zip(looks, verdicts, strict=True):
             if verdict is not None and verdict.value is True:
                 self._settle(case, answer, "")
@@ -247,6 +255,7 @@ class _Run:
             passed=not why,
             why=why,
             actual_output=answer.value,
+            arguments_after=answer.after,
             outcome=Outcome.OK if raised is None else Outcome.ERROR,
             error=error,
             duration=answer.seconds,
@@ -267,13 +276,14 @@ class _Run:
         else:
             why = verdict_on(case.test, answer, self._language)
             if not why and case.test.expects == "property":
-                why = await self._judge.look(case.look(answer.value))
+                why = await self._judge.look(case.look(answer))
         sources = {**self._sources, "setup": case.test.setup or ""}
         return TestResult(
             function=case.function,
             test=case.test.name,
             passed=answer is not None and not why,
             actual_output=None if answer is None else answer.value,
+            arguments_after=None if answer is None else answer.after,
             why=why,
             outcome=Outcome.ERROR if raised is not None else result.outcome,
             error=told_error(raised, bench.cells, sources),

@@ -9,7 +9,7 @@ from coderoom.errors import GenerationError
 from coderoom.generation._asking import Asker
 from coderoom.generation._forms import Form, SpecsForm, TestsForm, read_specs_data, read_tests_data
 from coderoom.generation._language import Language
-from coderoom.generation._lenient import as_specs, as_tests
+from coderoom.generation._lenient import as_specs, as_tests, unclear_values
 from coderoom.generation._model import Message
 from coderoom.generation._program import Program
 from coderoom.generation._prompts import again, specs_request, tests_request
@@ -137,7 +137,7 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
         except GenerationError as error:
             wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
             continue
-        problems = program.check_setup(test.setup)
+        problems = [*unclear_values(test, spec, program.language), *program.check_setup(test.setup)]
         if too_wide := why_too_wide(test):
             problems.append(too_wide)
         wrong += [f"{place}: {problem}" for problem in problems]

@@ -39,7 +39,8 @@ class FunctionTest(BaseModel):
         expected_error: The name of the exception that is to be raised, or of a class above it.
         error_message: Text that the exception's message has to contain, in whatever case.
         property: An expression of Python over `result` and the names of the inputs, as they were, that is to be `True`;
-            objects stand in it with their fields as attributes.
+            objects stand in it with their fields as attributes. The dict `after` has the arguments as the call has left
+            them, by their names; where one of them is called so, the name means that one.
         setup: Code that runs before the call, with the program's names and those of its own. It may change the dict
             `inputs`, whose values are what the function is called with, and data that the program keeps.
         rel: How far floats may be apart, as a part of the larger one.
@@ -109,6 +110,12 @@ class FunctionTest(BaseModel):
         if self.expected_error is not None:
             return "error"
         return "output" if self.property is None else "property"
+
+    @builtins.property
+    def sees_after(self) -> bool:
+        """Whether the property says something about the arguments after the call."""
+        text = self.property or ""
+        return "after" in text and "after" not in self.inputs and "after" in _names_in(text)
 
     def problems(self, spec: FunctionSpec) -> list[str]:
         """What does not fit the function that it is for: arguments that it does not have, or that are not given."""
@@ -180,19 +187,27 @@ def _is_optional(spec: FunctionSpec, name: str) -> bool:
 def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
     try:
         tree = parsed_expression(text)
+        names = _names_in(text)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            table = symtable.symtable(text, "property", "eval")
             compile(text, "property", "eval")  # Not all that is wrong is found before.
     except UNREADABLE as error:
         raise ValueError(f"property: it is no Python: {error}") from error
-    known = _OPEN | {"result", *inputs}
-    unknown = sorted({name for name in _free(table) if name not in known})
+    unknown = sorted(names - _OPEN - {"result", "after", *inputs})
     if unknown:
         listed = ", ".join(map(repr, unknown))
-        raise ValueError(f"property: {listed} is not known there; it has result, the inputs, math and the builtins")
-    if not any(isinstance(node, ast.Name) and node.id == "result" for node in ast.walk(tree)):
+        known = "result, the inputs, after, math and the builtins"
+        raise ValueError(f"property: {listed} is not known there; it has {known}")
+    told_of = {"result"} | ({"after"} & names) - set(inputs)
+    if not any(isinstance(node, ast.Name) and node.id in told_of for node in ast.walk(tree)):
         raise ValueError("property: it says nothing about result")
+
+
+def _names_in(text: str) -> set[str]:
+    """The names that an expression does not define itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _free(symtable.symtable(text, "property", "eval"))
 
 
 def _free(table: symtable.SymbolTable) -> set[str]:

@@ -20,7 +20,11 @@ async def say_nothing(tests: Sequence[FunctionTest], runner: TestRunner) -> list
     """The tests with a property that holds of the most absurd results together. They are looked at in the sandbox."""
     asked = [test for test in tests if test.property is not None]
     verdicts = await runner.look(
-        [(str(test.property), absurd, test.inputs) for test in asked for absurd in _ABSURD],
+        [
+            (str(test.property), absurd, test.inputs, dict.fromkeys(test.inputs, absurd) if test.sees_after else None)
+            for test in asked
+            for absurd in _ABSURD
+        ],
     )
     count = len(_ABSURD)
     return [test for number, test in enumerate(asked) if all(verdicts[number * count : (number + 1) * count])]

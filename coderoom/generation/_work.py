@@ -10,7 +10,7 @@ from coderoom.generation._asking import Asker, BudgetSpent
 from coderoom.generation._events import CodeRefused, CodeWritten, TestChanged, TestsRun
 from coderoom.generation._forms import Repair, RepairForm, code_in, read_repair
 from coderoom.generation._frozen import changed
-from coderoom.generation._lenient import as_tests
+from coderoom.generation._lenient import as_tests, unclear_values
 from coderoom.generation._model import Message
 from coderoom.generation._program import Program
 from coderoom.generation._prompts import (
@@ -229,7 +229,7 @@ class FunctionWork:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():
             raise GenerationError("there is no reason given")
-        if problems := program.check_setup(test.setup):
+        if problems := [*unclear_values(test, spec, program.language), *program.check_setup(test.setup)]:
             raise GenerationError("\n".join(problems))
         program.tests = changed(program.tests, spec.name, test.name, test, by="the model", reason=repair.reason[:2_000])
         self._changes += 1

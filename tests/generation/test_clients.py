@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -80,6 +82,20 @@ async def test_a_server_that_refuses_schemas_is_asked_without() -> None:
         assert (await model.complete(QUESTION, SpecsForm)).text == "{}"
         assert (await model.complete(QUESTION, SpecsForm)).text == "{}"
         assert ["response_format" in request.body for request in place.requests] == [True, False, False]
+
+
+async def test_it_may_refuse_several_before_that_is_known() -> None:
+    def respond(request: server.Request) -> server.Step | str:
+        if "response_format" not in request.body:
+            return "{}"
+        both.wait(20)
+        return server.Failure(400, message="no response_format")
+
+    both = threading.Barrier(2)
+    with server.OpenAIServer(respond=respond) as place:
+        model = openai(place.base_url)
+        replies = await asyncio.gather(*(model.complete(QUESTION, SpecsForm) for _ in range(2)))
+    assert [each.text for each in replies] == ["{}", "{}"]
 
 
 @pytest.mark.parametrize("make", [openai, autogen])

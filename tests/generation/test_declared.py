@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
 
-from coderoom.generation import AICodeGenerator, JavaScriptLanguage, PythonLanguage, Solution, freeze
+from coderoom.generation import AICodeGenerator, FunctionSpec, JavaScriptLanguage, PythonLanguage, Solution, freeze
+from coderoom.generation._lenient import as_tests
 from coderoom.sandbox import Sandbox
 
 from .scripted import ScriptedModel, test
@@ -158,6 +160,40 @@ def test_other_languages_have_other_types() -> None:
     assert JavaScriptLanguage().as_declared([1], "set[int]") == [1]
 
 
+@pytest.mark.parametrize(
+    ("declared", "data", "letters"),
+    [
+        ("bytes", "aGk=", "aGk="),
+        ("bytearray", "data", "data"),
+        ("list[bytes | None]", [None, "!", "aGk="], "aGk="),
+        ("dict[bytes, int]", {"aGk=": 1}, "aGk="),
+        ("Optional[tuple[set[int], bytes]]", [[1], "aGk="], "aGk="),
+    ],
+)
+def test_text_that_may_be_base64_is_asked_about(declared: str, data: Any, letters: str) -> None:
+    said = PYTHON.unclear(data, declared)
+    assert said.startswith(f"{letters!r} may be these letters")
+    assert f'{{"$bytes": "{letters}"}}' in said
+    assert f'{{"$bytes": "{b64encode(letters.encode()).decode()}"}}' in said
+    assert of_type(data, declared) == data
+
+
+@pytest.mark.parametrize(
+    ("declared", "data"),
+    [
+        ("bytes", "not base64!"),
+        ("bytes", {"$bytes": "aGk="}),
+        ("bytes | str", "aGk="),
+        ("str", "aGk="),
+        ("bytes", 3),
+        ("bytes, as it were", "aGk="),
+        ("bytes", {"$nope": "aGk="}),
+    ],
+)
+def test_nothing_else_is_asked_about(declared: str, data: Any) -> None:
+    assert PYTHON.unclear(data, declared) == ""
+
+
 GROUP = {
     "name": "group",
     "purpose": "Group days.",
@@ -196,6 +232,113 @@ async def test_tests_in_plain_json_are_right_and_frozen_as_what_they_mean() -> N
     assert second.inputs["days"] == {"$dict": [[1, [{"$date": "2024-01-31"}]], [2, []]]}
     assert third.inputs["only"] == [2]
     assert solution.tests_hash == freeze(solution.tests).hash
+
+
+SIZE = {
+    "name": "size",
+    "purpose": "Count.",
+    "inputs": [{"name": "data", "type": "bytes"}],
+    "outputs": {"type": "int", "description": ""},
+}
+
+
+def size(name: str, expected: int, data: Any) -> dict[str, Any]:
+    return test(name, expected, data=data)
+
+
+async def counted(answers: list[Any], repair: Any = "No.") -> tuple[Solution, ScriptedModel]:
+    code = "def size(data):\n    return len(data) if isinstance(data, bytes) else -1"
+    model = ScriptedModel([SIZE], {"size": answers}, {"size": code}, {"size": repair})
+    async with Sandbox() as sandbox:
+        solution = await AICodeGenerator(model, sandbox=sandbox, cache=False).generate_solution("Count.")
+    return solution, model
+
+
+SOME = [size("none", 0, ""), size("three", 3, [1, 2, 3]), size("text", 4, "a b!")]
+
+
+async def test_a_test_with_text_that_may_be_base64_is_sent_back() -> None:
+    right = [*SOME, size("hi", 2, {"$bytes": "aGk="})]
+    solution, model = await counted([{"tests": [*SOME, size("hi", 2, "aGk=")]}, {"tests": right}])
+    assert solution.all_tests_passed, solution.missing
+    assert model.count("tests", "size") == 2
+    assert "tests[3]: inputs['data']: 'aGk=' may be these letters" in model.questions[2]
+    assert [each.inputs["data"] for each in solution.tests["size"]][3] == {"$bytes": "aGk="}
+
+
+async def test_it_is_left_out_where_that_is_not_said() -> None:
+    solution, _ = await counted([{"tests": [*SOME, size("hi", 2, "aGk=")]}])
+    assert [each.name for each in solution.tests["size"]] == ["none", "three", "text"]
+    assert any("'aGk=' may be these letters" in each for each in solution.warnings)
+
+
+async def test_a_test_is_not_changed_to_such_text() -> None:
+    repair = {"wrong": "test", "reason": "it is base64", "test": size("none", 2, "aGk=")}
+    solution, model = await counted([size("none", 1, ""), *SOME[1:]], repair)
+    assert not solution.all_tests_passed
+    assert solution.test_changes == ()
+    assert "the test cannot be changed so: inputs['data']: 'aGk=' may be these letters" in model.questions[-1]
+
+
+SHIFT = {
+    "name": "shift",
+    "purpose": "Move days.",
+    "inputs": [{"name": "days", "type": "list[date]"}, {"name": "by", "type": "timedelta"}],
+    "outputs": {"type": "set[date]", "description": ""},
+}
+
+
+def read(error: str | None, days: Any, by: Any) -> dict[str, Any]:
+    expected: dict[str, Any] = {"expected_output": []} if error is None else {"expected_error": error}
+    (found,) = as_tests([{"inputs": {"days": days, "by": by}, **expected}], FunctionSpec.model_validate(SHIFT), PYTHON)
+    inputs: dict[str, Any] = found["inputs"]
+    return inputs
+
+
+DAY, LATER = {"$date": "2024-01-31"}, {"$timedelta": [1, 0, 0]}
+
+
+@pytest.mark.parametrize("error", [None, "ValueError", "builtins.OverflowError", "TypeError", "AttributeError"])
+@pytest.mark.parametrize("wrong", [3, "soon", None, [1], {"days": 1}])
+def test_inputs_beside_one_of_a_wrong_type_are_what_the_spec_says(error: str | None, wrong: Any) -> None:
+    assert read(error, ["2024-01-31"], wrong) == {"days": [DAY], "by": wrong}
+    assert read(error, ["2024-01-31", wrong], [1, 0, 0]) == {"days": [DAY, wrong], "by": LATER}
+
+
+@pytest.mark.parametrize("error", ["TypeError", "AttributeError"])
+def test_inputs_of_which_any_could_be_the_wrong_one_stay_as_they_are(error: str) -> None:
+    assert read(error, ["2024-01-31"], [1, 0, 0]) == {"days": ["2024-01-31"], "by": [1, 0, 0]}
+    assert read(error, [DAY], [1, 0, 0]) == {"days": [DAY], "by": [1, 0, 0]}
+    assert read(error, ["2024-01-31"], LATER) == {"days": ["2024-01-31"], "by": LATER}
+
+
+def test_other_errors_say_nothing_of_types() -> None:
+    assert read("OverflowError", ["2024-01-31"], [1, 0, 0]) == {"days": [DAY], "by": LATER}
+
+
+async def test_a_test_of_a_wrong_type_is_right_though_others_need_to_be_read() -> None:
+    code = (
+        "def shift(days, by):\n"
+        "    moved = {day.replace() + by for day in days}\n"  # A text has another replace().
+        "    return moved"
+    )
+    tests = [
+        {"name": "one", "inputs": {"days": ["2024-01-31"], "by": [1, 0, 0]}, "expected_output": ["2024-02-01"]},
+        {"name": "none", "inputs": {"days": [], "by": [1, 0, 0]}, "expected_output": []},
+        {"name": "far", "inputs": {"days": ["2024-01-31"], "by": [10**7, 0, 0]}, "expected_error": "OverflowError"},
+        {"name": "no time", "inputs": {"days": ["2024-01-31"], "by": 3}, "expected_error": "TypeError",
+         "error_message": "'datetime.date' and 'int'"},
+    ]  # fmt: skip
+    model = ScriptedModel([SHIFT], {"shift": tests}, {"shift": code})
+    async with Sandbox() as sandbox:
+        solution = await AICodeGenerator(model, sandbox=sandbox, cache=False).generate_solution("Move days.")
+    assert solution.all_tests_passed, solution.missing
+
+
+async def test_bytes_of_a_wrong_type_are_no_question() -> None:
+    wrong = {"name": "text", "inputs": {"data": "aGk="}, "expected_error": "TypeError"}
+    _, model = await counted([{"tests": [*SOME, wrong]}])
+    assert model.count("tests", "size") == 1
 
 
 async def test_a_test_that_is_changed_is_read_in_the_same_way() -> None:

@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .guard import Guard
 from .reading import decode
@@ -23,7 +23,7 @@ budget = {"text": 400_000}
 _classes_of = type.__dict__["__mro__"].__get__
 _name_of = type.__dict__["__name__"].__get__
 
-Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any]]
+Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any], Optional[Dict[str, Any]]]
 
 
 def _make_dumps() -> Callable[[Any], str]:
@@ -41,33 +41,43 @@ _dumps = _make_dumps()
 
 
 def make_call(job: Dict[str, Any]) -> Call:
-    """What is to be called for a job, with which arguments.
+    """What is to be called for a job, with which arguments, and those that are to be told of after the call, by name.
 
     Args:
-        job: A `function`, its `inputs` and `setup`; or a `property`, the `result` and the `inputs`.
+        job: A `function`, its `inputs` and `setup`, and `after` if the inputs are looked at after the call; or a
+            `property`, the `result`, the `inputs`, and what they were `after` the call.
     """
     inputs = {name: decode(data, name) for name, data in job["inputs"].items()}
     if "property" in job:
         look = compile(job["property"], "<property>", "eval")
-        return _look, (look, {**inputs, "result": decode(job["result"], "result")}), {}
+        names = {**inputs, "result": decode(job["result"], "result")}
+        if "after" in job:
+            names["after"] = {name: decode(data, "after[%r]" % name) for name, data in job["after"].items()}
+        return _look, (look, names), {}, None
     names = sys.modules["__main__"].__dict__
     if job.get("setup"):
-        return _with_setup, (compile(job["setup"], "<setup>", "exec"), job["function"], inputs), {}
+        after: Dict[str, Any] = {}
+        setup = compile(job["setup"], "<setup>", "exec")
+        return _with_setup, (setup, job["function"], inputs, after), {}, after if "after" in job else None
     if job["function"] not in names:
         raise NameError("name %r is not defined" % job["function"])
-    return (names[job["function"]], *_arranged(names[job["function"]], inputs))
+    function = names[job["function"]]
+    return (function, *_arranged(function, inputs), inputs if "after" in job else None)
 
 
 def answer(call: Call, encoder: Encoder) -> str:
     """Make a call, and tell what came of it."""
-    function, positional, named = call
+    function, positional, named, after = call
     try:
         value = function(*positional, **named)
         if type(value).__name__ == "coroutine":
             import asyncio
 
             value = asyncio.run(value)
-        told = {"value": value.told if type(value) is _Refused else encoder.encode(value)}
+        refused = type(value) is _Refused
+        told = {"value": value.told if refused else encoder.encode(value)}
+        if after is not None and not refused:
+            told["after"] = {name: encoder.encode(item) for name, item in after.items()}
     except BaseException as error:
         told = {"error": _explain(error)}
     text = _dumps(told)
@@ -90,9 +100,9 @@ def warm() -> None:
     """Do what every call does a few times, so that forks find it done."""
     for value in (1, 1.5, "text", True, None, [1, 2], {"key": 1}, (1, 2), {1}, b"bytes"):
         for _ in range(10):
-            answer((_same, (), {"value": value}), Encoder())
+            answer((_same, (), {"value": value}, None), Encoder())
     for _ in range(10):
-        answer((_fail, (), {}), Encoder())
+        answer((_fail, (), {}, None), Encoder())
     time.monotonic()
 
 
@@ -119,7 +129,7 @@ class _Refused:
         self.told = {"$opaque": {"type": "result", "why": "setup code may not change " + what}}
 
 
-def _with_setup(setup: Any, name: str, inputs: Dict[str, Any]) -> Any:
+def _with_setup(setup: Any, name: str, inputs: Dict[str, Any], after: Dict[str, Any]) -> Any:
     names = sys.modules["__main__"].__dict__
     if name not in names:
         raise NameError("name %r is not defined" % name)
@@ -136,6 +146,7 @@ def _with_setup(setup: Any, name: str, inputs: Dict[str, Any]) -> Any:
     what = broken(guard)
     if what:
         return _Refused(what)
+    after.update(given)
     positional, named = _arranged(function, given)
     value = function(*positional, **named)
     what = guard.broken_later()

@@ -12,8 +12,9 @@ from coderoom.generation._cells import call_inside, load_inside, setting
 from coderoom.generation._check import CodeProblem
 from coderoom.generation._compare import Comparison
 from coderoom.generation._js import check
-from coderoom.generation._js.module import javascript_module, without_ends
+from coderoom.generation._js.module import imported_names, javascript_module, without_ends
 from coderoom.generation._js.program import read_program
+from coderoom.generation._js.repeats import without_repeats
 from coderoom.generation._js.tests import node_test_file
 from coderoom.generation._js.values import as_expected, as_told, for_judge, for_node
 from coderoom.generation._language import Job, Language
@@ -69,6 +70,10 @@ class JavaScriptLanguage(Language):
             ["/**", *lines, " */", f"function {spec.name}({', '.join(each.name for each in spec.inputs)})"]
         )
 
+    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+        """See `Language.without_repeats`."""
+        return without_repeats(source, known)
+
     def check(
         self,
         source: str,
@@ -89,6 +94,15 @@ class JavaScriptLanguage(Language):
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
         return check.names_defined(source)
+
+    def imports(self, source: str) -> dict[str, str]:
+        """See `Language.imports`."""
+        return imported_names(source)
+
+    def unwritten(self, function: str) -> str:
+        """See `Language.unwritten`; what it throws is no error."""
+        kind = f"{function}_is_not_written"
+        return f"class {kind} {{}}\n\nfunction {function}() {{\n  throw new {kind}();\n}}\n"
 
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
         """Nothing: there is no scanner for it."""
@@ -166,7 +180,8 @@ def _helpers() -> dict[str, str]:
 
 def _for_node(job: Job) -> dict[str, Any]:
     if "property" in job:
-        return {**job, "result": for_judge(job["result"])}
+        after = {"after": {name: for_judge(data) for name, data in job["after"].items()}} if "after" in job else {}
+        return {**job, "result": for_judge(job["result"]), **after}
     return {**job, "inputs": {name: for_node(data) for name, data in job["inputs"].items()}}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from coderoom.generation._js.program import Imported, read_program
 from coderoom.generation._js.text import lines_of
 
-__all__ = ["javascript_module", "without_ends"]
+__all__ = ["imported_names", "javascript_module", "without_ends"]
 
 
 _MODULES = (
@@ -29,6 +29,16 @@ def without_ends(source: str) -> tuple[str, list[str]]:
         at = last
     imports = [text for each in program.imported for text in _statements(each)]
     return "".join([*parts, source[at:]]), imports
+
+
+def imported_names(source: str) -> dict[str, str]:
+    """The names that a source imports, and what each stands for."""
+    kinds = {"*": "all of {}", "default": "the default of {}"}
+    return {
+        here: kinds.get(there, f"{{}}.{there}").format(each.module.removeprefix("node:"))
+        for each in read_program(lines_of(source)).imported
+        for there, here in each.names
+    }
 
 
 def javascript_module(implementations: Mapping[str, str], about: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from coderoom.generation._js.text import Token, tokens_of
 
-__all__ = ["Declared", "Imported", "Parameter", "Program", "read_program"]
+__all__ = ["Declared", "Imported", "Parameter", "Program", "read_program", "starts"]
 
 _VARIABLES = ("const", "let", "var")
 _JOINING = frozenset({"in", "instanceof", "of", "else", "catch", "finally", "while", "as", "from"})
@@ -87,12 +87,12 @@ def read_program(source: str) -> Program:
     program = Program(tokens_of(source))
     reader = _Reader(program)
     for index, token in enumerate(program.tokens):
-        if index >= reader.done and token.depth == 0 and _starts(program.tokens, index):
+        if index >= reader.done and token.depth == 0 and starts(program.tokens, index):
             reader.statement(index)
     return program
 
 
-def _starts(tokens: list[Token], index: int) -> bool:
+def starts(tokens: list[Token], index: int) -> bool:
     """Whether a statement begins with a token of the top level."""
     token = tokens[index]
     if index == 0:
@@ -175,7 +175,7 @@ class _Reader:
         index += 1
         while index < len(self._tokens):
             token = self._tokens[index]
-            if token.depth == 0 and (token.text in (",", ";") or (token.first and _starts(self._tokens, index))):
+            if token.depth == 0 and (token.text in (",", ";") or (token.first and starts(self._tokens, index))):
                 break
             index += 1
         return index

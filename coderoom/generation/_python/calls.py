@@ -79,9 +79,14 @@ def _call(function: str, test: FunctionTest, written: Written) -> tuple[list[str
         code = lines[0] if len(lines) == 1 else "\n" + "".join(f"    {line}\n" for line in lines)
         before = [f"names = {{**vars({written.module}), 'inputs': {given}}}"]
         before += [f"exec(compile({code}, '<setup>', 'exec'), names)", "given = names['inputs']"]
+        before += ["after = dict(given)"] if test.sees_after else []
         popped = f"*[given.pop(name) for name in {first!r} if name in given], "
         call = f"{name}({popped if first else ''}**given)"
     else:
+        if test.sees_after:
+            shown = [f"{text_literal(each)}: {value}" for each, value in values.items()]
+            before = [f"after = {wrapped('{', shown, '}')}"]
+            values = {each: f"after[{text_literal(each)}]" for each in values}
         call = wrapped(f"{name}(", _arguments(node if bare else None, first, values), ")")
     if bare and isinstance(node, ast.AsyncFunctionDef):
         return before, f"{written.helper('asyncio')}.run({call})"
@@ -123,18 +128,21 @@ def _holds(test: FunctionTest, written: Written, call: str, came: Any) -> list[s
     given = {name: written.given(data) for name, data in test.inputs.items() if name in names and name != "result"}
     if "math" in names and "math" not in given:
         written.helper("math")
+    results = [f"result = {result}"]
+    results += [f"after = {written.helper('as_data')}(after)"] if test.sees_after else []
     odd = any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr) for node in ast.walk(tree))
     # A name that the test itself gives a value to cannot be that of something else in the test.
     taken = (names | bound | set(given)) & {written.module, *written.facts.functions} or written.needs & set(given)
     if odd or taken or "\n" in text or "\r" in text or "\f" in text or "#" in text or "lambda" in text:
         shown = [f"{text_literal(name)}: {value}" for name, value in {**given, "result": "result"}.items()]
         shown += [] if "math" in given or "math" not in names else ["'math': math"]
+        shown += ["'after': after"] if test.sees_after else []
         return [
-            f"result = {result}",
+            *results,
             f"given = {wrapped('{', shown, '}')}",
             f"assert eval({text_literal(text)}, given) is True",
         ]
-    lines = [f"result = {result}", *(f"{name} = {value}" for name, value in given.items())]
+    lines = [*results, *(f"{name} = {value}" for name, value in given.items())]
     return [*lines, f"assert {text}" if _is_bool(tree) else f"assert ({text}) is True"]
 
 

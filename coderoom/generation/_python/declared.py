@@ -6,11 +6,12 @@ Only what cannot be of the declared type as it stands becomes something else, an
 from __future__ import annotations
 
 import ast
+import base64
 import binascii
 import datetime
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -18,10 +19,11 @@ from typing import Any
 from coderoom.generation._parsing import UNREADABLE, parsed_expression
 from coderoom.generation._values import canonical, decode, encode, tag_of
 
-__all__ = ["as_declared"]
+__all__ = ["as_declared", "fits", "unclear"]
 
 _LONGEST = 500
 _LONGEST_KEY = 200
+_UNCLEAR = "$unclear"  # In the place of a value that could be one of several; nobody else knows this tag.
 _ANY = ast.Name("Any")
 _NONE = ast.Constant(None)
 _WORDS = {"null": "None", "true": "True", "false": "False"}
@@ -71,15 +73,59 @@ def as_declared(data: Any, declared: str) -> Any:
     Returns:
         The data as it was, if it is of the type already, cannot be, or could be several values of it.
     """
+    found = _read(data, declared)
+    return found[0] if found is not None and not any(_unclear_in(found[0])) else data
+
+
+def fits(data: Any, declared: str) -> bool:
+    """Whether data is, or is taken for, a value of a type; so does everything if the type is none.
+
+    Args:
+        data: The data.
+        declared: The type, as for `as_declared`.
+    """
+    found = _read(data, declared)
+    return found is None or found[1]
+
+
+def unclear(data: Any, declared: str) -> str:
+    """What is to be asked of data that could be several values of its type; empty if nothing is.
+
+    Args:
+        data: The data.
+        declared: The type, as for `as_declared`.
+    """
+    found = _read(data, declared)
+    text = next(_unclear_in(found[0]), None) if found is not None else None
+    if text is None:
+        return ""
+    letters = base64.b64encode(text.encode("ascii")).decode()
+    return (
+        f"{text!r} may be these letters or, as base64, what they stand for, and the type is {declared}: write "
+        f'{{"$bytes": "{letters}"}} for the letters, {{"$bytes": "{text}"}} for the other'
+    )
+
+
+def _read(data: Any, declared: str) -> _Made | None:
+    """The data as it is meant; `None` if one of both is not what it has to be."""
     if len(declared) > _LONGEST:
-        return data
+        return None
     try:
         decode(data)
-        made, _ = _made(data, parsed_expression(declared.partition("=")[0].strip()))
-        decode(made)
+        made, fits = _made(data, parsed_expression(declared.partition("=")[0].strip()))
+        if not any(_unclear_in(made)):
+            decode(made)
     except (*UNREADABLE, ArithmeticError, TypeError):
-        return data
-    return made
+        return None
+    return made, fits
+
+
+def _unclear_in(data: Any) -> Iterator[str]:
+    if isinstance(data, dict) and _UNCLEAR in data:
+        yield data[_UNCLEAR]
+    elif isinstance(data, dict | list):
+        for each in data.values() if isinstance(data, dict) else data:
+            yield from _unclear_in(each)
 
 
 def _made(data: Any, kind: ast.expr) -> _Made:
@@ -105,6 +151,8 @@ def _made(data: Any, kind: ast.expr) -> _Made:
         return data, name not in _PLAIN
     try:
         return encode(read(data)), True
+    except _UnclearError:
+        return {_UNCLEAR: data}, True
     except (ValueError, TypeError, ArithmeticError, SyntaxError):
         return data, False
 
@@ -225,6 +273,10 @@ def _timedelta(data: list[Any]) -> datetime.timedelta:
     return datetime.timedelta(days, seconds, microseconds)
 
 
+class _UnclearError(ValueError):
+    """It may be these letters, or what they stand for."""
+
+
 @_of(str, list)
 def _bytes(data: Any) -> bytes:
     if isinstance(data, list):
@@ -233,7 +285,7 @@ def _bytes(data: Any) -> bytes:
         value = ast.literal_eval(parsed_expression(data))
         return bytes(value)
     if data and _is_base64(data):
-        raise ValueError  # It may be these letters, or what they stand for.
+        raise _UnclearError
     return bytes(data, "ascii")
 
 

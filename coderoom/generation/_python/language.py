@@ -11,7 +11,8 @@ from coderoom.generation._cells import call_inside, load_inside, setting
 from coderoom.generation._check import CodeProblem
 from coderoom.generation._language import Job, Language
 from coderoom.generation._parsing import UNREADABLE, parsed_expression
-from coderoom.generation._python.declared import as_declared
+from coderoom.generation._python.declared import as_declared, fits, unclear
+from coderoom.generation._python.imports import imported_names
 from coderoom.generation._python.module import python_module
 from coderoom.generation._python.repeats import without_repeats
 from coderoom.generation._python.stateless import is_stateless, is_stateless_expression
@@ -49,6 +50,14 @@ class PythonLanguage(Language):
         """See `Language.as_declared`."""
         return as_declared(data, declared)
 
+    def fits(self, data: Any, declared: str) -> bool:
+        """See `Language.fits`."""
+        return fits(data, declared)
+
+    def unclear(self, data: Any, declared: str) -> str:
+        """See `Language.unclear`."""
+        return unclear(data, declared)
+
     def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
         """See `Language.without_repeats`."""
         return without_repeats(source, known)
@@ -73,6 +82,10 @@ class PythonLanguage(Language):
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
         return _check.names_defined(source)
+
+    def imports(self, source: str) -> dict[str, str]:
+        """See `Language.imports`."""
+        return imported_names(source)
 
     def unwritten(self, function: str) -> str:
         """See `Language.unwritten`."""
@@ -103,7 +116,8 @@ class PythonLanguage(Language):
         """See `Language.is_stateless`."""
         if not is_stateless(tuple(sources)) or job.get("setup"):
             return False
-        return "property" not in job or is_stateless_expression(job["property"], frozenset({*job["inputs"], "result"}))
+        names = frozenset({*job["inputs"], "result", "after"})
+        return "property" not in job or is_stateless_expression(job["property"], names)
 
     def run(
         self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False

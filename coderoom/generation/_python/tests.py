@@ -17,7 +17,7 @@ from coderoom.generation._tests import FunctionTest
 __all__ = ["pytest_file"]
 
 _LONGEST = 60
-_USED = frozenset(dir(builtins)) | HELPERS | {"given", "names"}
+_USED = frozenset(dir(builtins)) | HELPERS | {"after", "given", "names", "result"}
 _MODULES = frozenset(
     str.split(
         "asyncio collections datetime decimal enum fractions functools importlib inspect io math os pytest random sys"
@@ -112,7 +112,7 @@ def _head(module: str, alias: str, modules: set[str], names: Sequence[str], fres
 def _may_be_imported(names: set[str], defined: set[str], tests: Mapping[str, Sequence[FunctionTest]]) -> bool:
     """Whether names can stand in the file by themselves: pytest would take some for tests, others are used in it."""
     arguments = {name for cases in tests.values() for test in cases for name in test.inputs if test.property}
-    taken = _USED | _MODULES | arguments | {"result", "caught", "given"}
+    taken = _USED | _MODULES | arguments | {"caught"}
     return names <= defined and not any(name in taken or name.lower().startswith("test") for name in names)
 
 

@@ -126,6 +126,10 @@ function argumentsOf(given) {
   return names.some(([, rest]) => rest) ? found : found.slice(0, last + 1);
 }
 
+function left(given, encoder) {
+  return `{${Object.keys(given).map((name) => `${plainText(name)}:${encoder.encode(given[name])}`)}}`;
+}
+
 async function prepare() {
   const program = await import('./program.mjs');
   if (job.function === undefined) return null;
@@ -137,7 +141,7 @@ async function prepare() {
   }
   const { value } = await look(given, `[typeof ${job.function} === 'function' ? ${job.function} : null]`);
   if (value[0] === null) throw new NoValue(`the function ${job.function} is not defined`);
-  return [value[0], argumentsOf(given)];
+  return [value[0], argumentsOf(given), given];
 }
 
 on('beforeExit', () => tellOfTest('Unsettled', 'nothing was left to do, and the promise that it returned was not settled'));
@@ -151,7 +155,9 @@ try {
     tell(`{"value":${peak}}`);
   } else {
     const value = await apply(call[0], undefined, call[1]);
-    tell(`{"value":${new Encoder().encode(value)}}`);
+    const encoder = new Encoder();
+    const result = encoder.encode(value);
+    tell(`{"value":${result}${job.after ? `,"after":${left(call[2], encoder)}` : ''}}`);
   }
 } catch (error) {
   if (error instanceof NoValue) tellOfTest('Call', error.message);
