@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from coderoom.executors import adopt_orphans, end_descendants
+from coderoom.executors import adopt_orphans, end_descendants, sweep_containers
 from coderoom.studio._guard import guarded
 
 __all__ = ["serve"]
@@ -53,6 +53,7 @@ def serve(appdir: str, port_fd: int, life_fd: int, lock_fd: int) -> None:
             )
         )
         threading.Thread(target=_end_with, args=(life_fd, server), daemon=True).start()
+        threading.Thread(target=sweep_containers, daemon=True).start()
         asyncio.run(server.serve(sockets=[listening]))
     end_descendants()
 
