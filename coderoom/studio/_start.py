@@ -22,7 +22,7 @@ from coderoom.studio._contents import Contents, forget_if_new
 from coderoom.studio._environment import Tell, prepare_environment
 from coderoom.studio._folder import default_folder, use_folder
 from coderoom.studio._rest import RefusedError, Rest
-from coderoom.studio._server import listen, run_server
+from coderoom.studio._server import listen, run_server, server_environment
 
 __all__ = ["RunningStudio", "run_studio"]
 
@@ -94,7 +94,7 @@ def run_studio(
         KeyboardInterrupt: Ctrl-C, SIGTERM or the terminal's end came; everything has ended.
         ConfigError: A team has mistakes.
         RequestError: A team, the port or the folder is not to be had.
-        MissingDependencyError: Studio cannot be installed.
+        MissingDependencyError: Studio cannot be installed, or what is trusted does not work in its environment.
         StudioError: The server did not come up, or ended by itself.
     """
     if os.name != "posix":
@@ -108,7 +108,8 @@ def run_studio(
             with _telling(console) as tell:
                 interpreter = prepare_environment(tell)
                 tell("Starting AutoGen Studio")
-                server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, trust))
+                environment = server_environment(interpreter, trust, gallery)
+                server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, environment))
                 server.wait_until_it_answers()
                 left = _fill(server.port, folder, gallery)
             begin(RunningStudio(server.url, folder, log, left))
