@@ -104,7 +104,12 @@ class StudioServer:
 
 @contextlib.contextmanager
 def run_server(
-    interpreter: Path, appdir: Path, log: Path, listening: socket.socket, lock: int, environment: Mapping[str, str]
+    interpreter: Path,
+    appdir: Path,
+    log: Path,
+    listening: socket.socket,
+    locks: Sequence[int],
+    environment: Mapping[str, str],
 ) -> Iterator[StudioServer]:
     """Start a server; at the end, end it and all that is below it.
 
@@ -113,14 +118,14 @@ def run_server(
         appdir: Studio's folder.
         log: The file for what it writes.
         listening: The socket to serve; it is closed here.
-        lock: A descriptor that the server keeps open as long as it lives.
+        locks: Descriptors that the server keeps open as long as it lives.
         environment: What `server_environment` has made.
     """
     port = listening.getsockname()[1]
     life, hold = os.pipe()
     try:
         with listening, open(log, "wb", opener=_for_oneself) as file:
-            kept = (listening.fileno(), life, lock)
+            kept = (listening.fileno(), life, *locks)
             process = subprocess.Popen(
                 # -P: what lies in the current folder is not to be imported. -B: nothing is written to what is linked.
                 [interpreter, "-P", "-B", "-m", "coderoom.studio._serve", appdir, *map(str, kept)],
