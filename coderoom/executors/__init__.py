@@ -1,6 +1,7 @@
 """Running code for agents: in a sandbox, or as ordinary processes of the user, as AutoGen components."""
 
 from coderoom.executors._checkpoints import Checkpoints
+from coderoom.executors._docker_names import sweep_containers
 from coderoom.executors._execution import Execution
 from coderoom.executors._leftovers import adopt_orphans, end_descendants
 from coderoom.executors._local import LocalCodeExecutor
@@ -19,4 +20,5 @@ __all__ = [
     "bound_output",
     "end_descendants",
     "save_output",
+    "sweep_containers",
 ]

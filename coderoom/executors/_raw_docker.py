@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import copy
 import os
-import re
 import time
 import uuid
 import weakref
@@ -23,6 +22,7 @@ from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 from coderoom._janitor import remove_folder
 from coderoom.executors._cells import CellRefused, named_file
 from coderoom.executors._docker_command import Attached
+from coderoom.executors._docker_names import free_name, sweep_containers
 from coderoom.executors._execution import TIMEOUT_CODE, Execution, Transcript
 from coderoom.executors._folder import write_inside
 from coderoom.executors._launch import KEEP, WHOLE, Output
@@ -33,7 +33,6 @@ __all__ = ["RawDocker"]
 
 _PWSH = ("pwsh", "powershell", "ps1")
 _LANGUAGES = ("python", "python3", "py", "sh", "bash", "shell", *_PWSH)
-_GENERATED = re.compile(r"autogen-code-exec-[0-9a-f-]{36}")
 _LOOK = 0.25  # between two looks at whether the code has ended while something holds its output open
 _LEFTOVER_GRACE = 0.2
 _LEFTOVER_ROUNDS = 10
@@ -63,11 +62,13 @@ class RawDocker:
         self._at_exit: Any = None
 
     async def start(self) -> None:
-        """Start the executor, in a container whose name is nobody else's."""
+        """Start the executor, in a container whose name is nobody else's; what the dead have left is removed first."""
         executor = self._executor
+        await asyncio.to_thread(sweep_containers)
         before = executor._container
         self._given_name = executor.container_name
-        executor.container_name = await asyncio.to_thread(_free_name, executor.container_name)
+        lasting = not (executor._auto_remove and executor._stop_container)
+        executor.container_name = await asyncio.to_thread(free_name, executor.container_name, lasting=lasting)
         executor._setup_functions_complete = not executor._functions
         try:
             await executor.start()
@@ -279,17 +280,6 @@ class _Run:
             finally:
                 await asyncio.to_thread(attached.close)
         output.close()
-
-
-def _free_name(name: str) -> str:
-    if _GENERATED.fullmatch(name):
-        # It may come from a dump that others have loaded too.
-        return f"autogen-code-exec-{uuid.uuid4()}"
-    # If there is no engine, AutoGen's executor says so.
-    with contextlib.suppress(Exception), contextlib.closing(docker.from_env()) as client:
-        if client.containers.get(name).status not in ("exited", "dead"):
-            return f"{name}-{uuid.uuid4().hex[:8]}"
-    return name
 
 
 def _remove(container: Any) -> None:

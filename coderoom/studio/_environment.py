@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shlex
 import subprocess
 import sys
 import sysconfig
+import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from coderoom._janitor import remove_folder
 from coderoom.errors import MissingDependencyError
+from coderoom.studio._in_use import READY, hold, mark_ready
 from coderoom.studio._locks import take_lock
 
-__all__ = ["PINS", "environment_folder", "prepare_environment", "without_python_settings"]
+__all__ = ["PINS", "environment_folder", "hold_environment", "prepare_environment", "without_python_settings"]
 
 PINS: Final = Path(__file__).with_name("requirements.txt")
 """The exact versions of everything in it."""
 
-_READY = ".ready"
+_AGAIN_SECONDS = 0.05
 _LINES_TOLD = 15
 _ELSEWHERE = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET")
 _NO_VENV = "Install it (Debian, Ubuntu: apt-get install python3-venv), and start again."
@@ -69,12 +72,40 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
             if not _is_ready(folder):  # Another start may have made it meanwhile.
                 remove_folder(folder)
                 _make(folder, interpreter, tell, pins, python, lock)
-                (folder / _READY).touch()
+                mark_ready(folder)
         finally:
             os.close(lock)
     except OSError as error:
         raise MissingDependencyError(f"The environment for AutoGen Studio cannot be made: {error}.") from error
     return interpreter
+
+
+@contextlib.contextmanager
+def hold_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.executable) -> Iterator[tuple[Path, int]]:
+    """Make the environment, if it is not there yet, and see to it that nobody removes it.
+
+    Args:
+        tell: As for `prepare_environment`, and the others.
+        pins: What to install.
+        python: The interpreter that the environment is made with.
+
+    Yields:
+        The environment's interpreter, and a descriptor: as long as that is open in any process, the environment stays.
+
+    Raises:
+        MissingDependencyError: It cannot be made.
+    """
+    folder = environment_folder(pins, python)
+    while True:
+        interpreter = prepare_environment(tell, pins=pins, python=python)
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # Another start is just removing it.
+            held = hold(folder)
+            break
+        time.sleep(_AGAIN_SECONDS)
+    try:
+        yield interpreter, held
+    finally:
+        os.close(held)
 
 
 def without_python_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +115,7 @@ def without_python_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _is_ready(folder: Path) -> bool:
     # The interpreter is a link, to one that may have been uninstalled.
-    return (folder / _READY).exists() and (folder / "bin" / "python").exists()
+    return (folder / READY).exists() and (folder / "bin" / "python").exists()
 
 
 def _make(folder: Path, interpreter: Path, tell: Tell, pins: Path, python: str, lock: int) -> None:

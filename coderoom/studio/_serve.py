@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from coderoom.executors import adopt_orphans, end_descendants
+from coderoom.executors import adopt_orphans, end_descendants, sweep_containers
 from coderoom.studio._guard import guarded
 
 __all__ = ["serve"]
@@ -28,16 +28,16 @@ _GRACE_SECONDS: Final = 2
 _LAST_SECONDS: Final = 3.5
 
 
-def serve(appdir: str, port_fd: int, life_fd: int, lock_fd: int) -> None:
+def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
     """Serve until the pipe's other end is closed, or a signal comes.
 
     Args:
         appdir: Studio's folder.
         port_fd: The descriptor of a socket that listens.
         life_fd: The descriptor of a pipe that nobody writes to. Its end is the end of whoever started this.
-        lock_fd: A descriptor that is to be open as long as this lives.
+        lock_fds: Descriptors that are to be open as long as this lives.
     """
-    for fd in (port_fd, life_fd, lock_fd):
+    for fd in (port_fd, life_fd, *lock_fds):
         os.set_inheritable(fd, False)
     adopt_orphans()
     with socket.socket(fileno=port_fd) as listening:
@@ -53,6 +53,7 @@ def serve(appdir: str, port_fd: int, life_fd: int, lock_fd: int) -> None:
             )
         )
         threading.Thread(target=_end_with, args=(life_fd, server), daemon=True).start()
+        threading.Thread(target=sweep_containers, daemon=True).start()
         asyncio.run(server.serve(sockets=[listening]))
     end_descendants()
 
@@ -107,5 +108,5 @@ def _end_with(life_fd: int, server: uvicorn.Server) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], *map(int, sys.argv[2:5]))
+    serve(sys.argv[1], *map(int, sys.argv[2:]))
     os._exit(0)  # To take thousands of modules down one by one may last seconds.

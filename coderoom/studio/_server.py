@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from coderoom._janitor import temporary_folder
 from coderoom._python import VARIABLE, default_python
-from coderoom.errors import RequestError, StudioError
-from coderoom.studio._environment import without_python_settings
+from coderoom.errors import MissingDependencyError, RequestError, StudioError
+from coderoom.studio._environment import PINS, without_python_settings
 from coderoom.studio._rest import RefusedError, Rest
+from coderoom.studio._trusted import check_imports, link_packages, modules_of, pinned
 
-__all__ = ["StudioServer", "listen"]
+__all__ = ["StudioServer", "listen", "run_server", "server_environment"]
 
 _HOST: Final = "127.0.0.1"
 _START_SECONDS: Final = 90
@@ -104,7 +104,12 @@ class StudioServer:
 
 @contextlib.contextmanager
 def run_server(
-    interpreter: Path, appdir: Path, log: Path, listening: socket.socket, lock: int, trust: Sequence[str]
+    interpreter: Path,
+    appdir: Path,
+    log: Path,
+    listening: socket.socket,
+    locks: Sequence[int],
+    environment: Mapping[str, str],
 ) -> Iterator[StudioServer]:
     """Start a server; at the end, end it and all that is below it.
 
@@ -113,21 +118,21 @@ def run_server(
         appdir: Studio's folder.
         log: The file for what it writes.
         listening: The socket to serve; it is closed here.
-        lock: A descriptor that the server keeps open as long as it lives.
-        trust: Namespaces whose components may be loaded, besides CodeRoom's and AutoGen's.
+        locks: Descriptors that the server keeps open as long as it lives.
+        environment: What `server_environment` has made.
     """
     port = listening.getsockname()[1]
     life, hold = os.pipe()
     try:
         with listening, open(log, "wb", opener=_for_oneself) as file:
-            kept = (listening.fileno(), life, lock)
+            kept = (listening.fileno(), life, *locks)
             process = subprocess.Popen(
-                # -P: what lies in the current folder is not to be imported.
-                [interpreter, "-P", "-m", "coderoom.studio._serve", appdir, *map(str, kept)],
+                # -P: what lies in the current folder is not to be imported. -B: nothing is written to what is linked.
+                [interpreter, "-P", "-B", "-m", "coderoom.studio._serve", appdir, *map(str, kept)],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env=_environment(trust),
+                env=environment,
                 pass_fds=kept,
                 start_new_session=True,  # Ctrl-C at a terminal is for this process, which then ends that one.
             )
@@ -156,26 +161,38 @@ def _await_end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _environment(trust: Sequence[str]) -> dict[str, str]:
+def server_environment(interpreter: Path, trust: Sequence[str], components: Any = None) -> dict[str, str]:
+    """The environment of the server, in which packages of the user's can be imported.
+
+    Args:
+        interpreter: That of Studio's environment.
+        trust: Namespaces whose components may be loaded, besides CodeRoom's and AutoGen's.
+        components: Those that Studio is to have; what they and `trust` name must be importable.
+
+    Raises:
+        MissingDependencyError: It is not, or needs other versions than Studio.
+    """
     named = ["coderoom", *trust, *os.environ.get(_TRUSTED, "").split(",")]
     trusted = list(dict.fromkeys(name.strip() for name in named if name.strip()))
-    return {
+    folder, versions = temporary_folder(), pinned(PINS)
+    conflicts = link_packages(folder, trusted, versions)
+    environment = {
         **without_python_settings(os.environ),
         # CodeRoom there is the one that runs here, and code finds the packages that it would find here.
-        "PYTHONPATH": str(_importable(trusted)),
+        "PYTHONPATH": str(folder),
         VARIABLE: default_python(),
         _TRUSTED: ",".join(trusted),
     }
-
-
-def _importable(namespaces: Sequence[str]) -> Path:
-    """A folder with links to these packages, and nothing of what is installed beside them."""
-    folder = temporary_folder()
-    for root in dict.fromkeys(name.partition(".")[0] for name in namespaces):
-        # AutoGen's own are in Studio's environment, of the version that it works with.
-        spec = None if root.startswith("autogen") else importlib.util.find_spec(root)
-        if spec is not None:
-            places = [place for place in (*(spec.submodule_search_locations or ()), spec.origin) if place]
-            place = Path(places[0]).resolve()
-            (folder / (root if place.is_dir() else place.name)).symlink_to(place)
-    return folder
+    # The variable may name what is for other programs; what is not used here need not work.
+    modules = {*(name.partition(".")[0] for name in trust), *modules_of(components, trusted[1:])}
+    wrong = [
+        words for root in sorted({module.partition(".")[0] for module in modules}) for words in conflicts.get(root, ())
+    ]
+    if wrong:
+        told = "\n".join(f"  {words}" for words in wrong)
+        raise MissingDependencyError(
+            f"What --trust names does not fit into AutoGen Studio's environment:\n{told}\nInstall versions that take "
+            "those beside CodeRoom, or start without --trust and the teams that need it."
+        )
+    check_imports(interpreter, environment, modules)
+    return environment

@@ -19,10 +19,11 @@ from coderoom._text import visible
 from coderoom.configs import make_gallery
 from coderoom.errors import MissingDependencyError, StudioError
 from coderoom.studio._contents import Contents, forget_if_new
-from coderoom.studio._environment import Tell, prepare_environment
+from coderoom.studio._environment import Tell, hold_environment
 from coderoom.studio._folder import default_folder, use_folder
+from coderoom.studio._in_use import UNUSED_DAYS, remove_unused
 from coderoom.studio._rest import RefusedError, Rest
-from coderoom.studio._server import listen, run_server
+from coderoom.studio._server import listen, run_server, server_environment
 
 __all__ = ["RunningStudio", "run_studio"]
 
@@ -39,12 +40,14 @@ class RunningStudio:
         appdir: The folder that keeps its teams, sessions and runs.
         log: The file that its server writes to.
         left: What an earlier start had put there and this one has left alone, each with the reason.
+        removed: Environments for Studio, of other versions, that nobody has used for long and that are gone now.
     """
 
     url: str
     appdir: Path
     log: Path
     left: Sequence[str] = ()
+    removed: Sequence[Path] = ()
 
     def to_json(self) -> dict[str, Any]:
         """What programs want to know. Whoever ends the process `pid` ends everything."""
@@ -63,6 +66,7 @@ class RunningStudio:
             f"AutoGen Studio with CodeRoom's teams: {self.url}",
             f"It keeps what you make there in {self.appdir}; its log is {self.log}",
             *(f"Left alone: {what}" for what in self.left),
+            *(f"Removed, since it was not used for {UNUSED_DAYS} days: {path}" for path in self.removed),
             *((_NO_KEY,) if not os.environ.get("OPENAI_API_KEY") else ()),
             "It has no authentication: whoever can reach this port on this machine can run code here as you.",
             "Ctrl-C ends it.",
@@ -94,7 +98,7 @@ def run_studio(
         KeyboardInterrupt: Ctrl-C, SIGTERM or the terminal's end came; everything has ended.
         ConfigError: A team has mistakes.
         RequestError: A team, the port or the folder is not to be had.
-        MissingDependencyError: Studio cannot be installed.
+        MissingDependencyError: Studio cannot be installed, or what is trusted does not work in its environment.
         StudioError: The server did not come up, or ended by itself.
     """
     if os.name != "posix":
@@ -106,12 +110,15 @@ def run_studio(
         forget_if_new(folder)
         with contextlib.ExitStack() as stack:
             with _telling(console) as tell:
-                interpreter = prepare_environment(tell)
+                interpreter, held = stack.enter_context(hold_environment(tell))
                 tell("Starting AutoGen Studio")
-                server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, trust))
+                environment = server_environment(interpreter, trust, gallery)
+                kept = (lock, held)
+                server = stack.enter_context(run_server(interpreter, folder, log, listening, kept, environment))
                 server.wait_until_it_answers()
                 left = _fill(server.port, folder, gallery)
-            begin(RunningStudio(server.url, folder, log, left))
+                removed = remove_unused(interpreter.parents[1])
+            begin(RunningStudio(server.url, folder, log, left, removed))
             server.wait_for_its_end()
 
 

@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import gc
 import logging
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import docker  # type: ignore[import-untyped]
 import pytest
 from autogen_core.code_executor import CodeBlock, FunctionWithRequirementsStr
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
@@ -373,6 +376,52 @@ async def test_a_runner_serves_one_loop_after_the_other(make: Make) -> None:
         output = await asyncio.to_thread(lambda: asyncio.run(runner.run([python("print(1)")])).output)
         assert output == "1\n"
     await runner.stop()
+
+
+HOST = """
+import asyncio, sys
+from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
+from coderoom.executors import ExecutorRunner
+
+
+async def main() -> None:
+    runners = [
+        ExecutorRunner(DockerCommandLineCodeExecutor(sys.argv[1], **more))
+        for more in ({}, {"auto_remove": False}, {"stop_container": False}, {"container_name": "coderoom-chosen"})
+    ]
+    for runner in runners:
+        await runner.start()
+        print(runner.executor.container_name, flush=True)
+    await asyncio.sleep(100)
+
+
+asyncio.run(main())
+"""
+
+
+async def test_the_next_start_removes_what_the_dead_left(make: Make, engine: Any, docker_image: str) -> None:
+    def there() -> set[str]:
+        return {name.lstrip("/") for found in engine.containers(all=True) for name in found["Names"]}
+
+    with subprocess.Popen([sys.executable, "-c", HOST, docker_image], stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        names = [host.stdout.readline().strip() for _ in range(4)]
+        try:
+            runner = ExecutorRunner(make())
+            await runner.start()
+            await runner.stop()
+            assert set(names) <= there()  # The living keep theirs.
+            host.kill()
+            host.wait()
+            await runner.start()
+            await runner.stop()
+            assert set(names) & there() == set(names[1:])
+            assert engine.inspect_container(names[3])["State"]["Running"]
+        finally:
+            host.kill()
+            for name in names:
+                with contextlib.suppress(docker.errors.NotFound):
+                    engine.remove_container(name, force=True)
 
 
 async def test_a_runner_that_nobody_stops_takes_its_container_along(make: Make, engine: Any) -> None:

@@ -21,7 +21,7 @@ from coderoom.errors import MissingDependencyError
 from coderoom.executors._launch import descendants
 from coderoom.studio import prepare_environment
 from coderoom.studio._environment import PINS, environment_folder
-from coderoom.studio._server import _environment
+from coderoom.studio._server import server_environment
 from tests.support.commands import ROOT, coderoom, environment
 from tests.support.studio import alive, studio_python, wait_for
 
@@ -110,7 +110,7 @@ def test_every_pin_is_for_the_oldest_python_too() -> None:
 
 def test_coderoom_there_is_the_one_that_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AUTOGEN_ALLOWED_PROVIDER_NAMESPACES", raising=False)
-    links = _environment(())["PYTHONPATH"]
+    links = server_environment(studio_python(), ())["PYTHONPATH"]
     code = "import coderoom, os; print(coderoom.__version__, os.path.realpath(coderoom.__file__))"
     done = subprocess.run(
         [studio_python(), "-P", "-c", code],

@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.commands import ROOT
 
-__all__ = ["client", "docker_host", "docker_image"]
+__all__ = ["client", "docker_host", "docker_image", "find_engine", "find_image"]
 
 _ENGINE = ROOT / "scripts" / "docker-engine"
 _IMAGE = ROOT / "scripts" / "docker-image"
@@ -35,7 +35,7 @@ class _MissingError(Exception):
 @pytest.fixture
 def docker_host(monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of an engine, which is in DOCKER_HOST too."""
-    host = _or_give_up(_engine())
+    host = find_engine()
     monkeypatch.setenv("DOCKER_HOST", host)
     return host
 
@@ -43,7 +43,17 @@ def docker_host(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def docker_image(docker_host: str) -> str:
     """The name of an image with Python; CODEROOM_TEST_IMAGE names another one than our own."""
-    return _or_give_up(_image(docker_host))
+    return find_image(docker_host)
+
+
+def find_engine() -> str:
+    """The address of an engine, for fixtures that last longer than a test."""
+    return _or_give_up(_engine())
+
+
+def find_image(host: str) -> str:
+    """The name of an image with Python that this engine has."""
+    return _or_give_up(_image(host))
 
 
 def client(host: str) -> Any:

@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from coderoom import _owner
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.sandbox import _inside
 from coderoom.sandbox._layout import WORKSPACE
-from coderoom.sandbox._walls import _owner
 from coderoom.sandbox._walls._base import WallReport, WallSpec
 from coderoom.sandbox._walls._docker_config import LABEL, container_config, memory_of
 from coderoom.sandbox._walls._docker_container import Container, DockerWorker

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from coderoom import _owner
 from coderoom.sandbox._layout import HOSTNAME, INSIDE, WORKSPACE
-from coderoom.sandbox._walls import _owner
 from coderoom.sandbox._walls._base import WallSpec
 from coderoom.sandbox._walls._docker_engine import Engine
 from coderoom.sandbox._walls._docker_folders import Tenant, guarded

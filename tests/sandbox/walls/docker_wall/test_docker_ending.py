@@ -14,7 +14,7 @@ from typing import Any
 import docker  # type: ignore[import-untyped]
 import pytest
 
-from coderoom.sandbox._walls import _owner
+from coderoom import _owner
 from coderoom.sandbox._walls._docker import DockerWall
 
 from .common import Start, a_spec, gone, ours

@@ -1,0 +1,171 @@
+"""Runs in Studio's playground whose code is in containers of Docker: they end as others do, and leave no container."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.helpers import python
+from tests.studio.driving import Run, Studio
+from tests.studio.teams import ACT, CODING, EXECUTOR, ROUND, agent, part, replay, sandbox, team
+from tests.studio.test_ends import ENDLESS, SECONDS, SHELL
+from tests.support.docker import client, find_engine, find_image
+from tests.support.studio import Studio as Server
+from tests.support.studio import start_studio, wait_for
+
+WHERE = python("import os, sys\nprint(os.path.exists('/.dockerenv'), sys.prefix, 6 * 7)")
+
+Json = dict[str, Any]
+Make = Callable[[str, str, Path], Json]
+"""Makes an agent that writes this, and works with this image in this folder."""
+
+
+def walled(folder: Path, image: str) -> Json:
+    return sandbox(folder, wall="docker", options={"image": image})
+
+
+def raw(folder: Path, image: str) -> Json:
+    provider = "autogen_ext.code_executors.docker.DockerCommandLineCodeExecutor"
+    return part("code_executor", provider, image=image, work_dir=str(folder), timeout=60)
+
+
+def writes(code: str, image: str, folder: Path) -> Json:
+    return agent(EXECUTOR, "coder", model_client=replay(code, "Done."), code_executor=walled(folder, image))
+
+
+def acts(code: str, image: str, folder: Path) -> Json:
+    models = {"model_client": replay(code, "Done."), "model_client_stream": True}
+    return agent(ACT, "coder", **models, code_executor=walled(folder, image))
+
+
+def autogens_agent(code: str, image: str, folder: Path) -> Json:
+    provider = "autogen_agentchat.agents.CodeExecutorAgent"
+    models = {"model_client": replay(code, "Done."), "model_client_stream": True}
+    return agent(provider, "coder", **models, code_executor=walled(folder, image))
+
+
+def autogens_executor(code: str, image: str, folder: Path) -> Json:
+    return agent(EXECUTOR, "coder", model_client=replay(code, "Done."), code_executor=raw(folder, image))
+
+
+AGENTS: dict[str, Make] = {
+    "the sandbox": writes,
+    "the sandbox in a session": acts,
+    "the sandbox under AutoGen's agent": autogens_agent,
+    "AutoGen's executor": autogens_executor,
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Any]:
+    with closing(client(find_engine())) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def image(engine: Any) -> str:
+    return find_image(find_engine())
+
+
+@contextmanager
+def studio(folder: Path) -> Iterator[Server]:
+    with start_studio(folder / "app", "--no-browser", cwd=folder, env={"DOCKER_HOST": find_engine()}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def driver(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    with studio(tmp_path_factory.mktemp("studio")) as server:
+        driver = Studio(server.url)
+        yield driver
+        driver.close()
+
+
+@pytest.fixture(autouse=True)
+def none_is_left(engine: Any) -> Iterator[None]:
+    before = containers(engine)
+    yield
+    left = containers(engine) - before
+    for identity in left:
+        engine.remove_container(identity, force=True)
+    assert left == set()
+
+
+def containers(engine: Any) -> set[str]:
+    return {container["Id"] for container in engine.containers(all=True)}
+
+
+@contextmanager
+def stuck(engine: Any, driver: Studio, component: Json, folder: Path) -> Iterator[tuple[Run, set[str]]]:
+    """A run whose code does not end, and the container that it is in."""
+    before = containers(engine)
+    with driver.running(component, "Go.") as run:
+        wait_for((folder / "begun").exists)
+        made = containers(engine) - before
+        assert len(made) == 1
+        yield run, made
+
+
+@pytest.mark.parametrize("kind", [CODING, ROUND])
+@pytest.mark.parametrize("which", AGENTS)
+def test_code_runs_in_a_container(
+    which: str, kind: str, engine: Any, image: str, driver: Studio, tmp_path: Path
+) -> None:
+    before = containers(engine)
+    run = driver.run(team(kind, AGENTS[which](WHERE, image, tmp_path)), "Compute it.")
+    assert run.record()["status"] == "complete"
+    assert "True /usr 42" in json.dumps(run.events[-1])
+    wait_for(lambda: containers(engine) <= before, SECONDS)
+
+
+@pytest.mark.parametrize("code", [ENDLESS, SHELL], ids=["python", "shell"])
+@pytest.mark.parametrize("which", AGENTS)
+def test_stop_ends_it_at_once(which: str, code: str, engine: Any, image: str, driver: Studio, tmp_path: Path) -> None:
+    with stuck(engine, driver, team(CODING, AGENTS[which](code, image, tmp_path)), tmp_path) as (run, made):
+        begun = time.monotonic()
+        run.stop()
+        while run.next(SECONDS)["type"] != "completion":
+            pass
+        assert run.wait_for_record(SECONDS)["status"] == "stopped"
+        wait_for(lambda: not made & containers(engine), SECONDS)
+        assert time.monotonic() - begun < SECONDS
+
+
+@pytest.mark.parametrize("which", AGENTS)
+def test_a_closed_tab_ends_it(which: str, engine: Any, image: str, driver: Studio, tmp_path: Path) -> None:
+    with stuck(engine, driver, team(ROUND, AGENTS[which](ENDLESS, image, tmp_path)), tmp_path) as (run, made):
+        run.close_tab()
+        wait_for(lambda: not made & containers(engine), SECONDS)
+        assert run.wait_for_record(SECONDS)["status"] == "stopped"
+
+
+def test_nothing_is_left_of_a_killed_server(engine: Any, image: str, tmp_path: Path) -> None:
+    with studio(tmp_path) as server:
+        driver = Studio(server.url)
+        component = team(CODING, acts(ENDLESS, image, tmp_path / "work"))
+        with stuck(engine, driver, component, tmp_path / "work") as (_, made):
+            os.kill(server.server_pid, signal.SIGKILL)
+            wait_for(lambda: not made & containers(engine), 10)
+        driver.close()
+
+
+def test_the_next_start_removes_what_a_killed_server_left(engine: Any, image: str, tmp_path: Path) -> None:
+    """Nothing in the container of AutoGen's executor notices that."""
+    with studio(tmp_path) as server:
+        driver = Studio(server.url)
+        component = team(CODING, autogens_executor(ENDLESS, image, tmp_path / "work"))
+        with stuck(engine, driver, component, tmp_path / "work") as (_, made):
+            os.kill(server.server_pid, signal.SIGKILL)
+        driver.close()
+        assert server.process.wait(30) == 1
+    assert made <= containers(engine)
+    with studio(tmp_path):
+        wait_for(lambda: not made & containers(engine), 10)
