@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import array
 import ast
-import bisect
 import builtins
 import collections
 import copy
 import gc
-import heapq
 import os
-import random
 import sys
 import types
 from typing import Any, Callable, Dict, List, Set, Tuple
@@ -26,15 +23,14 @@ _NAME = "_coderoom_setup_"
 _CONTAINERS = (list, dict, set, bytearray, collections.deque, array.array)
 _CHANGING = frozenset(
     str.split(
-        "add append appendleft clear difference_update discard extend extendleft insert intersection_update move_to_end "
-        "pop popitem popleft remove reverse rotate setdefault sort subtract symmetric_difference_update update"
+        "add append appendleft byteswap clear difference_update discard extend extendleft fill frombytes fromlist "
+        "get_nowait insert intersection_update itemset move_to_end partition pop popitem popleft put put_nowait remove "
+        "resize reverse rotate setdefault sort subtract symmetric_difference_update update"
     )
 )
-_IN_PLACE = {
-    *((bisect, name) for name in ("insort", "insort_left", "insort_right")),
-    *((heapq, name) for name in ("heapify", "heappop", "heappush", "heappushpop", "heapreplace")),
-    (random, "shuffle"),
-}
+_CHANGING_WHAT_IS_GIVEN = frozenset(
+    str.split("heapify heappop heappush heappushpop heapreplace insort insort_left insort_right readinto shuffle")
+)
 _CLOSED = (types.ModuleType, types.CodeType, types.FrameType, types.GeneratorType, types.CoroutineType)
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
 _FUNCTIONS = (types.FunctionType, types.MethodType)
@@ -110,6 +106,7 @@ class _Writes:
         self._names = names
         self._own = own
         self._mine: Dict[int, Any] = {id(own["inputs"]): own["inputs"]}
+        self._met: Dict[int, Any] = {}  # Objects of the program's classes.
 
     def askers(self) -> Dict[str, Callable[..., Any]]:
         """What the setup code calls where it reads or writes a part of something."""
@@ -143,6 +140,8 @@ class _Writes:
         """A part of something."""
         found = getattr(value, name)
         kind = type(found)
+        if type(value).__module__ in _OWN:
+            self._met[id(value)] = value
         of_class = isinstance(value, type) and kind in _UNBOUND
         if name in _CHANGING and (kind in _BUILTIN or (kind in _FUNCTIONS and self._is_foreign(found))):
             if of_class:
@@ -150,7 +149,7 @@ class _Writes:
             holder = getattr(found, "__self__", None)
             if not isinstance(holder, (type, types.ModuleType, type(None))) and not self._is_mine(holder):
                 raise Forbidden(_NOT_INTO % _called(holder))
-        elif type(value) is types.ModuleType and (value, name) in _IN_PLACE:
+        elif name in _CHANGING_WHAT_IS_GIVEN and (kind in _BUILTIN or self._is_foreign(found)):
             return lambda changed, *more, **named: found(self.more(changed), *more, **named)
         elif kind is types.FunctionType and name == "register" and self._is_foreign(found):
             raise Forbidden("setup code may not register anything with functions of the program")
@@ -158,12 +157,14 @@ class _Writes:
 
     def _is_foreign(self, function: Any) -> bool:
         """Whether a function is neither the program's nor the setup code's."""
-        names = getattr(function, "__func__", function).__globals__
+        names = getattr(getattr(function, "__func__", function), "__globals__", None)
         return names is not self._names and names is not self._own
 
     def _is_mine(self, value: Any) -> bool:
         if id(value) in self._mine or type(value).__module__ == _NAME:
             return True
+        if type(value) is memoryview or (type(value).__module__ == "numpy" and getattr(value, "base", None) is not None):
+            return self._is_mine(value.obj if type(value) is memoryview else value.base)
         if id(value) in self._held():
             return False
         self.made(value)
@@ -172,7 +173,7 @@ class _Writes:
     def _held(self) -> Set[int]:
         """All that the program's functions, classes and data hold, as far as it is not of somebody else's making."""
         seen: Set[int] = {id(self._names), id(self._own)}
-        left = list(self._names.values())
+        left = [*self._names.values(), *self._met.values()]
         while left:
             value = left.pop()
             if id(value) not in seen:

@@ -89,7 +89,7 @@ class JavaScriptLanguage(Language):
         known: bool = True,
     ) -> list[CodeProblem]:
         """See `Language.check_setup`."""
-        return check.check_setup(source, functions, allowed_imports)
+        return check.check_setup(source, functions, allowed_imports, known)
 
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""

@@ -11,7 +11,7 @@ __all__ = ["DECORATORS", "DEFINED", "IN_PLACE", "PATCHED", "setup_rules"]
 # Instead of what the policy says, or beyond it. `None`: all that is public. What evaluates text, takes the names of
 # attributes as data, or changes classes and functions that it is given is not among them.
 _MODULES: Final[dict[str, str | None]] = {
-    **dict.fromkeys(["base64", "binascii", "calendar", "csv", "hashlib", "os.path", "secrets", "struct", "uuid"]),
+    **dict.fromkeys(["base64", "binascii", "calendar", "csv", "hashlib", "os.path", "secrets", "uuid"]),
     "abc": "ABC abstractmethod",
     "array": "array",
     "asyncio": """
@@ -19,6 +19,7 @@ _MODULES: Final[dict[str, str | None]] = {
         create_task gather run sleep wait_for
     """,
     "builtins": "input open print",
+    "collections": "Counter OrderedDict UserDict UserList UserString abc defaultdict deque namedtuple",
     "contextlib": """
         AsyncExitStack ExitStack asynccontextmanager closing contextmanager nullcontext redirect_stderr redirect_stdout
         suppress
@@ -48,6 +49,7 @@ _MODULES: Final[dict[str, str | None]] = {
         Template ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable punctuation
         whitespace
     """,
+    "struct": " calcsize error iter_unpack pack unpack unpack_from",
     "sys": "argv byteorder float_info maxsize stderr stdin stdout version_info",
     "tempfile": "NamedTemporaryFile TemporaryDirectory TemporaryFile gettempdir mkdtemp",
     "types": "MappingProxyType NoneType SimpleNamespace",
