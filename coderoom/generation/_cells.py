@@ -10,7 +10,7 @@ __all__ = ["call_inside", "load_inside", "setting"]
 
 # A name that no program has; what is inside finds its own parts by it.
 _PACKAGE = "_coderoom_tests_"
-_MODULES = ("records", "values", "reading", "guard", "calls", "tidy", "batches")
+_MODULES = ("records", "values", "reading", "guard", "setup", "calls", "tidy", "batches")
 
 # `__main__` is what cells run in. Under another name nobody takes the program for a script, and its classes are found.
 _LOAD = """\

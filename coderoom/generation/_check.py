@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pydantic import BaseModel, ConfigDict
 
 from coderoom.generation._parsing import parsed
+from coderoom.generation._python.setup import problems_of_setup
 from coderoom.generation._specs import FunctionSpec
 
 __all__ = ["CodeProblem", "check_implementation", "check_setup", "names_defined"]
@@ -77,25 +78,37 @@ def check_implementation(
 
 
 def check_setup(
-    source: str, functions: Collection[str], *, allowed_imports: Collection[str] | None = None
+    source: str,
+    functions: Collection[str],
+    *,
+    allowed_imports: Collection[str] | None = None,
+    known: bool = True,
 ) -> list[CodeProblem]:
-    """Check the setup code of a test: it may do anything but put something in the place of what is tested.
+    """Check the setup code of a test before it runs anywhere.
+
+    It builds inputs, and brings the program into a state by calling its functions. Of the program it names these
+    functions and classes; it writes into nothing that is the program's, and looks at nothing behind it.
 
     Args:
         source: The code.
         functions: The names of the program's functions.
-        allowed_imports: As for `check_implementation`.
+        allowed_imports: As for `check_implementation`; what setup code never imports is not among them.
+        known: Whether these functions are all that there are.
     """
     tree = _parse(source)
     if isinstance(tree, CodeProblem):
         return [tree]
     found = _of_imports(tree, allowed_imports)
+    methods = {id(each) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for each in node.body}
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt):
+        if isinstance(node, ast.stmt) and id(node) not in methods:
             for name in sorted(set(_bound(node)) & set(functions)):
                 text = f"setup code may not define or change {name!r}, which is to be tested"
                 found.append(CodeProblem(line=node.lineno, text=text))
-    return found
+    if not found:
+        told = dict.fromkeys(problems_of_setup(tree, functions, known))
+        found = [CodeProblem(line=line, text=text) for line, text in told]
+    return sorted(found, key=lambda problem: problem.line or 0)
 
 
 def names_defined(source: str) -> list[str]:

@@ -109,7 +109,12 @@ class Language(ABC):
 
     @abstractmethod
     def check_setup(
-        self, source: str, functions: Collection[str], *, allowed_imports: Collection[str] | None = None
+        self,
+        source: str,
+        functions: Collection[str],
+        *,
+        allowed_imports: Collection[str] | None = None,
+        known: bool = True,
     ) -> list[CodeProblem]:
         """Check the setup code of a test; see the function `check_setup`."""
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 from coderoom.errors import GenerationError, RequestError
 from coderoom.generation._answers import Answer
 from coderoom.generation._bench import Bench, Failure, Jobs
+from coderoom.generation._check import CodeProblem
 from coderoom.generation._frozen import FrozenTests
 from coderoom.generation._language import Job, Language
 from coderoom.generation._python.language import PythonLanguage
@@ -26,6 +27,7 @@ __all__ = ["TestRunner"]
 _PER_SESSION = 24  # To load a program takes as long as a few tests.
 _MOST_PRINTED = 10_000
 _JUDGE_SECONDS = 5.0
+_MOST_PROBLEMS = 5
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,12 @@ class _Case:
     number: int
     function: str
     test: FunctionTest
+    program: Sequence[str]
 
     def call(self) -> Job:
         """What the process with the code is told: not what the test is called, or of what kind it is."""
         job: dict[str, Any] = {"function": self.function, "inputs": self.test.inputs}
-        job.update({"setup": self.test.setup} if self.test.setup else {})
+        job.update({"setup": self.test.setup, "functions": self.program} if self.test.setup else {})
         return {**job, "after": True} if self.test.sees_after else job
 
     def look(self, answer: Answer) -> Job:
@@ -109,7 +112,7 @@ class TestRunner:
         if lacking:
             raise GenerationError(f"There is no implementation of {', '.join(map(repr, lacking))}.")
         chosen = [(name, test) for name in wanted for test in tests.tests.get(name, ())]
-        cases = [_Case(number, *each) for number, each in enumerate(chosen)]
+        cases = [_Case(number, *each, list(implementations)) for number, each in enumerate(chosen)]
         if not cases:
             return []
         async with contextlib.AsyncExitStack() as stack:
@@ -219,6 +222,8 @@ class _Run:
         for case in self._cases:
             if case.function in failures:
                 self._results[case.number] = _not_loaded(case, failures[case.function])
+            elif problems := self._language.check_setup(case.test.setup or "", case.program):
+                self._results[case.number] = _not_run(case, problems)
         await self._do_many([case for case in self._cases if case.number not in self._results])
         left = deque(case for case in self._cases if case.number not in self._results)
         await _all([self._do_alone(bench, left) for bench in self._benches])
@@ -313,6 +318,11 @@ def _not_loaded(case: _Case, failure: Failure) -> TestResult:
         outcome=failure.outcome,
         error=failure.error,
     )
+
+
+def _not_run(case: _Case, problems: Sequence[CodeProblem]) -> TestResult:
+    why = f"setup: {'; '.join(map(str, problems[:_MOST_PROBLEMS]))}"
+    return TestResult(function=case.function, test=case.test.name, passed=False, why=why, outcome=Outcome.REJECTED)
 
 
 async def _all(work: Sequence[Any]) -> None:

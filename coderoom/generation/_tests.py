@@ -41,8 +41,8 @@ class FunctionTest(BaseModel):
         property: An expression of Python over `result` and the names of the inputs, as they were, that is to be `True`;
             objects stand in it with their fields as attributes. The dict `after` has the arguments as the call has left
             them, by their names; where one of them is called so, the name means that one.
-        setup: Code that runs before the call, with the program's names and those of its own. It may change the dict
-            `inputs`, whose values are what the function is called with, and data that the program keeps.
+        setup: Code that runs before the call. It may change the dict `inputs`, whose values are what the function is
+            called with, and bring the program into a state by calling its functions; see `check_setup`.
         rel: How far floats may be apart, as a part of the larger one.
         abs: How far they may always be apart.
         exact_types: Whether a list that is expected has to be a list; see `compare`.
@@ -170,11 +170,12 @@ def _problems_together(tests: Mapping[str, Sequence[FunctionTest]], specs: Seque
 
 
 def _problems_of_setups(tests: Mapping[str, Sequence[FunctionTest]], language: Language | None) -> Iterator[str]:
-    """What is wrong with setup code; of Python only whether it is any, since names are checked with the code."""
+    """What is wrong with setup code; there may be more functions than those with tests here."""
     for function, cases in tests.items():
         for index, test in enumerate(cases):
             setup = test.setup or ""
-            for problem in check_setup(setup, ()) if language is None else language.check_setup(setup, tests):
+            check = check_setup if language is None else language.check_setup
+            for problem in check(setup, list(tests), known=False):
                 yield f"tests.{function}[{index}]: setup: {problem}."
 
 

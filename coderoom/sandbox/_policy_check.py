@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -38,9 +39,14 @@ class PolicyFinding:
         return f"line {self.line}: {self.message}"
 
 
-def find(tree: ast.Module) -> list[PolicyFinding]:
-    """What the policy does not allow, in the order of the lines, each once a line."""
-    walk = _Walk()
+def find(tree: ast.Module, rules: Rulebook = RULES) -> list[PolicyFinding]:
+    """What the policy does not allow, in the order of the lines, each once a line.
+
+    Args:
+        tree: The code.
+        rules: What the policy says.
+    """
+    walk = _Walk(rules)
     walk.over(tree)
     return sorted(set(walk.findings()))
 
@@ -48,7 +54,8 @@ def find(tree: ast.Module) -> list[PolicyFinding]:
 class _Walk:
     """What was seen on the way; names are judged at the end, when it is known which of them the code binds itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rulebook) -> None:
+        self.rules = rules
         self.named_classes: set[ast.expr] = set()
         self.members: list[ast.Attribute] = []
         self.names: list[ast.Name] = []
@@ -81,8 +88,8 @@ class _Walk:
         """Note a name that the code makes its own, and the module that it stands for if it always stands for one."""
         if name is None:
             return
-        if name in RULES.names:
-            self.refuse(node, "name", RULES.name(name))
+        if name in self.rules.names:
+            self.refuse(node, "name", self.rules.name(name))
         if module is None or self._imported.get(name, module) != module:
             self._bound.add(name)
         else:
@@ -91,12 +98,12 @@ class _Walk:
     def findings(self) -> Iterator[PolicyFinding]:
         """Everything that was found."""
         for name in self.names:
-            if name.id in RULES.names or not (name.id in self._bound or name.id in self._imported):
-                self.refuse(name, "name", RULES.name(name.id))
+            if name.id in self.rules.names or not (name.id in self._bound or name.id in self._imported):
+                self.refuse(name, "name", self.rules.name(name.id))
         for node in self.members:
             module = self._module(node.value)
-            if module in RULES.modules:
-                self.refuse(node, "attribute", RULES.member(module, node.attr, _value(module, node.attr)))
+            if module in self.rules.modules:
+                self.refuse(node, "attribute", self.rules.member(module, node.attr, _value(module, node.attr)))
         yield from self._found
 
     def _module(self, node: ast.expr) -> str:
@@ -110,32 +117,34 @@ class _Walk:
 
 @cache
 def _value(module: str, name: str) -> object:
-    """What a name in an allowed module is here; inside it may be another version's."""
+    """What a name in an allowed module is here; inside it may be another version's, or one that is not here."""
+    if module.partition(".")[0] not in sys.stdlib_module_names:
+        return None
     return vars(importlib.import_module(module)).get(name)
 
 
 def _import(walk: _Walk, node: ast.Import) -> None:
     for alias in node.names:
-        walk.refuse(node, "import", RULES.module(alias.name))
+        walk.refuse(node, "import", walk.rules.module(alias.name))
         name = alias.asname or alias.name.partition(".")[0]
         walk.bind(node, name, alias.name if alias.asname else name)
 
 
 def _import_from(walk: _Walk, node: ast.ImportFrom) -> None:
     module = node.module or ""
-    problem = RULES.relative if node.level else RULES.module(module)
+    problem = walk.rules.relative if node.level else walk.rules.module(module)
     walk.refuse(node, "import", problem)
     for alias in node.names:
         inner = f"{module}.{alias.name}"
-        walk.bind(node, alias.asname or alias.name, inner if inner in RULES.modules else None)
+        walk.bind(node, alias.asname or alias.name, inner if inner in walk.rules.modules else None)
         if problem is None and alias.name != "*":
-            walk.refuse(node, "attribute", RULES.member(module, alias.name, _value(module, alias.name)))
+            walk.refuse(node, "attribute", walk.rules.member(module, alias.name, _value(module, alias.name)))
 
 
 def _name(walk: _Walk, node: ast.Name) -> None:
     if not isinstance(node.ctx, ast.Load):
         walk.bind(node, node.id)
-    elif node.id in RULES.builtins or node.id in RULES.names:
+    elif node.id in walk.rules.builtins or node.id in walk.rules.names:
         walk.names.append(node)
 
 
@@ -147,7 +156,7 @@ def _attribute(walk: _Walk, node: ast.Attribute) -> None:
     ordinary = isinstance(inner, ast.Name) or node in walk.named_classes
     if node.attr == "__class__" and isinstance(node.ctx, ast.Load) and ordinary:
         return
-    problem = RULES.attribute(node.attr)
+    problem = walk.rules.attribute(node.attr)
     if problem is None and isinstance(inner, (ast.Name, ast.Attribute)):
         walk.members.append(node)
     walk.refuse(node, "attribute", problem)
@@ -159,9 +168,9 @@ def _call(walk: _Walk, node: ast.Call) -> None:
     if node.func.id in ("getattr", "setattr", "delattr") and len(node.args) > 1:
         name = node.args[1]
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            walk.refuse(node, "attribute", RULES.attribute(name.value))
+            walk.refuse(node, "attribute", walk.rules.attribute(name.value))
     elif node.func.id == "vars" and not node.args:
-        walk.refuse(node, "name", RULES.vars_alone)
+        walk.refuse(node, "name", walk.rules.vars_alone)
 
 
 # What a template for `str.format` has before its conversion and its format.
@@ -175,13 +184,13 @@ def _constant(walk: _Walk, node: ast.Constant) -> None:
         return
     for field in _FIELD.findall(node.value):
         for step in _KEY_OR_NAME_OF_CLASS.sub("", field).split(".")[1:]:
-            problem = RULES.attribute(step)
+            problem = walk.rules.attribute(step)
             walk.refuse(node, "attribute", problem and f"in a template, {problem}")
 
 
 def _match_class(walk: _Walk, node: ast.MatchClass) -> None:
     for name in node.kwd_attrs:
-        walk.refuse(node, "attribute", RULES.attribute(name))
+        walk.refuse(node, "attribute", walk.rules.attribute(name))
 
 
 def _named(field: str) -> Callable[[_Walk, Any], None]:

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .guard import Guard
 from .reading import decode
+from .setup import SetupError, compile_setup, run_setup
 from .values import Encoder
 
 __all__ = ["answer", "answer_now", "budget", "make_call", "warm"]
@@ -57,8 +58,8 @@ def make_call(job: Dict[str, Any]) -> Call:
     names = sys.modules["__main__"].__dict__
     if job.get("setup"):
         after: Dict[str, Any] = {}
-        setup = compile(job["setup"], "<setup>", "exec")
-        return _with_setup, (setup, job["function"], inputs, after), {}, after if "after" in job else None
+        arguments = (compile_setup(job["setup"]), job["function"], job["functions"], inputs, after)
+        return _with_setup, arguments, {}, after if "after" in job else None
     if job["function"] not in names:
         raise NameError("name %r is not defined" % job["function"])
     function = names[job["function"]]
@@ -79,7 +80,7 @@ def answer(call: Call, encoder: Encoder) -> str:
         if after is not None and not refused:
             told["after"] = {name: encoder.encode(item) for name, item in after.items()}
     except BaseException as error:
-        told = {"error": _explain(error)}
+        told = _failed(error)
     text = _dumps(told)
     if len(text) > budget["text"]:
         why = "as data it has more than %d characters" % budget["text"]
@@ -92,7 +93,7 @@ def answer_now(job: Dict[str, Any]) -> str:
     try:
         call = make_call(job)
     except BaseException as error:
-        return _dumps({"error": _explain(error)})
+        return _dumps(_failed(error))
     return answer(call, Encoder())
 
 
@@ -129,27 +130,19 @@ class _Refused:
         self.told = {"$opaque": {"type": "result", "why": "setup code may not change " + what}}
 
 
-def _with_setup(setup: Any, name: str, inputs: Dict[str, Any], after: Dict[str, Any]) -> Any:
+def _with_setup(setup: Any, name: str, functions: List[str], inputs: Dict[str, Any], after: Dict[str, Any]) -> Any:
     names = sys.modules["__main__"].__dict__
     if name not in names:
         raise NameError("name %r is not defined" % name)
     function = names[name]
     guard = Guard(names)
-    broken, code, end = Guard.broken, Guard.broken.__code__, os._exit
-    own = {**names, "inputs": inputs}  # What it defines is its own, and helps no code that lacks it.
-    exec(setup, own)
-    sys.settrace(None)
-    sys.setprofile(None)
-    given = {**own["inputs"]}
-    if broken.__code__ is not code:
-        end(1)
-    what = broken(guard)
-    if what:
-        return _Refused(what)
-    after.update(given)
-    positional, named = _arranged(function, given)
-    value = function(*positional, **named)
-    what = guard.broken_later()
+    given = run_setup(setup, names, functions, inputs)
+    what = guard.broken()
+    if not what:
+        after.update(given)
+        positional, named = _arranged(function, given)
+        value = function(*positional, **named)
+        what = guard.broken()
     return _Refused(what) if what else value
 
 
@@ -160,6 +153,15 @@ def _look(look: Any, names: Dict[str, Any]) -> bool:
     if kind not in ("bool", "bool_"):
         raise TypeError("a property has to be True or False, and this one is of the type %s" % kind)
     return bool(found)
+
+
+def _failed(error: BaseException) -> Dict[str, Any]:
+    """What is told of an exception; one of the setup code is none that a test may expect."""
+    if type(error) is not SetupError:
+        return {"error": _explain(error)}
+    told = _explain(error.error)
+    kind = _name_of(type(error.error))
+    return {"error": {**told, "types": [], "base": "SetupError", "message": "%s: %s" % (kind, told["message"])}}
 
 
 def _explain(error: BaseException) -> Dict[str, Any]:

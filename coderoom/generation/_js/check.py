@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from coderoom.generation._check import CodeProblem
 from coderoom.generation._js.program import Declared, Imported, Program, read_program
+from coderoom.generation._js.setup import MODULES, SETTING, problems_of_setup
 from coderoom.generation._js.text import Token, lines_of, tokens_of
 from coderoom.generation._specs import FunctionSpec
 
@@ -16,7 +17,6 @@ __all__ = ["RESERVED", "check_setup", "check_source", "names_defined"]
 
 _LONGEST = 200_000
 _DOING = frozenset({"for", "while", "do", "switch", "throw", "with", "return", "await", "debugger"})
-_SETTING = frozenset({"=", "+=", "-=", "*=", "/=", "??=", "||=", "&&=", "%=", "&=", "|=", "^=", "++", "--"})
 _FREE = ("if", "try")
 _DECLARING = ("function", "class", "const", "let", "var", "*")
 _WORDS = (
@@ -39,7 +39,9 @@ def check_source(
     return sorted(found, key=lambda problem: problem.line or 0)
 
 
-def check_setup(source: str, functions: Collection[str], allowed_imports: Collection[str] | None) -> list[CodeProblem]:
+def check_setup(
+    source: str, functions: Collection[str], allowed_imports: Collection[str] | None, known: bool = True
+) -> list[CodeProblem]:
     """See `Language.check_setup`."""
     if len(source) > _LONGEST:
         return [_too_long(source)]
@@ -52,10 +54,14 @@ def check_setup(source: str, functions: Collection[str], allowed_imports: Collec
         if token.text == "import" and after not in ("(", "."):
             text = "setup code is no module of its own; write const { name } = await import('module')"
             found.append(_problem(token.line, text))
-        elif token.text in functions and before not in (".", "?.") and (before in _DECLARING or after in _SETTING):
+        elif token.text in functions and before not in (".", "?.") and (before in _DECLARING or after in SETTING):
             text = f"setup code may not define or change {token.text!r}, which is to be tested"
             found.append(_problem(token.line, text))
-    return found
+    if not found:
+        found = list(_of_imports(tokens, (), MODULES))
+        told = dict.fromkeys(problems_of_setup(tokens, functions, RESERVED, known))
+        found += [_problem(line, text) for line, text in told]
+    return sorted(found, key=lambda problem: problem.line or 0)
 
 
 def names_defined(source: str) -> list[str]:
@@ -92,7 +98,7 @@ def _of_statements(program: Program) -> Iterator[CodeProblem]:
 def _sets(tokens: list[Token], first: Token) -> bool:
     """Whether the statement that begins with a token is an assignment, to something of this code."""
     for token in tokens[tokens.index(first) :]:
-        if token.depth == 0 and token.text in _SETTING:
+        if token.depth == 0 and token.text in SETTING:
             return first.text not in ("module", "exports")
         if token.depth == 0 and (token.text == ";" or (token.first and token is not first and token.kind == "word")):
             return False

@@ -86,10 +86,15 @@ class JavaScriptLanguage(Language):
         return check.check_source(source, spec, taken, allowed_imports)
 
     def check_setup(
-        self, source: str, functions: Collection[str], *, allowed_imports: Collection[str] | None = None
+        self,
+        source: str,
+        functions: Collection[str],
+        *,
+        allowed_imports: Collection[str] | None = None,
+        known: bool = True,
     ) -> list[CodeProblem]:
         """See `Language.check_setup`."""
-        return check.check_setup(source, functions, allowed_imports)
+        return check.check_setup(source, functions, allowed_imports, known)
 
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""

@@ -74,10 +74,15 @@ class PythonLanguage(Language):
         return _check.check_implementation(source, spec, taken=taken, allowed_imports=allowed_imports)
 
     def check_setup(
-        self, source: str, functions: Collection[str], *, allowed_imports: Collection[str] | None = None
+        self,
+        source: str,
+        functions: Collection[str],
+        *,
+        allowed_imports: Collection[str] | None = None,
+        known: bool = True,
     ) -> list[CodeProblem]:
         """See `Language.check_setup`."""
-        return _check.check_setup(source, functions, allowed_imports=allowed_imports)
+        return _check.check_setup(source, functions, allowed_imports=allowed_imports, known=known)
 
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""

@@ -25,6 +25,13 @@ const peak = 1024 * Number(/VmPeak:\s+(\d+)/.exec(fs.readFileSync('/proc/self/st
 
 let told = false;
 
+// Setup code has thrown something: no error that a test may expect.
+class SetupError {
+  constructor(cause) {
+    this.cause = cause;
+  }
+}
+
 function tell(text) {
   if (told) return;
   told = true;
@@ -41,7 +48,12 @@ function tellOfTest(base, message) {
 }
 
 function explain(error) {
+  if (error instanceof SetupError) return explained(error.cause, [], 'SetupError');
   const { types, base } = classesOf(error);
+  return explained(error, types, base);
+}
+
+function explained(error, types, base) {
   const message = plainText(without(messageOf(error)).slice(0, MOST_TOLD));
   return `{"error":{"types":[${types.map(plainText)}],"base":${plainText(base)},"message":${message},"trace":${frames(error)}}}`;
 }
@@ -137,7 +149,11 @@ async function prepare() {
   let given = {};
   for (const [name, data] of Object.entries(job.inputs)) given[name] = decode(data, name);
   if (job.setup) {
-    ({ inputs: given } = await look(given, `(async () => {${job.setup}\n})()\n//# sourceURL=<setup>`));
+    try {
+      ({ inputs: given } = await look(given, `(async () => {"use strict"; ${job.setup}\n})()\n//# sourceURL=<setup>`));
+    } catch (error) {
+      throw new SetupError(error);
+    }
   }
   const { value } = await look(given, `[typeof ${job.function} === 'function' ? ${job.function} : null]`);
   if (value[0] === null) throw new NoValue(`the function ${job.function} is not defined`);

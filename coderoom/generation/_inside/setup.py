@@ -1,0 +1,261 @@
+"""Runs setup code, with the program's functions and classes in reach, and nothing else of it.
+
+What can be read from its text was read before; here it is seen what it writes into.
+"""
+
+from __future__ import annotations
+
+import array
+import ast
+import builtins
+import collections
+import copy
+import gc
+import os
+import sys
+import types
+from typing import Any, Callable, Dict, List, Set, Tuple
+
+__all__ = ["SetupError", "compile_setup", "run_setup"]
+
+_OWN = ("program", "__main__")
+_NAME = "_coderoom_setup_"
+_CONTAINERS = (list, dict, set, bytearray, collections.deque, array.array)
+_CHANGING = frozenset(
+    str.split(
+        "add append appendleft byteswap clear difference_update discard extend extendleft fill frombytes fromlist "
+        "get_nowait insert intersection_update itemset move_to_end partition pop popitem popleft put put_nowait remove "
+        "resize reverse rotate setdefault sort subtract symmetric_difference_update update"
+    )
+)
+_CHANGING_WHAT_IS_GIVEN = frozenset(
+    str.split("heapify heappop heappush heappushpop heapreplace insort insort_left insort_right readinto shuffle")
+)
+_CLOSED = (types.ModuleType, types.CodeType, types.FrameType, types.GeneratorType, types.CoroutineType)
+_BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
+_FUNCTIONS = (types.FunctionType, types.MethodType)
+_UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)
+_NOT_INTO = "setup code may not write into what is the program's (%s)"
+
+
+class SetupError(Exception):
+    """Setup code has raised something, or done what it may not do.
+
+    Args:
+        error: What it was.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Forbidden(Exception):
+    """What setup code may not do."""
+
+
+def compile_setup(source: str) -> Any:
+    """The setup code, ready to be run, in which every write asks whether it may be.
+
+    Args:
+        source: The code.
+
+    Raises:
+        SetupError: It is no Python here.
+    """
+    try:
+        return compile(ast.fix_missing_locations(_Asking().visit(ast.parse(source))), "<setup>", "exec")
+    except Exception as error:
+        raise SetupError(error) from None
+
+
+def run_setup(code: Any, names: Dict[str, Any], functions: List[str], inputs: Dict[str, Any]) -> Dict[str, Any]:
+    """Run setup code.
+
+    Args:
+        code: The code.
+        names: The program's namespace.
+        functions: The functions of the program that it may call.
+        inputs: The inputs.
+
+    Returns:
+        The inputs, as it leaves them.
+
+    Raises:
+        SetupError: It has not come to its end.
+    """
+    module = sys.modules[_NAME] = types.ModuleType(_NAME)  # Where dataclasses look for it.
+    own = module.__dict__
+    own.update(__builtins__=builtins, inputs=inputs)
+    for name, value in names.items():
+        if name in functions or isinstance(value, type):
+            own.setdefault(name, value)
+    own.update(_Writes(names, own).askers())
+    _keep_files()
+    try:
+        exec(code, own)
+        return {**own["inputs"]}
+    except BaseException as error:
+        raise SetupError(error) from None
+
+
+class _Writes:
+    """Knows what is the program's."""
+
+    def __init__(self, names: Dict[str, Any], own: Dict[str, Any]) -> None:
+        self._names = names
+        self._own = own
+        self._mine: Dict[int, Any] = {id(own["inputs"]): own["inputs"]}
+        self._met: Dict[int, Any] = {}  # Objects of the program's classes.
+
+    def askers(self) -> Dict[str, Callable[..., Any]]:
+        """What the setup code calls where it reads or writes a part of something."""
+        return {"$made": self.made, "$into": self.into, "$of": self.of, "$more": self.more}
+
+    def made(self, value: Any) -> Any:
+        """Take note of something that the setup code has just made."""
+        self._mine[id(value)] = value
+        return value
+
+    def into(self, value: Any) -> Any:
+        """The same value, if a part of it may be set or deleted."""
+        kind = type(value)
+        if isinstance(value, type):
+            allowed = value.__module__ == _NAME
+        elif kind is types.FunctionType:
+            allowed = value.__globals__ is self._own
+        else:
+            allowed = kind.__module__ not in _OWN and (kind is types.ModuleType or self._is_mine(value))
+        if not allowed:
+            raise Forbidden(_NOT_INTO % _called(value))
+        return value
+
+    def more(self, value: Any) -> Any:
+        """The same for what `+=` and the like change in place."""
+        if isinstance(value, _CONTAINERS) and not self._is_mine(value):
+            raise Forbidden(_NOT_INTO % _called(value))
+        return value
+
+    def of(self, value: Any, name: str) -> Any:
+        """A part of something."""
+        found = getattr(value, name)
+        kind = type(found)
+        if type(value).__module__ in _OWN:
+            self._met[id(value)] = value
+        of_class = isinstance(value, type) and kind in _UNBOUND
+        if name in _CHANGING and (kind in _BUILTIN or (kind in _FUNCTIONS and self._is_foreign(found))):
+            if of_class:
+                raise Forbidden("setup code takes %r of an object, and not of a class" % name)
+            holder = getattr(found, "__self__", None)
+            if not isinstance(holder, (type, types.ModuleType, type(None))) and not self._is_mine(holder):
+                raise Forbidden(_NOT_INTO % _called(holder))
+        elif name in _CHANGING_WHAT_IS_GIVEN and (kind in _BUILTIN or self._is_foreign(found)):
+            return lambda changed, *more, **named: found(self.more(changed), *more, **named)
+        elif kind is types.FunctionType and name == "register" and self._is_foreign(found):
+            raise Forbidden("setup code may not register anything with functions of the program")
+        return found
+
+    def _is_foreign(self, function: Any) -> bool:
+        """Whether a function is neither the program's nor the setup code's."""
+        names = getattr(getattr(function, "__func__", function), "__globals__", None)
+        return names is not self._names and names is not self._own
+
+    def _is_mine(self, value: Any) -> bool:
+        if id(value) in self._mine or type(value).__module__ == _NAME:
+            return True
+        if type(value) is memoryview or (type(value).__module__ == "numpy" and getattr(value, "base", None) is not None):
+            return self._is_mine(value.obj if type(value) is memoryview else value.base)
+        if id(value) in self._held():
+            return False
+        self.made(value)
+        return True
+
+    def _held(self) -> Set[int]:
+        """All that the program's functions, classes and data hold, as far as it is not of somebody else's making."""
+        seen: Set[int] = {id(self._names), id(self._own)}
+        left = [*self._names.values(), *self._met.values()]
+        while left:
+            value = left.pop()
+            if id(value) not in seen:
+                seen.add(id(value))
+                left += self._parts(value)
+        return seen
+
+    def _parts(self, value: Any) -> List[Any]:
+        kind = type(value)
+        if kind is types.FunctionType:
+            held = [value.__defaults__, value.__kwdefaults__, value.__dict__, value.__closure__]
+            return held if value.__globals__ is not self._own else []
+        if isinstance(value, type):
+            return list(vars(value).values()) if value.__module__ in _OWN else []
+        if kind in (str, int, float, bool, bytes) or kind in _CLOSED or kind.__module__ == _NAME:
+            return []
+        return gc.get_referents(value)
+
+
+def _called(value: Any) -> str:
+    name = getattr(value, "__name__", None) if isinstance(value, (type, types.FunctionType)) else None
+    return str(name) if name is not None else "of the type %s" % type(value).__name__
+
+
+class _Asking(ast.NodeTransformer):
+    """Puts a question around whatever is written into, and around each attribute that is read."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):
+            node.value = _ask("$into", node.value, node)
+        elif not node.attr.startswith("__"):  # Private names are another's in each class.
+            return _ask("$of", node.value, node, ast.Constant(node.attr))
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):
+            node.value = _ask("$into", node.value, node)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        now: Any = copy.deepcopy(node.target)
+        now.ctx = ast.Load()
+        asked = ast.copy_location(ast.Expr(_ask("$more", self.visit(now), node)), node)
+        self.generic_visit(node)
+        return [asked, node]
+
+    def visit_match_case(self, node: Any) -> Any:
+        node.guard = self.visit(node.guard) if node.guard is not None else None
+        node.body = [each for statement in node.body for each in _listed(self.visit(statement))]
+        return node
+
+    def _made(self, node: Any) -> Any:
+        self.generic_visit(node)
+        return _ask("$made", node, node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else node
+
+    visit_List = visit_Dict = visit_Set = visit_ListComp = visit_DictComp = visit_SetComp = _made
+
+
+def _listed(found: Any) -> List[Any]:
+    return found if isinstance(found, list) else [found]
+
+
+def _ask(name: str, value: Any, place: Any, *more: Any) -> Any:
+    call = ast.Call(ast.Name(name, ast.Load()), [value, *more], [])
+    return ast.fix_missing_locations(ast.copy_location(call, place))
+
+
+def _keep_files() -> None:
+    """Let nobody write into this process from now on: neither its memory nor what it has open to tell its answer."""
+    before = {int(each) for each in os.listdir("/proc/self/fd") if int(each) > 2} if os.path.isdir("/proc/self") else set()
+
+    def ask(event: str, about: Tuple[Any, ...]) -> None:
+        if event != "open":
+            return
+        path, mode, flags = about
+        writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
+        if isinstance(path, int):
+            if path in before:
+                raise Forbidden("setup code may not open what others have opened")
+        elif writes and os.path.realpath(os.fsdecode(path)).startswith(("/proc/", "/sys/")):
+            raise Forbidden("setup code may not write into %s" % os.fsdecode(path))
+
+    sys.addaudithook(ask)
