@@ -325,17 +325,18 @@ async def test_setup(runner: TestRunner, tmp_path: Path) -> None:
         test_of(
             "patched",
             inputs={"x": [1]},
-            setup="import time\ntime.time = lambda: 7\nSTATE['more'] = 5",
+            setup="import time\ntime.time = lambda: 7\nkeep(5)",
             expected_output=6,
         ),
         test_of("not patched", inputs={"x": [1]}, expected_output=1),
-        test_of("fails", inputs={"x": [1]}, setup='raise OSError(\'"""\')', expected_error="OSError"),
+        test_of("fails", inputs={"x": 1}, setup='text = \'"""\'', expected_error="TypeError"),
         test_of("adds", inputs={}, setup="inputs['x'] = 'ab'", property="result == 2"),
         test_of("odd", inputs={"x": [1]}, setup="text = '''a\n  b\n'''\ninputs['x'] = text", expected_output=6),
     ]
     right = "STATE = {}\nclass Point:\n    def __init__(self, x): self.x = x\ndef f(x, /): return len(x) + STATE.get('more', 0)"
     wrong = right.replace("len(x)", "1")
-    await agrees(runner, tmp_path, {"f": right}, freeze({"f": tests}), {"f": wrong})
+    keep = {"keep": "def keep(n): STATE['more'] = n"}
+    await agrees(runner, tmp_path, {"f": right, **keep}, freeze({"f": tests}), {"f": wrong, **keep})
 
 
 @pytest.mark.parametrize("name", ["names", "given"])

@@ -163,7 +163,9 @@ class _Writes:
     def _is_mine(self, value: Any) -> bool:
         if id(value) in self._mine or type(value).__module__ == _NAME:
             return True
-        if type(value) is memoryview or (type(value).__module__ == "numpy" and getattr(value, "base", None) is not None):
+        if type(value) is memoryview or (
+            type(value).__module__ == "numpy" and getattr(value, "base", None) is not None
+        ):
             return self._is_mine(value.obj if type(value) is memoryview else value.base)
         if id(value) in self._held():
             return False
@@ -245,7 +247,9 @@ def _ask(name: str, value: Any, place: Any, *more: Any) -> Any:
 
 def _keep_files() -> None:
     """Let nobody write into this process from now on: neither its memory nor what it has open to tell its answer."""
-    before = {int(each) for each in os.listdir("/proc/self/fd") if int(each) > 2} if os.path.isdir("/proc/self") else set()
+    before = (
+        {int(each) for each in os.listdir("/proc/self/fd") if int(each) > 2} if os.path.isdir("/proc/self") else set()
+    )
 
     def ask(event: str, about: Tuple[Any, ...]) -> None:
         if event != "open":

@@ -81,7 +81,11 @@ def _of_name(
         yield token.line, "of process, setup code uses only process.env"
     elif name == "import" or name in _GLOBALS:
         return
-    elif after == "(" and before in ("{", "}", ",", ";", "get", "set", "async", "static", "*") and _opens_body(tokens, index + 1):
+    elif (
+        after == "("
+        and before in ("{", "}", ",", ";", "get", "set", "async", "static", "*")
+        and _opens_body(tokens, index + 1)
+    ):
         return  # A method that it defines.
     elif known and name not in functions and not _may_be_class(name, before):
         called = ", ".join(map(repr, functions))

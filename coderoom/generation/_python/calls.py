@@ -109,8 +109,8 @@ def _raises(test: FunctionTest, written: Written, before: list[str], call: str) 
     kind = expected if known else written.named(expected) if own else "BaseException"
     message = test.error_message is not None and test.error_message != ""
     caught = " as caught" if message or not (known or own) else ""
-    lines = [f"with {written.helper('pytest')}.raises({kind}){caught}:"]
-    lines += [f"    {line}" for each in (*before, call) for line in each.split("\n")]
+    lines = [*before, f"with {written.helper('pytest')}.raises({kind}){caught}:"]
+    lines += [f"    {line}" for line in call.split("\n")]
     if not known and not own:
         lines.append(f"assert {text_literal(expected)} in [each.__name__ for each in caught.type.__mro__]")
     if message:

@@ -168,7 +168,9 @@ def _names_bound(node: ast.AST) -> list[str]:
         return [] if isinstance(node.ctx, ast.Load) else [node.id]
     if isinstance(node, ast.alias):
         return [node.asname or node.name.partition(".")[0]]
-    name = getattr(node, "arg" if isinstance(node, ast.arg) else "rest" if isinstance(node, ast.MatchMapping) else "name", None)
+    name = getattr(
+        node, "arg" if isinstance(node, ast.arg) else "rest" if isinstance(node, ast.MatchMapping) else "name", None
+    )
     return [name] if isinstance(name, str) else []
 
 
