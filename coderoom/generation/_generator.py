@@ -166,7 +166,7 @@ class AICodeGenerator:
         Raises:
             RequestError: The instruction is no text, empty or too long.
             SandboxUnavailable: There is no sandbox, or it broke.
-            MissingDependencyError: bandit is not installed.
+            MissingDependencyError: What runs the language, Node for instance, is not installed.
         """
         solution: Solution | None = None
         async with contextlib.aclosing(self.stream(instruction)) as items:

@@ -1,4 +1,4 @@
-"""What a security scanner finds in code: bandit, of the extra `generation`."""
+"""What a security scanner finds in code: bandit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
-
-from coderoom.errors import MissingDependencyError
 
 __all__ = ["Level", "SecurityFinding", "scan"]
 
@@ -52,17 +50,10 @@ def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium
         source: The code. What is no Python has no findings.
         severity: The least severity that is told of.
         confidence: The least confidence that is told of.
-
-    Raises:
-        MissingDependencyError: bandit is not installed.
     """
     with _quiet(), tempfile.TemporaryDirectory() as folder:
-        try:
-            from bandit.core import config, manager  # type: ignore[import-untyped]
-        except ImportError as error:
-            raise MissingDependencyError(
-                "Generated code is scanned with bandit, which is not installed: pip install 'coderoom[generation]'."
-            ) from error
+        from bandit.core import config, manager  # type: ignore[import-untyped]
+
         path = Path(folder) / "code.py"
         path.write_text(source, "utf-8", "replace")
         scanner = manager.BanditManager(config.BanditConfig(), "file", quiet=True, ignore_nosec=True)
