@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 __all__ = ["guarded"]
@@ -22,7 +22,8 @@ def guarded(application: Application) -> Application:
     """Refuse what pages of other servers ask for, and stand in no frame of theirs.
 
     A browser lets any page open a websocket to this machine, and send some requests; it says whose page it is. A page
-    whose own name was made to point to this machine asks for that name.
+    whose own name was made to point to this machine asks for that name. Others may have links to the pages here, and
+    to nothing else.
 
     Args:
         application: An ASGI application that listens on 127.0.0.1.
@@ -53,4 +54,12 @@ def guarded(application: Application) -> Application:
 def _is_welcome(scope: Scope) -> bool:
     headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
     host = headers.get(b"host", "")
-    return _HERE.fullmatch(host) is not None and headers.get(b"origin") in (None, f"http://{host}")
+    own = headers.get(b"origin") in (None, f"http://{host}")
+    # A picture, a script or a form that only gets something has no origin.
+    own = own and (headers.get(b"sec-fetch-site") in (None, "same-origin", "none") or _is_link(scope, headers))
+    return own and _HERE.fullmatch(host) is not None
+
+
+def _is_link(scope: Scope, headers: Mapping[bytes, str]) -> bool:
+    is_page = headers.get(b"sec-fetch-dest") == "document" and headers.get(b"sec-fetch-mode") == "navigate"
+    return is_page and scope.get("method") == "GET" and not scope["path"].startswith("/api")

@@ -22,7 +22,7 @@ from coderoom.studio._contents import Contents, forget_if_new
 from coderoom.studio._environment import Tell, prepare_environment
 from coderoom.studio._folder import default_folder, use_folder
 from coderoom.studio._rest import RefusedError, Rest
-from coderoom.studio._server import listen, run_server
+from coderoom.studio._server import StudioServer, listen, run_server
 
 __all__ = ["RunningStudio", "run_studio"]
 
@@ -110,7 +110,7 @@ def run_studio(
                 tell("Starting AutoGen Studio")
                 server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, trust))
                 server.wait_until_it_answers()
-                left = _fill(server.port, folder, gallery)
+                left = _fill(server, folder, gallery)
             begin(RunningStudio(server.url, folder, log, left))
             server.wait_for_its_end()
 
@@ -120,11 +120,15 @@ def _open(url: str) -> None:
         webbrowser.open(url)
 
 
-def _fill(port: int, folder: Path, gallery: dict[str, Any]) -> list[str]:
+def _fill(server: StudioServer, folder: Path, gallery: dict[str, Any]) -> list[str]:
     try:
-        return Contents(Rest(port), folder).put(gallery)
+        return Contents(Rest(server.port), folder).put(gallery)
     except (OSError, RefusedError) as error:
-        raise StudioError(f"CodeRoom's teams cannot be put into AutoGen Studio: {error}.") from error
+        # Of a database that it cannot read, Studio says so in its log only.
+        raise StudioError(
+            f"CodeRoom's teams cannot be put into AutoGen Studio: {error}. If the database in {str(folder)!r} is "
+            f"broken, or of another Studio, name another folder with --appdir.{server.last_words()}"
+        ) from error
 
 
 @contextlib.contextmanager

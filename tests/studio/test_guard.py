@@ -27,13 +27,20 @@ OTHERS = [
     {"Host": ""},
     {"Host": "["},
     {"Host": "127.0.0.1:evil"},
+    # Pictures, scripts and frames, which have no origin.
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "empty"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
 ]
 OWN: list[dict[str, str]] = [
     {},
     {"Origin": "http://127.0.0.1:{port}"},
     {"Host": "localhost:{port}", "Origin": "http://localhost:{port}"},
     {"Host": "localhost:9000", "Origin": "http://localhost:9000"},  # A tunnel.
+    {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+    {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},  # A bookmark.
 ]
+LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
 
 def _filled(headers: Mapping[str, str], port: int | None) -> dict[str, str]:
@@ -61,6 +68,14 @@ def test_own_pages_and_programs_are_not(studio_server: Studio, headers: dict[str
     assert _status(studio_server, "GET", "/", headers) == 200
     assert _status(studio_server, "GET", "/api/health", headers) == 200
     assert _status(studio_server, "POST", "/api/validate/", headers) == 422  # What is sent is no component.
+
+
+def test_others_may_have_links_to_the_pages_and_to_nothing_else(studio_server: Studio) -> None:
+    assert _status(studio_server, "GET", "/", LINK) == 200
+    assert _status(studio_server, "POST", "/", LINK) == 403
+    # There, to ask for somebody's teams is to make them.
+    for path in ("/api/teams/?user_id=somebody", "/api/gallery/?user_id=somebody", "/api/health"):
+        assert _status(studio_server, "GET", path, LINK) == 403
 
 
 def test_nor_may_others_open_websockets(studio_server: Studio, driver: driving.Studio) -> None:
