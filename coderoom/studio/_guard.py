@@ -14,12 +14,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _HERE: Final = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")
-_IN_NO_FRAME: Final = [(b"x-frame-options", b"DENY"), (b"content-security-policy", b"frame-ancestors 'none'")]
+# A picture that a message names would tell its server whatever stands in its address, and code can write messages.
+_POLICY: Final = b"frame-ancestors 'none'; img-src 'self' data: blob:; media-src 'self' data: blob:"
+_HEADERS: Final = [(b"x-frame-options", b"DENY"), (b"content-security-policy", _POLICY)]
 _REFUSAL: Final = b"This is not a page of this server.\n"
 
 
 def guarded(application: Application) -> Application:
-    """Refuse what pages of other servers ask for, and stand in no frame of theirs.
+    """Refuse what pages of other servers ask for, stand in no frame of theirs, and show no pictures of theirs.
 
     A browser lets any page open a websocket to this machine, and send some requests; it says whose page it is. A page
     whose own name was made to point to this machine asks for that name. Others may have links to the pages here, and
@@ -35,7 +37,7 @@ def guarded(application: Application) -> Application:
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         async def answer(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_IN_NO_FRAME]
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
         if scope["type"] == "lifespan" or _is_welcome(scope):

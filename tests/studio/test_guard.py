@@ -94,3 +94,4 @@ def test_it_stands_in_no_frame_of_others(studio_server: Studio) -> None:
     with urllib.request.urlopen(f"{studio_server.url}/", timeout=30) as answer:
         assert answer.headers["X-Frame-Options"] == "DENY"
         assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        assert "img-src 'self' data: blob:" in answer.headers["Content-Security-Policy"]
