@@ -25,7 +25,8 @@ from ruamel.yaml import YAML
 
 from tests.studio.driving import Studio
 from tests.studio.processes import below, wait_until_gone
-from tests.studio.teams import CODING, EXECUTOR, agent, sandbox, team
+from tests.studio.teams import CODING, EXECUTOR, agent, sandbox
+from tests.studio.teams import team as team_of
 from tests.support.commands import ROOT, coderoom
 from tests.support.studio import Studio as Server
 
@@ -281,7 +282,7 @@ def somebodys_server() -> Iterator[tuple[str, list[str]]]:
 async def test_what_code_prints_tells_no_other_server(page: Page, driver: Studio, tmp_path: Path) -> None:
     """A picture in a message would, and the code has no network."""
     runner = agent(EXECUTOR, "runner", code_executor=sandbox(tmp_path))
-    driver.add_team({**team(CODING, runner), "label": "runner"})
+    driver.add_team({**team_of(CODING, runner), "label": "runner"})
     with somebodys_server() as (url, asked):
         await begin(page, "runner", f"```python\nprint('![a picture]({url}/told?{{}})'.format(6 * 7))\n```")
         shown = page.locator("img[alt='a picture']").first
