@@ -55,6 +55,7 @@ def main() -> NoReturn:
 
     130 means that it was interrupted.
     """
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         # What a model writes must not fail for want of a character set.
         if isinstance(stream, io.TextIOWrapper):
@@ -77,6 +78,13 @@ def main() -> NoReturn:
     except Exception as error:
         code = _tell_surprise(error)
     sys.exit(code or EXIT_OK)
+
+
+def _open_standard_streams() -> None:
+    """Give whoever was started without input or output an empty one, so that no file or socket gets that number."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 # Typer brings a Click of its own, or takes the one that is installed, and exports no base class of its errors.

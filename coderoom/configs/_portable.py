@@ -21,15 +21,34 @@ _MASK = "**********"
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
 _PATH_KEYS = {"work_dir", "bind_dir", "cwd", "python", "readable", "output_dir", "downloads_folder", "cache_dir"}
 _ABSOLUTE = re.compile(r"[/~\\]|[A-Za-z]:[/\\]")
-_CREDENTIALS = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+_CREDENTIALS = re.compile(r"://[^/\s:@]*:[^/\s@]+@|\bhttps?://[^/\s@?#]+@")
+_IN_QUERY = re.compile(r"[?&]([\w.-]+)=[^&\s]{8,}")
+_OPTION = re.compile(r"--?([\w-]+)(?:=(.*))?", re.DOTALL)
+_NAMED_BY_OTHERS = re.compile(r"(?:.*_)?(?:headers|env|query|cookies)")
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# The keys of services that mark theirs, so that they are known wherever they stand.
+_KEY_OF_A_SERVICE = re.compile(
+    r"\b(?:sk-(?=[a-zA-Z_-]*\d)[\w-]{20,}|gh[opsru]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_\w{20,}|xox[abprs]-[\w-]{10,}"
+    r"|AIza[\w-]{35}|AKIA[A-Z0-9]{16})|\bBearer [\w.~+/-]{16,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+_LOOKS_LIKE_A_KEY = "this looks like a key, which a gallery does not hold; let it come from the environment"
 _LONG_ENOUGH = 12
 """Shorter secrets are words too often to look for them in texts."""
 
 
-def without_secrets(data: Any) -> Any:
-    """Copy a document without what a key or a password stands in, referred to or literally."""
+def without_secrets(data: Any, named_by_others: bool = False) -> Any:
+    """Copy a document without what a key or a password stands in, referred to or literally.
+
+    Args:
+        data: The document, or a part of it.
+        named_by_others: Whether its keys are the names of variables or headers.
+    """
     if isinstance(data, dict):
-        return {key: without_secrets(value) for key, value in data.items() if not _is_secret(key, value)}
+        return {
+            key: without_secrets(value, _NAMED_BY_OTHERS.fullmatch(key) is not None)
+            for key, value in data.items()
+            if not _is_secret(key, value) and not (named_by_others and is_secret_name(_in_words(key)))
+        }
     if isinstance(data, list):
         return [without_secrets(value) for value in data]
     return data
@@ -58,6 +77,7 @@ def find_unportable(checked: Checked) -> list[Problem]:
         _drop_secret_fields(_at(checked.data, (*path, "config")), component_class)
     places = _texts(checked.data, ())
     problems += [document.problem(path, reason) for path, text in places for reason in _reasons(path, text)]
+    problems += [document.problem(path, _LOOKS_LIKE_A_KEY) for path in _keys_in_arguments(checked.data, ())]
     return problems
 
 
@@ -119,7 +139,31 @@ def _reasons(path: Path, text: str) -> list[str]:
     is_own = any(len(folder) > 1 and re.search(rf"{re.escape(folder)}(?![\w.-])", text) for folder in own)
     if is_place or is_own:
         return ["this is a path of this machine, which a gallery does not hold; write a relative one"]
-    return ["there is a password in this URL, which a gallery does not hold"] if _CREDENTIALS.search(text) else []
+    in_query = "://" in text and any(is_secret_name(_in_words(name)) for name in _IN_QUERY.findall(text))
+    if in_query or _CREDENTIALS.search(text):
+        return ["there is a password or a key in this URL, which a gallery does not hold"]
+    return [_LOOKS_LIKE_A_KEY] if _KEY_OF_A_SERVICE.search(text) else []
+
+
+def _in_words(name: str) -> str:
+    """A name such as `X-Api-Key` or `apiKey` as variables are written."""
+    return _CAPITAL.sub("_", name).replace("-", "_").replace(".", "_")
+
+
+def _keys_in_arguments(data: Any, path: Path) -> list[Path]:
+    """Where a program is given a key: `--token=...`, or `--token` and what follows."""
+    found: list[Path] = []
+    if isinstance(data, list):
+        for index, text in enumerate(data):
+            option = _OPTION.fullmatch(text) if isinstance(text, str) else None
+            if option is None or not (is_secret_key(option[1]) or option[1].lower().endswith("token")):
+                continue
+            following = data[index + 1] if index + 1 < len(data) else None
+            value = following if option[2] is None else option[2]
+            if isinstance(value, str) and value and not value.startswith("-"):
+                found.append((*path, index))
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return found + [place for key, value in items for place in _keys_in_arguments(value, (*path, key))]
 
 
 def _texts(data: Any, path: Path) -> list[tuple[Path, str]]:

@@ -17,7 +17,8 @@ __all__ = ["Reference", "References", "escape", "is_secret_key", "is_secret_name
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\})?")
 _BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<or>:-(?P<default>.*))?", re.DOTALL)
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|CREDENTIALS?|AUTH)(?:_|$)", re.IGNORECASE
+    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|PAT|CREDENTIALS?|AUTH|AUTHORIZATION|COOKIE)(?:_|$)",
+    re.IGNORECASE,
 )
 _SECRET_KEY = re.compile(
     r"(?:^|_)(?:api_?key|secret(?:_key)?|password|passwd|authorization|(?:access|auth|ad|bearer|refresh|session)_token)$",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from coderoom.studio._folder import forget
 from coderoom.studio._rest import RefusedError, Rest
 
 __all__ = ["USER", "Contents", "forget_if_new"]
@@ -23,7 +24,7 @@ _RECORD: Final = "coderoom.json"
 def forget_if_new(folder: Path) -> None:
     """Forget what was put there, if Studio's database is not there any more."""
     if not any(folder.glob("*.db")):
-        (folder / _RECORD).unlink(missing_ok=True)
+        forget(folder / _RECORD)
 
 
 class Contents:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -76,7 +77,9 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
         finally:
             os.close(lock)
     except OSError as error:
-        raise MissingDependencyError(f"The environment for AutoGen Studio cannot be made: {error}.") from error
+        raise MissingDependencyError(
+            f"The environment for AutoGen Studio cannot be made: {error}. XDG_CACHE_HOME names another cache folder."
+        ) from error
     return interpreter
 
 
@@ -155,14 +158,24 @@ def _progress(tell: Tell, pins: Path) -> Callable[[str], None]:
 
 
 def _fails(command: Sequence[str], lock: int) -> bool:
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, env=_environment(), pass_fds=(lock,), check=False
-    )
-    return done.returncode != 0
+    return _call(command, lock, lambda line: None) != 0
 
 
 def _run(command: Sequence[str], lock: int, remedy: str, follow: Callable[[str], None] | None = None) -> None:
     said: deque[str] = deque(maxlen=_LINES_TOLD)
+
+    def hear(line: str) -> None:
+        if line.strip():
+            said.append(line.rstrip())
+        if follow is not None:
+            follow(line)
+
+    if _call(command, lock, hear):
+        words = "\n".join(f"  {line}" for line in said)
+        raise MissingDependencyError(f"AutoGen Studio cannot be installed. The last that was said:\n{words}\n{remedy}")
+
+
+def _call(command: Sequence[str], lock: int, hear: Callable[[str], None]) -> int:
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -173,20 +186,18 @@ def _run(command: Sequence[str], lock: int, remedy: str, follow: Callable[[str],
         env=_environment(),
         # Should this process be killed, what it started holds the lock until it has come to its end.
         pass_fds=(lock,),
+        start_new_session=True,
     ) as process:
         try:
             assert process.stdout is not None
             for line in process.stdout:
-                if line.strip():
-                    said.append(line.rstrip())
-                if follow is not None:
-                    follow(line)
+                hear(line)
         except BaseException:
-            process.kill()
+            # For another interpreter, pip starts itself once more.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             raise
-    if process.returncode:
-        words = "\n".join(f"  {line}" for line in said)
-        raise MissingDependencyError(f"AutoGen Studio cannot be installed. The last that was said:\n{words}\n{remedy}")
+    return process.returncode
 
 
 def _environment() -> dict[str, str]:

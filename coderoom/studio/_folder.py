@@ -6,11 +6,12 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from coderoom.errors import RequestError
 from coderoom.studio._locks import take_lock
 
-__all__ = ["default_folder", "use_folder"]
+__all__ = ["default_folder", "forget", "open_log", "use_folder"]
 
 
 def default_folder() -> Path:
@@ -39,8 +40,39 @@ def use_folder(folder: Path) -> Iterator[int]:
             "folder of its own with --appdir."
         ) from None
     except OSError as error:
-        raise RequestError(f"The folder {str(folder)!r} cannot be used: {error.strerror}.") from error
+        raise _unusable(folder, error) from error
     try:
         yield lock
     finally:
         os.close(lock)
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Begin a log in the folder, which nobody else can read.
+
+    Raises:
+        RequestError: It cannot be written.
+    """
+    try:
+        return open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))
+    except OSError as error:
+        raise _unusable(path.parent, error) from error
+
+
+def forget(path: Path) -> None:
+    """Remove a file of the folder, if it is there.
+
+    Raises:
+        RequestError: It cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unusable(path.parent, error) from error
+
+
+def _unusable(folder: Path, error: OSError) -> RequestError:
+    where = "" if error.filename in (None, str(folder)) else f" ({str(error.filename)!r})"
+    return RequestError(
+        f"The folder {str(folder)!r} cannot be used: {error.strerror}{where}. Name another with --appdir."
+    )

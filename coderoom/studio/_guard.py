@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 __all__ = ["guarded"]
@@ -14,15 +14,18 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _HERE: Final = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")
-_IN_NO_FRAME: Final = [(b"x-frame-options", b"DENY"), (b"content-security-policy", b"frame-ancestors 'none'")]
+# A picture that a message names would tell its server whatever stands in its address, and code can write messages.
+_POLICY: Final = b"frame-ancestors 'none'; img-src 'self' data: blob:; media-src 'self' data: blob:"
+_HEADERS: Final = [(b"x-frame-options", b"DENY"), (b"content-security-policy", _POLICY)]
 _REFUSAL: Final = b"This is not a page of this server.\n"
 
 
 def guarded(application: Application) -> Application:
-    """Refuse what pages of other servers ask for, and stand in no frame of theirs.
+    """Refuse what pages of other servers ask for, stand in no frame of theirs, and show no pictures of theirs.
 
     A browser lets any page open a websocket to this machine, and send some requests; it says whose page it is. A page
-    whose own name was made to point to this machine asks for that name.
+    whose own name was made to point to this machine asks for that name. Others may have links to the pages here, and
+    to nothing else.
 
     Args:
         application: An ASGI application that listens on 127.0.0.1.
@@ -34,7 +37,7 @@ def guarded(application: Application) -> Application:
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         async def answer(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_IN_NO_FRAME]
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
         if scope["type"] == "lifespan" or _is_welcome(scope):
@@ -53,4 +56,12 @@ def guarded(application: Application) -> Application:
 def _is_welcome(scope: Scope) -> bool:
     headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
     host = headers.get(b"host", "")
-    return _HERE.fullmatch(host) is not None and headers.get(b"origin") in (None, f"http://{host}")
+    own = headers.get(b"origin") in (None, f"http://{host}")
+    # A picture, a script or a form that only gets something has no origin.
+    own = own and (headers.get(b"sec-fetch-site") in (None, "same-origin", "none") or _is_link(scope, headers))
+    return own and _HERE.fullmatch(host) is not None
+
+
+def _is_link(scope: Scope, headers: Mapping[bytes, str]) -> bool:
+    is_page = headers.get(b"sec-fetch-dest") == "document" and headers.get(b"sec-fetch-mode") == "navigate"
+    return is_page and scope.get("method") == "GET" and not scope["path"].startswith("/api")

@@ -16,6 +16,7 @@ from coderoom._janitor import temporary_folder
 from coderoom._python import VARIABLE, default_python
 from coderoom.errors import MissingDependencyError, RequestError, StudioError
 from coderoom.studio._environment import PINS, without_python_settings
+from coderoom.studio._folder import open_log
 from coderoom.studio._rest import RefusedError, Rest
 from coderoom.studio._trusted import check_imports, link_packages, modules_of, pinned
 
@@ -80,7 +81,7 @@ class StudioServer:
                 rest.ask("GET", "/health")
                 return
             time.sleep(_AGAIN_SECONDS)
-        raise StudioError(f"AutoGen Studio did not answer within {_START_SECONDS} seconds.{self._last_words()}")
+        raise StudioError(f"AutoGen Studio did not answer within {_START_SECONDS} seconds.{self.last_words()}")
 
     def wait_for_its_end(self) -> NoReturn:
         """Wait as long as it serves.
@@ -94,9 +95,10 @@ class StudioServer:
     def _ended(self) -> StudioError:
         code = self._process.returncode
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        return StudioError(f"AutoGen Studio ended by itself ({how}).{self._last_words()}")
+        return StudioError(f"AutoGen Studio ended by itself ({how}).{self.last_words()}")
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """The end of its log, as a text to put behind a sentence."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES_TOLD:]
         told = "\n".join(f"  {line}" for line in lines)
         return f" The last lines of {str(self._log)!r}:\n{told}" if lines else ""
@@ -124,7 +126,7 @@ def run_server(
     port = listening.getsockname()[1]
     life, hold = os.pipe()
     try:
-        with listening, open(log, "wb", opener=_for_oneself) as file:
+        with listening, open_log(log) as file:
             kept = (listening.fileno(), life, *locks)
             process = subprocess.Popen(
                 # -P: what lies in the current folder is not to be imported. -B: nothing is written to what is linked.
@@ -146,10 +148,6 @@ def run_server(
         for fd in (life, hold):
             if fd >= 0:
                 os.close(fd)
-
-
-def _for_oneself(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _await_end(process: subprocess.Popen[bytes]) -> None:

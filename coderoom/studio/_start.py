@@ -23,7 +23,7 @@ from coderoom.studio._environment import Tell, hold_environment
 from coderoom.studio._folder import default_folder, use_folder
 from coderoom.studio._in_use import UNUSED_DAYS, remove_unused
 from coderoom.studio._rest import RefusedError, Rest
-from coderoom.studio._server import listen, run_server, server_environment
+from coderoom.studio._server import StudioServer, listen, run_server, server_environment
 
 __all__ = ["RunningStudio", "run_studio"]
 
@@ -116,7 +116,7 @@ def run_studio(
                 kept = (lock, held)
                 server = stack.enter_context(run_server(interpreter, folder, log, listening, kept, environment))
                 server.wait_until_it_answers()
-                left = _fill(server.port, folder, gallery)
+                left = _fill(server, folder, gallery)
                 removed = remove_unused(interpreter.parents[1])
             begin(RunningStudio(server.url, folder, log, left, removed))
             server.wait_for_its_end()
@@ -127,11 +127,15 @@ def _open(url: str) -> None:
         webbrowser.open(url)
 
 
-def _fill(port: int, folder: Path, gallery: dict[str, Any]) -> list[str]:
+def _fill(server: StudioServer, folder: Path, gallery: dict[str, Any]) -> list[str]:
     try:
-        return Contents(Rest(port), folder).put(gallery)
+        return Contents(Rest(server.port), folder).put(gallery)
     except (OSError, RefusedError) as error:
-        raise StudioError(f"CodeRoom's teams cannot be put into AutoGen Studio: {error}.") from error
+        # Of a database that it cannot read, Studio says so in its log only.
+        raise StudioError(
+            f"CodeRoom's teams cannot be put into AutoGen Studio: {error}. If the database in {str(folder)!r} is "
+            f"broken, or of another Studio, name another folder with --appdir.{server.last_words()}"
+        ) from error
 
 
 @contextlib.contextmanager

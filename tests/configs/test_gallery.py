@@ -181,6 +181,10 @@ def test_what_a_class_calls_a_secret_is_left_out(tmp_path: Path) -> None:
         ("text: DONE", "text: ${STOP_WORD}", "needs a default"),
         ("text: DONE", f"text: {Path.home()}/done", "path of this machine"),
         ("model: ${MODEL:-gpt-4o}", "model: x\n            base_url: http://me:mine@host/v1", "password"),
+        ("model: ${MODEL:-gpt-4o}", "model: x\n            base_url: https://mine@host/v1", "password or a key"),
+        ("model: ${MODEL:-gpt-4o}", "model: x\n            base_url: https://h/v1?v=1&api-key=0123456789", "a key in"),
+        ("text: DONE", "text: Use ghp_0123456789abcdefghijklmnop.", "looks like a key"),
+        ("text: DONE", "text: Use sk-proj-0123456789abcdefghijklmnop.", "looks like a key"),
         ("max_turns: 5", "max_turn: 5", "unknown key"),
     ],
 )
@@ -220,11 +224,17 @@ config:
               server_params:
                 type: SseServerParams
                 url: http://localhost/sse
-                headers: {Authorization: hidden-2, Accept: all}
+                headers: {Authorization: hidden-2, Accept: all, X-Token: hidden-3, subKey: hidden-4, Cookie: a=b}
 """
     benches = make_gallery([write(tmp_path, text)])["components"]["workbenches"]
     assert [bench["config"]["server_params"].get("env") for bench in benches] == [{"LANG": "C"}, None]
     assert [bench["config"]["server_params"].get("headers") for bench in benches] == [None, {"Accept": "all"}]
+    for arguments in ("[--token, hidden-5]", "[-v, --api-key=hidden-5]"):
+        given = text.replace("command: serve", f"command: serve\n                args: {arguments}")
+        with pytest.raises(ConfigError, match="looks like a key"):
+            make_gallery([write(tmp_path, given)])
+    given = text.replace("command: serve", "command: serve\n                args: [--max-tokens, '5', --token, -v]")
+    assert make_gallery([write(tmp_path, given)])
 
 
 def test_a_team_that_studio_cannot_show_is_refused(tmp_path: Path) -> None:

@@ -5,13 +5,16 @@ With CODEROOM_SCREENSHOTS=1 the pictures of docs/studio.md are taken on the way.
 
 from __future__ import annotations
 
+import http.server
 import io
 import json
 import os
 import re
 import shutil
+import threading
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ from ruamel.yaml import YAML
 
 from tests.studio.driving import Studio
 from tests.studio.processes import below, wait_until_gone
+from tests.studio.teams import CODING, EXECUTOR, agent, sandbox
+from tests.studio.teams import team as team_of
 from tests.support.commands import ROOT, coderoom
 from tests.support.studio import Studio as Server
 
@@ -249,3 +254,39 @@ async def test_no_code_is_pushed_out_of_sight(page: Page, driver: Studio, tmp_pa
     assert box["x"] + box["width"] <= 1280
     await answer(page, "no")
     await expect(page.get_by_text("Attempt 1 was not allowed to run").first).to_be_visible()
+
+
+@contextmanager
+def somebodys_server() -> Iterator[tuple[str, list[str]]]:
+    """A server of somebody's, and what it was asked for."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+async def test_what_code_prints_tells_no_other_server(page: Page, driver: Studio, tmp_path: Path) -> None:
+    """A picture in a message would, and the code has no network."""
+    runner = agent(EXECUTOR, "runner", code_executor=sandbox(tmp_path))
+    driver.add_team({**team_of(CODING, runner), "label": "runner"})
+    with somebodys_server() as (url, asked):
+        await begin(page, "runner", f"```python\nprint('![a picture]({url}/told?{{}})'.format(6 * 7))\n```")
+        shown = page.locator("img[alt='a picture']").first
+        await expect(shown).to_be_attached()
+        await expect(shown).to_have_js_property("complete", True)
+        assert await shown.evaluate("picture => picture.src") == f"{url}/told?42"
+    assert asked == []

@@ -14,6 +14,7 @@ from websockets.typing import Origin
 
 from coderoom.studio._contents import USER
 from tests.studio import driving
+from tests.studio.teams import shipped_teams
 from tests.support.studio import Studio
 
 OTHERS = [
@@ -27,13 +28,20 @@ OTHERS = [
     {"Host": ""},
     {"Host": "["},
     {"Host": "127.0.0.1:evil"},
+    # Pictures, scripts and frames, which have no origin.
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "empty"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
 ]
 OWN: list[dict[str, str]] = [
     {},
     {"Origin": "http://127.0.0.1:{port}"},
     {"Host": "localhost:{port}", "Origin": "http://localhost:{port}"},
     {"Host": "localhost:9000", "Origin": "http://localhost:9000"},  # A tunnel.
+    {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+    {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},  # A bookmark.
 ]
+LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
 
 def _filled(headers: Mapping[str, str], port: int | None) -> dict[str, str]:
@@ -63,8 +71,18 @@ def test_own_pages_and_programs_are_not(studio_server: Studio, headers: dict[str
     assert _status(studio_server, "POST", "/api/validate/", headers) == 422  # What is sent is no component.
 
 
+def test_others_may_have_links_to_the_pages_and_to_nothing_else(studio_server: Studio) -> None:
+    assert _status(studio_server, "GET", "/", LINK) == 200
+    assert _status(studio_server, "POST", "/", LINK) == 403
+    # There, to ask for somebody's teams is to make them.
+    for path in ("/api/teams/?user_id=somebody", "/api/gallery/?user_id=somebody", "/api/health"):
+        assert _status(studio_server, "GET", path, LINK) == 403
+
+
 def test_nor_may_others_open_websockets(studio_server: Studio, driver: driving.Studio) -> None:
-    team = driver.add_team({"provider": "autogen_agentchat.teams.RoundRobinGroupChat", "config": {}})
+    team = driver.add_team(
+        shipped_teams()[0]
+    )  # One without participants would blank the builder for whoever looks next.
     session = driver.post("/sessions/", {"user_id": USER, "name": "a session", "team_id": team["id"]})["id"]
     run = driver.post("/runs/", {"session_id": session, "user_id": USER})["run_id"]
     address = f"{studio_server.url.replace('http', 'ws', 1)}/api/ws/runs/{run}"
@@ -79,3 +97,4 @@ def test_it_stands_in_no_frame_of_others(studio_server: Studio) -> None:
     with urllib.request.urlopen(f"{studio_server.url}/", timeout=30) as answer:
         assert answer.headers["X-Frame-Options"] == "DENY"
         assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        assert "img-src 'self' data: blob:" in answer.headers["Content-Security-Policy"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -235,6 +236,40 @@ def fake(path: Path, pip: str) -> str:
 def test_without_ensurepip_the_own_pip_will_do(cache: Path, small: Path, tmp_path: Path) -> None:
     python = fake(tmp_path / "python3", f'exec {sys.executable} "$@"')
     assert answer(prepare_environment(be_silent, pins=small, python=python)).startswith("42 ")
+
+
+MAKES = """
+import sys
+from coderoom.studio import prepare_environment
+from coderoom.studio._start import _signals_interrupt
+with _signals_interrupt():
+    prepare_environment(lambda words, detail="": None, python=sys.argv[1])
+"""
+
+
+def test_a_signal_ends_the_pip_that_pip_starts_for_another_interpreter(cache: Path, tmp_path: Path) -> None:
+    python = fake(tmp_path / "python3", f'exec {sys.executable} "$@"')
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        process = subprocess.Popen(
+            [sys.executable, "-c", MAKES, python],
+            env=environment({"PIP_INDEX_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/simple"}),
+            stderr=subprocess.DEVNULL,
+        )
+        below: list[int] = []
+        try:
+            asking, _ = silent.accept()
+            with asking:
+                below = descendants(process.pid)
+                assert len(below) > 1
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(20) != 0
+                wait_for(lambda: not any(map(alive, below)), 10)
+        finally:
+            for pid in [process.pid, *below]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
 
 
 def test_without_any_pip_it_is_told_what_to_install(cache: Path, small: Path, tmp_path: Path) -> None:

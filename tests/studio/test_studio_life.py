@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ import pytest
 from coderoom.configs import shipped_teams
 from coderoom.executors._launch import descendants
 from coderoom.studio._contents import USER
+from coderoom.studio._rest import RefusedError, Rest
 from tests.support.commands import ROOT, coderoom
 from tests.support.openai_server import OpenAIServer
 from tests.support.studio import KEY, Studio, alive, start_studio, studio_environment, studio_python, wait_for
@@ -249,6 +252,65 @@ def test_a_folder_in_use_is_told(studio_server: Studio, tmp_path: Path) -> None:
     told = request_of("--port", "0", "--appdir", str(studio_server.appdir), cwd=tmp_path)
     assert told["code"] == 2
     assert "is in use by another `coderoom studio`" in told["error"]
+
+
+@pytest.mark.parametrize("name", ["", "studio.log", "coderoom.json", "coderoom.lock"])
+def test_a_folder_that_cannot_be_used_is_told(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "app"
+    if name:
+        (folder / name).mkdir(parents=True)
+    else:
+        folder.touch()
+    told = request_of("--port", "0", "--appdir", "app", cwd=tmp_path)
+    assert told["code"] == 2
+    assert f"The folder {str(folder)!r} cannot be used:" in told["error"]
+    assert repr(str(folder / name)) in told["error"]
+    assert told["error"].endswith("Name another with --appdir.")
+
+
+def test_a_broken_database_is_told(tmp_path: Path) -> None:
+    cache = str(Path(studio_python()).parents[3])
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "autogen04202.db").write_text("This is no database.\n" * 100)
+    told = request_of("--port", "0", "--appdir", "app", cwd=tmp_path, env={"XDG_CACHE_HOME": cache})
+    assert told["code"] == 1
+    assert f"If the database in {str(folder)!r} is broken, or of another Studio," in told["error"]
+    assert "name another folder with --appdir" in told["error"]
+    assert "file is not a database" in told["error"]
+    assert (folder / "autogen04202.db").read_text().startswith("This is no database.")
+
+
+def test_it_starts_without_input_and_output(tmp_path: Path) -> None:
+    studio_python()
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    options = ["--no-browser", "--port", str(port), "--appdir", "app"]
+    script = 'exec "$@" <&- >&- 2>&-'
+    process = subprocess.Popen(
+        ["sh", "-c", script, "sh", sys.executable, "-m", "coderoom", "studio", *options],
+        cwd=tmp_path,
+        env=studio_environment(),
+    )
+
+    def answers() -> bool:
+        assert process.poll() is None
+        with contextlib.suppress(OSError, RefusedError):
+            rest.ask("GET", "/health")
+            return True
+        return False
+
+    rest = Rest(port, timeout=5)
+    try:
+        wait_for(answers)
+        below = descendants(process.pid)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 130
+        wait_for(lambda: not any(map(alive, below)), 15)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_bad_team_file_is_told_with_its_place(tmp_path: Path) -> None:
