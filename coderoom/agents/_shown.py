@@ -2,7 +2,8 @@
 
 Studio's page shows and keeps messages, and drops the events that tell of code, runs and retries. So where it runs, each
 such event is followed by a message that says the same for people. Those messages are in the stream only: no agent gets
-them, and no condition counts them, but where a team of AutoGen's own in a team hands on its whole stream.
+them, and no condition counts them. Whoever is outermost shows: what is below a `CodingTeam` or an agent of ours leaves
+that to it. Where all that is above an agent is AutoGen's own, teams in teams hand these messages on.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,11 +41,12 @@ from coderoom.errors import CodeRoomError, TeamError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact
 
-__all__ = ["ShowsItsTurns", "error_message", "is_error", "unshown", "watched"]
+__all__ = ["ShowsItsTurns", "error_message", "is_error", "shown", "unshown", "watched"]
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 AnyMessage = TypeVar("AnyMessage", BaseAgentEvent | BaseChatMessage, BaseChatMessage)
 
+_is_shown_above = ContextVar("_is_shown_above", default=False)
 _LONGEST = 20_000
 _MOST_PICTURES = 10
 
@@ -98,7 +101,7 @@ class ShowsItsTurns(BaseChatAgent):
         return watched(self, turn)
 
 
-def watched(agent: ChatAgent, turn: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
+def watched(agent: ChatAgent, turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
     """Show an agent's turn, and see to it that the agent and its model client are closed when the run is over."""
     at_end_of_run(agent.close)
     if callable(close := getattr(getattr(agent, "_model_client", None), "close", None)):
@@ -106,31 +109,52 @@ def watched(agent: ChatAgent, turn: AsyncGenerator[Item, None]) -> AsyncGenerato
     return shown(agent.name, turn)
 
 
-async def shown(source: str, turn: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
+async def shown(source: str, turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
     """Yield the items of a turn, and after each event what it says to people; an error is told before it is raised."""
-    wrote = False
+    above = _is_shown_above.get()
+    wrote: set[str] = set()
+    item: Any = None
     try:
-        async with aclosing(turn) as items:
+        async with aclosing(_from_below(turn)) as items:
             async for item in items:
-                message: BaseChatMessage | None = None
-                if isinstance(item, Response):
-                    # Before it: what comes last on the page is the answer.
-                    if (stopped := _stopped(source, item.chat_message)) is not None:
-                        yield stopped
-                elif isinstance(item, CodeGenerationEvent):
-                    wrote = True
-                    message = _code(item)
-                elif isinstance(item, CodeExecutionEvent):
-                    # Who runs the code of others answers with the output; only, a page runs its lines together.
-                    message = _run(item, with_output=wrote or "\n" in item.result.output.strip())
-                elif isinstance(item, ThoughtEvent):
-                    message = _message(source, "thought", _quote(item.content), item.models_usage)
+                message = None if above else _message_for(item, wrote)
+                # An answer is what comes last on the page.
+                if message is not None and not isinstance(item, BaseAgentEvent):
+                    yield message
                 yield item
-                if message is not None:
+                if message is not None and isinstance(item, BaseAgentEvent):
                     yield message
     except Exception as error:
-        yield error_message(source, error)
+        if not is_error(item):
+            yield error_message(source, error)
         raise
+
+
+async def _from_below(turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    """The items of a turn; whoever takes part in it knows that there is somebody who shows them."""
+    async with aclosing(turn) as items:
+        while True:
+            before = _is_shown_above.set(True)
+            try:
+                item = await anext(items)
+            except StopAsyncIteration:
+                return
+            finally:
+                _is_shown_above.reset(before)
+            yield item
+
+
+def _message_for(item: object, wrote: set[str]) -> BaseChatMessage | None:
+    if isinstance(item, CodeGenerationEvent):
+        wrote.add(item.source)
+        return _code(item)
+    if isinstance(item, CodeExecutionEvent):
+        # Who runs the code of others answers with the output; only, a page runs its lines together.
+        return _run(item, with_output=item.source in wrote or "\n" in item.result.output.strip())
+    if isinstance(item, ThoughtEvent):
+        return _message(item.source, "thought", _quote(item.content), item.models_usage)
+    answer = item.chat_message if isinstance(item, Response) else item
+    return _stopped(answer) if isinstance(answer, BaseChatMessage) else None
 
 
 def error_message(source: str, error: BaseException) -> TextMessage:
@@ -176,7 +200,9 @@ def _not_to_run(reply: str) -> str:
     for block in blocks:
         if not block.no_run:
             lines[block.line - 1] += " no-run" if block.tag else "text no-run"
-    return "\n".join(lines)
+    marked = "\n".join(lines)
+    # A mark may make what closed a block into something else.
+    return marked if all(block.no_run for block in extract_code_blocks(marked)) else fence(reply, "text", "no-run")
 
 
 def _run(event: CodeExecutionEvent, *, with_output: bool) -> TextMessage | MultiModalMessage:
@@ -216,12 +242,12 @@ def _picture(artifact: dict[str, str | None]) -> Image | None:
         return None
 
 
-def _stopped(source: str, answer: BaseChatMessage) -> TextMessage | None:
+def _stopped(answer: BaseChatMessage) -> TextMessage | None:
     """Why nothing more was tried, where no decision has told it."""
     reason = prompts.why_no_more(answer.metadata.get(keys.STOP_REASON, ""))
     if reason is None or reason in answer.to_text():
         return None
-    return _message(source, "stop", f"**There is no further attempt:** {reason}.")
+    return _message(answer.source, "stop", f"**There is no further attempt:** {reason}.")
 
 
 def _quote(text: str) -> str:

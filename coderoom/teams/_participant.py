@@ -21,7 +21,7 @@ from autogen_agentchat.teams._group_chat._events import (
 from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
 
 from coderoom._watching import is_watched
-from coderoom.agents._shown import ShowsItsTurns, unshown, watched
+from coderoom.agents._shown import ShowsItsTurns, shown, unshown, watched
 from coderoom.errors import AgentError, TeamError
 
 __all__ = ["Participant", "Turns"]
@@ -130,6 +130,8 @@ class Participant(ChatAgentContainer):
                 cancellation_token=cancellation_token,
                 output_task_messages=False,
             )
+            if is_watched():
+                stream = shown(self._agent.name, stream)
             span: Any = nullcontext()
         else:
             stream = self._agent.on_messages_stream(self._message_buffer, cancellation_token)

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.agents import AssistantAgent, SocietyOfMindAgent
 from autogen_agentchat.agents import CodeExecutorAgent as AutoGensAgent
 from autogen_agentchat.base import Response, TaskResult
 from autogen_agentchat.conditions import MaxMessageTermination
@@ -20,6 +20,7 @@ from autogen_agentchat.messages import (
     CodeExecutionEvent,
     CodeGenerationEvent,
     MultiModalMessage,
+    StopMessage,
     TextMessage,
     ThoughtEvent,
 )
@@ -28,7 +29,7 @@ from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -331,6 +332,60 @@ async def test_nested_teams_show_and_pass_nothing_on(
     assert not any("**Attempt" in text for text in texts(reviewing.calls[0].messages))
 
 
+class Counts(MaxMessageTermination):
+    """Notes what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(50, include_agent_event=True)
+        self.given: list[object] = []
+
+    async def __call__(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> StopMessage | None:
+        self.given += messages
+        return await super().__call__(messages)
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("inner", [CodingTeam, RoundRobinGroupChat])
+@pytest.mark.parametrize("outer", [CodingTeam, RoundRobinGroupChat])
+async def test_nobody_below_our_team_gets_it(
+    outer: type[RoundRobinGroupChat], inner: type[RoundRobinGroupChat], coder: MakeCoder
+) -> None:
+    """Neither AutoGen's agents, nor their teams' conditions, however deep."""
+    beside, society = Client("read"), Client("told")
+    counts = Counts()
+    nested = team_of(inner, coder(Client(GOOD, "It is 42.")), name="inner")
+    among = team_of(outer, nested, AssistantAgent("beside", beside), name="among", termination_condition=counts)
+    messages, result = await run(team_of(CodingTeam, SocietyOfMindAgent("society", among, society)))
+    assert kinds(messages) == ["code", "run"]
+    assert shown([*counts.given, *result.messages]) == []
+    for client in (beside, society):
+        read = texts(client.calls[0].messages)
+        assert any("It is 42." in text for text in read)
+        assert not any("**Attempt" in text for text in read)
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("wrap", [None, RoundRobinGroupChat, CodingTeam, SocietyOfMindAgent])
+async def test_what_is_below_is_shown_as_what_is_not(wrap: Any, coder: MakeCoder) -> None:
+    agent: Any = coder(Client(BAD, decide(True, "a typo"), BAD, "It failed."), max_retries_on_error=1)
+    if wrap is SocietyOfMindAgent:
+        agent = SocietyOfMindAgent("society", team_of(RoundRobinGroupChat, agent, name="inner"), Client("told"))
+    elif wrap is not None:
+        agent = team_of(wrap, agent, name="inner")
+    messages, _ = await run(team_of(CodingTeam, agent))
+    assert kinds(messages) == ["code", "run", "retry_decision", "code", "run", "stop"]
+    assert {message.source for message in messages if keys.SHOWN in message.metadata} == {"coder"}
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("inner", [CodingTeam, RoundRobinGroupChat])
+async def test_an_error_below_is_told_once(inner: type[RoundRobinGroupChat], coder: MakeCoder) -> None:
+    nested = team_of(inner, coder(FailingClient([0])), name="inner")
+    found, _ = await until_it_fails(team_of(CodingTeam, nested).run_stream(task=TASK))
+    assert kinds(found) == ["error"]
+    assert shown(found)[0][1].startswith("**coder could not go on: ConnectionError**")
+
+
 @pytest.mark.usefixtures("watched")
 @pytest.mark.filterwarnings("ignore:No approval function:UserWarning")
 async def test_autogens_own_agents_are_shown_in_our_team(tmp_path: Path) -> None:
@@ -394,6 +449,7 @@ ODD_LINES = st.sampled_from(
 )
 
 
+@example("- ```python\n~~~\n```\n~~~\n```")
 @given(st.lists(ODD_LINES, max_size=12).map("\n".join) | st.text())
 def test_no_reply_is_an_error_or_can_be_run(reply: str) -> None:
     event = CodeGenerationEvent(source="coder", retry_attempt=0, content=reply, code_blocks=[])
