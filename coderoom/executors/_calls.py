@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from autogen_core import CancellationToken
 
+from coderoom._waiting import to_its_end
+
 __all__ = ["CallEnded", "CallGaveUp", "Calls"]
 
 T = TypeVar("T")
@@ -89,7 +91,8 @@ class Calls:
         with contextlib.suppress(Exception):  # The callbacks of others run in here.
             inner.cancel()
         task.cancel()
-        await asyncio.wait((task,), timeout=self._patience)
+        # Also if told again: who is told that it has ended asks what is known of it.
+        await to_its_end(asyncio.wait((task,), timeout=self._patience))
 
 
 def _tell(stopped: asyncio.Future[type[BaseException]], reason: type[BaseException]) -> None:

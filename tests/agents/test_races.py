@@ -16,7 +16,17 @@ from autogen_core.models import CreateResult, LLMMessage
 from coderoom.agents._output import with_output
 from coderoom.sandbox import OutputChunk
 from tests.agents.acting import SLEEPS, MakeActor, outputs, remembered, there_is
-from tests.agents.helpers import TASK, Client, HangingClient, MakeCoder, as_messages, begin, python, stream
+from tests.agents.helpers import (
+    TASK,
+    Client,
+    HangingClient,
+    MakeCoder,
+    as_messages,
+    begin,
+    let_others_run,
+    python,
+    stream,
+)
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streaming"])
@@ -26,7 +36,7 @@ async def test_a_second_cancel_does_not_hide_what_was_run(actor: MakeActor, tmp_
     running, _ = begin(agent, TASK)
     await there_is(tmp_path / "work" / "begun")
     running.cancel()
-    await asyncio.sleep(0.02)
+    await let_others_run()
     running.cancel()
     async with asyncio.timeout(30):
         with pytest.raises(asyncio.CancelledError):

@@ -245,6 +245,22 @@ class TestALife:
                 await session.rollback(mark)
                 assert (await session.run("[add(1, 1), await aadd(2, 2)]", timeout=10)).value == [2, 4]
 
+    async def test_a_wait_that_was_begun_before_a_checkpoint_ends_no_wait_after_it(self, sandbox: Sandbox) -> None:
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        code = (
+            "import asyncio\nasync def background():\n    try: await never()\n    except RuntimeError: print('ended')\n"
+            "task = asyncio.ensure_future(background())\nawait aadd(1, 1)\nx = 1\n"
+        )
+        async with sandbox.session(functions=[aadd, never]) as session:
+            assert (await session.run(code)).success
+            mark = await session.checkpoint()
+            for _ in range(2):
+                await session.rollback(mark)
+                result = await session.run("await aadd(2, 2)", timeout=10)
+                assert (result.value, result.stdout) == (4, "ended\n"), result
+
     async def test_each_session_has_its_own(self, sandbox: Sandbox) -> None:
         def make(number: int) -> Any:
             def which() -> int:

@@ -87,6 +87,9 @@ class Functions:
         if self._pid:
             self._pid = os.getpid()
             self._channel.forget()
+            for loop in self._loops:  # What they look at is another socket by now.
+                if not loop.is_closed():
+                    loop.remove_reader(self._channel.sock)
             self._start()
 
     def begin(self) -> None:
@@ -135,7 +138,7 @@ class Functions:
 
         with self._alone(name):
             number = self._send(name, args, kwargs, settle)
-        self._watch(loop)
+        watched = self._watch(loop)
         try:
             return result_of(await future)
         except asyncio.CancelledError:
@@ -143,7 +146,8 @@ class Functions:
             raise
         finally:
             self._waiting.pop(number, None)
-            self._leave(loop)
+            if watched is self._loops:  # Else it was begun in a process that this one is a fork of.
+                self._leave(loop)
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> Iterator[None]:
@@ -220,10 +224,11 @@ class Functions:
                 self._reader = 0
             self._changed.notify_all()
 
-    def _watch(self, loop: Any) -> None:
+    def _watch(self, loop: Any) -> Dict[Any, int]:
         self._loops[loop] = self._loops.get(loop, 0) + 1
         if self._loops[loop] == 1:
             loop.add_reader(self._channel.sock, self._take_what_is_there)
+        return self._loops
 
     def _leave(self, loop: Any) -> None:
         left = self._loops.pop(loop, 1) - 1
