@@ -24,7 +24,7 @@ __all__ = [
     "tests_request",
 ]
 
-PROMPT_VERSION = "2"
+PROMPT_VERSION = "3"
 
 _MOST_SHOWN = 6
 _LONGEST = 1_500
@@ -71,7 +71,9 @@ names any, errors. Each test is an object with
   "expected_error": the name of the exception that has to be raised (with "error_message", text that has to be in its
   message, only if the instruction demands it),
   "property": an expression of Python over `result` and the inputs that has to be True, for what has many right answers,
-- "setup", only where it cannot be done without: code that runs before the call, and may change the dict `inputs`.
+- "setup", only where it cannot be done without: code that runs before the call. It changes the dict `inputs`, and
+  brings the program into a state by calling its functions. It knows these, the program's classes and what it imports;
+  it writes only into what it has made itself, and into nothing that the program keeps.
 
 Work out every expected value step by step before you write it down; test only what the instruction says. Values are
 JSON; for what JSON lacks there are {{"$tuple": [...]}}, {{"$set": [...]}}, {{"$frozenset": [...]}},

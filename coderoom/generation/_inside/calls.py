@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import json
 import math
-import os
 import sys
 import time
 from typing import Any, Callable, Dict, List, Tuple

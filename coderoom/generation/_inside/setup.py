@@ -31,6 +31,7 @@ _CHANGING = frozenset(
 _CHANGING_WHAT_IS_GIVEN = frozenset(
     str.split("heapify heappop heappush heappushpop heapreplace insort insort_left insort_right readinto shuffle")
 )
+_MADE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _CLOSED = (types.ModuleType, types.CodeType, types.FrameType, types.GeneratorType, types.CoroutineType)
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
 _FUNCTIONS = (types.FunctionType, types.MethodType)
@@ -50,7 +51,7 @@ class SetupError(Exception):
         self.error = error
 
 
-class Forbidden(Exception):
+class ForbiddenError(Exception):
     """What setup code may not do."""
 
 
@@ -127,13 +128,13 @@ class _Writes:
         else:
             allowed = kind.__module__ not in _OWN and (kind is types.ModuleType or self._is_mine(value))
         if not allowed:
-            raise Forbidden(_NOT_INTO % _called(value))
+            raise ForbiddenError(_NOT_INTO % _called(value))
         return value
 
     def more(self, value: Any) -> Any:
         """The same for what `+=` and the like change in place."""
         if isinstance(value, _CONTAINERS) and not self._is_mine(value):
-            raise Forbidden(_NOT_INTO % _called(value))
+            raise ForbiddenError(_NOT_INTO % _called(value))
         return value
 
     def of(self, value: Any, name: str) -> Any:
@@ -145,14 +146,14 @@ class _Writes:
         of_class = isinstance(value, type) and kind in _UNBOUND
         if name in _CHANGING and (kind in _BUILTIN or (kind in _FUNCTIONS and self._is_foreign(found))):
             if of_class:
-                raise Forbidden("setup code takes %r of an object, and not of a class" % name)
+                raise ForbiddenError("setup code takes %r of an object, and not of a class" % name)
             holder = getattr(found, "__self__", None)
             if not isinstance(holder, (type, types.ModuleType, type(None))) and not self._is_mine(holder):
-                raise Forbidden(_NOT_INTO % _called(holder))
+                raise ForbiddenError(_NOT_INTO % _called(holder))
         elif name in _CHANGING_WHAT_IS_GIVEN and (kind in _BUILTIN or self._is_foreign(found)):
             return lambda changed, *more, **named: found(self.more(changed), *more, **named)
         elif kind is types.FunctionType and name == "register" and self._is_foreign(found):
-            raise Forbidden("setup code may not register anything with functions of the program")
+            raise ForbiddenError("setup code may not register anything with functions of the program")
         return found
 
     def _is_foreign(self, function: Any) -> bool:
@@ -229,11 +230,10 @@ class _Asking(ast.NodeTransformer):
         node.body = [each for statement in node.body for each in _listed(self.visit(statement))]
         return node
 
-    def _made(self, node: Any) -> Any:
-        self.generic_visit(node)
-        return _ask("$made", node, node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else node
-
-    visit_List = visit_Dict = visit_Set = visit_ListComp = visit_DictComp = visit_SetComp = _made
+    def visit(self, node: Any) -> Any:
+        made = isinstance(node, _MADE) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+        node = super().visit(node)
+        return _ask("$made", node, node) if made else node
 
 
 def _listed(found: Any) -> List[Any]:
@@ -254,12 +254,12 @@ def _keep_files() -> None:
     def ask(event: str, about: Tuple[Any, ...]) -> None:
         if event != "open":
             return
-        path, mode, flags = about
+        path, _, flags = about
         writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
         if isinstance(path, int):
             if path in before:
-                raise Forbidden("setup code may not open what others have opened")
+                raise ForbiddenError("setup code may not open what others have opened")
         elif writes and os.path.realpath(os.fsdecode(path)).startswith(("/proc/", "/sys/")):
-            raise Forbidden("setup code may not write into %s" % os.fsdecode(path))
+            raise ForbiddenError("setup code may not write into %s" % os.fsdecode(path))
 
     sys.addaudithook(ask)

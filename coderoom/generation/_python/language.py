@@ -79,11 +79,6 @@ class PythonLanguage(Language):
         """See `Language.names_defined`."""
         return _check.names_defined(source)
 
-    def unwritten(self, function: str) -> str:
-        """See `Language.unwritten`."""
-        kind = f"{function}_is_not_written"
-        return f"class {kind}(BaseException): ...\n\n\ndef {function}(*_, **__):\n    raise {kind}\n"
-
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
         """See `Language.scan`."""
         return scan(source, severity=severity, confidence=confidence)
