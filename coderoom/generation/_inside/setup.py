@@ -33,6 +33,7 @@ _CHANGING_WHAT_IS_GIVEN = frozenset(
 )
 _MADE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _CLOSED = (types.ModuleType, types.CodeType, types.FrameType, types.GeneratorType, types.CoroutineType)
+_reconstruct: Any = copy._reconstruct  # type: ignore[attr-defined]
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
 _FUNCTIONS = (types.FunctionType, types.MethodType)
 _UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)
@@ -91,7 +92,9 @@ def run_setup(code: Any, names: Dict[str, Any], functions: List[str], inputs: Di
     for name, value in names.items():
         if name in functions or isinstance(value, type):
             own.setdefault(name, value)
-    own.update(_Writes(names, own).askers())
+    writes = _Writes(names, own)
+    own.update(writes.askers())
+    copy._reconstruct = writes.reconstruct  # type: ignore[attr-defined]
     _keep_files()
     try:
         exec(code, own)
@@ -108,6 +111,8 @@ class _Writes:
         self._own = own
         self._mine: Dict[int, Any] = {id(own["inputs"]): own["inputs"]}
         self._met: Dict[int, Any] = {}  # Objects of the program's classes.
+        self.made(os.environ)
+        self.made(sys.argv)
 
     def askers(self) -> Dict[str, Callable[..., Any]]:
         """What the setup code calls where it reads or writes a part of something."""
@@ -155,6 +160,15 @@ class _Writes:
         elif kind is types.FunctionType and name == "register" and self._is_foreign(found):
             raise ForbiddenError("setup code may not register anything with functions of the program")
         return found
+
+    def reconstruct(self, value: Any, memo: Any, make: Any, given: Any, *more: Any, **named: Any) -> Any:
+        """What `copy` does with an object that says how it is made; no other object may come of it and be changed."""
+
+        def ask(*parts: Any) -> Any:
+            made = make(*parts)
+            return made if type(made) is type(value) else self.into(made)
+
+        return _reconstruct(value, memo, ask, given, *more, **named)
 
     def _is_foreign(self, function: Any) -> bool:
         """Whether a function is neither the program's nor the setup code's."""
@@ -255,6 +269,13 @@ def _keep_files() -> None:
         if event != "open":
             return
         path, _, flags = about
+        # What is derived from text or numbers may answer otherwise than it is.
+        if isinstance(path, str):
+            path = str.__str__(path)
+        elif isinstance(path, bytes):
+            path = bytes(memoryview(path))
+        elif isinstance(path, int):
+            path = int.__add__(path, 0)
         writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
         if isinstance(path, int):
             if path in before:
