@@ -466,6 +466,7 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
         SQUARE,
     ),
     ("try:\n    raise ValueError(cache())\nexcept ValueError as error:\n    error.args[0][3] = 9", SQUARE),
+    ("[s] = [Solver()]\nmatch s:\n    case Solver(known=k):\n        k[3] = 9\ninputs['s'] = s", SOLVE),
     # The process itself
     (
         "square(3)\nclass F(int):\n    __eq__ = lambda *a: False\n    __hash__ = lambda self: 0\nfor fd in range(3, 64):\n    try:\n        with open(F(fd), 'wb', closefd=False) as file: file.write(b'{\"value\": 9}\\n\\0')\n    except OSError: pass",
@@ -554,6 +555,10 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
         {"function": "total", "expected_output": 1},
     ),
     ("seen = dict(cache())\nseen[3] = 9\ninputs['x'] = seen", {"function": "size", "expected_output": 1}),
+    (
+        "known = dict()\ns = Solver(known)\nknown[3] = 9\ninputs['s'] = s",
+        {"function": "solve", "inputs": {"x": 3}, "expected_output": 9},
+    ),
     # Classes of its own
     (
         "class S(Solver):\n    def __init__(self):\n        super().__init__()\n        self._n = 1\n    def solve(self, x):\n        return super().solve(x) + self._n\ninputs['s'] = S()",
@@ -599,6 +604,10 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     (
         "import copy, datetime, decimal\ninputs['x'] = copy.deepcopy([datetime.date(2024, 1, 1), decimal.Decimal(1)])",
         {"function": "size", "expected_output": 2},
+    ),
+    (
+        "class P:\n    def __init__(self, shuffle): self.shuffle = shuffle\ninputs['items'] = [1] if P(False).shuffle else [2]",
+        {"function": "total", "expected_output": 2},
     ),
     # Data
     (

@@ -21,6 +21,7 @@ __all__ = ["SetupError", "compile_setup", "run_setup"]
 _OWN = ("program", "__main__")
 _NAME = "_coderoom_setup_"
 _CONTAINERS = (list, dict, set, bytearray, collections.deque, array.array)
+_FRESH = (list, dict, set, bytearray, collections.deque, collections.Counter, collections.defaultdict)
 _CHANGING = frozenset(
     str.split(
         "add append appendleft byteswap clear difference_update discard extend extendleft fill frombytes fromlist "
@@ -116,12 +117,18 @@ class _Writes:
 
     def askers(self) -> Dict[str, Callable[..., Any]]:
         """What the setup code calls where it reads or writes a part of something."""
-        return {"$made": self.made, "$into": self.into, "$of": self.of, "$more": self.more}
+        return {"$made": self.made, "$into": self.into, "$of": self.of, "$more": self.more, "$came": self.came}
 
     def made(self, value: Any) -> Any:
         """Take note of something that the setup code has just made."""
         self._mine[id(value)] = value
         return value
+
+    def came(self, value: Any, maker: Any = None) -> Any:
+        """Take note of what a call has returned."""
+        if type(value).__module__ in _OWN:
+            self._met[id(value)] = value
+        return self.made(value) if maker in _FRESH and type(value) is maker else value
 
     def into(self, value: Any) -> Any:
         """The same value, if a part of it may be set or deleted."""
@@ -146,18 +153,18 @@ class _Writes:
         """A part of something."""
         found = getattr(value, name)
         kind = type(found)
-        if type(value).__module__ in _OWN:
-            self._met[id(value)] = value
+        self.came(value)
         of_class = isinstance(value, type) and kind in _UNBOUND
-        if name in _CHANGING and (kind in _BUILTIN or (kind in _FUNCTIONS and self._is_foreign(found))):
+        foreign = kind in _BUILTIN or (kind in _FUNCTIONS and self._is_foreign(found))
+        if foreign and name in _CHANGING:
             if of_class:
                 raise ForbiddenError("setup code takes %r of an object, and not of a class" % name)
             holder = getattr(found, "__self__", None)
             if not isinstance(holder, (type, types.ModuleType, type(None))) and not self._is_mine(holder):
                 raise ForbiddenError(_NOT_INTO % _called(holder))
-        elif name in _CHANGING_WHAT_IS_GIVEN and (kind in _BUILTIN or self._is_foreign(found)):
+        elif foreign and name in _CHANGING_WHAT_IS_GIVEN:
             return lambda changed, *more, **named: found(self.more(changed), *more, **named)
-        elif kind is types.FunctionType and name == "register" and self._is_foreign(found):
+        elif foreign and name == "register" and kind is types.FunctionType:
             raise ForbiddenError("setup code may not register anything with functions of the program")
         return found
 
@@ -172,7 +179,7 @@ class _Writes:
 
     def _is_foreign(self, function: Any) -> bool:
         """Whether a function is neither the program's nor the setup code's."""
-        names = getattr(getattr(function, "__func__", function), "__globals__", None)
+        names = getattr(function, "__func__", function).__globals__
         return names is not self._names and names is not self._own
 
     def _is_mine(self, value: Any) -> bool:
@@ -231,6 +238,10 @@ class _Asking(ast.NodeTransformer):
         if not isinstance(node.ctx, ast.Load):
             node.value = _ask("$into", node.value, node)
         return node
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        self.generic_visit(node)
+        return _ask("$came", node, node, *([node.func] if isinstance(node.func, ast.Name) else []))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         now: Any = copy.deepcopy(node.target)
