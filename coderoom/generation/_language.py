@@ -129,10 +129,6 @@ class Language(ABC):
         """
         return {}
 
-    def unwritten(self, function: str) -> str:
-        """The code of a function that fails as no test can expect; empty where there is no such code."""
-        return ""
-
     @abstractmethod
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
         """Look for what is dangerous in code; nothing where there is no scanner for the language."""

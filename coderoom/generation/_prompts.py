@@ -73,7 +73,9 @@ names any, errors. Each test is an object with
   "property": an expression of Python over `result` and the inputs that has to be True, for what has many right answers,
   or for a function that changes its arguments: the inputs are as they were, and the dict `after` has them as the call
   has left them, so that of one that sorts its list `xs` "result is None and after['xs'] == [1, 2, 3]" has to be True,
-- "setup", only where it cannot be done without: code that runs before the call, and may change the dict `inputs`.
+- "setup", only where it cannot be done without: code that runs before the call. It changes the dict `inputs`, and
+  brings the program into a state by calling its functions. It knows these, the program's classes and what it imports;
+  it writes only into what it has made itself, and into nothing that the program keeps.
 
 Work out every expected value step by step before you write it down; test only what the instruction says. Values are
 JSON; for what JSON lacks there are {{"$tuple": [...]}}, {{"$set": [...]}}, {{"$frozenset": [...]}},

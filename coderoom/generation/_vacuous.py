@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from coderoom.generation._frozen import freeze
 from coderoom.generation._run import TestRunner
 from coderoom.generation._tests import FunctionTest
 from coderoom.generation._values import canonical, tag_of
 
-__all__ = ["pass_by_setup", "say_nothing", "what_it_says", "why_too_wide"]
+__all__ = ["say_nothing", "what_it_says", "why_too_wide"]
 
 _WIDEST = 0.1
 _ABSURD: tuple[Any, ...] = (None, -1, "x", [], {"$object": {"type": "Nothing", "fields": {}}})
@@ -28,22 +27,6 @@ async def say_nothing(tests: Sequence[FunctionTest], runner: TestRunner) -> list
     )
     count = len(_ABSURD)
     return [test for number, test in enumerate(asked) if all(verdicts[number * count : (number + 1) * count])]
-
-
-async def pass_by_setup(tests: Sequence[FunctionTest], names: Sequence[str], runner: TestRunner) -> list[FunctionTest]:
-    """The tests that pass by their setup code alone: where no function does anything.
-
-    Args:
-        tests: The tests of a function.
-        names: The functions of the program, the tested one last.
-        runner: Runs them.
-    """
-    asked = [test for test in tests if test.setup]
-    sources = {name: runner.language.unwritten(name) for name in names}
-    if not asked or not all(sources.values()):
-        return []
-    results = await runner.run(sources, freeze({names[-1]: asked}))
-    return [test for test, result in zip(asked, results, strict=True) if result.passed]
 
 
 def what_it_says(test: FunctionTest) -> str:

@@ -423,11 +423,14 @@ async def test_dangerous_code_is_not_run(place: Sandbox) -> None:
 
 
 async def test_dangerous_setup_code_is_sent_back(place: Sandbox) -> None:
-    setup = "import subprocess\nsubprocess.run(str(inputs), shell=True)"
-    some = [*DOUBLE_TESTS["double"], {**test("five", 10, x=5), "setup": setup}]
+    programs = "import subprocess\nsubprocess.run(str(inputs), shell=True)"
+    chance = "import random\ninputs['x'] = random.choice([5])"
+    some = [*DOUBLE_TESTS["double"]]
+    some += [{**test("five", 10, x=5), "setup": programs}, {**test("six", 10, x=6), "setup": chance}]
     model = ScriptedModel(DOUBLE, {"double": some}, {"double": GOOD})
-    solution = await solve(model, place)
-    assert "setup: a security scanner refuses it: line 2: B602" in model.questions[2]
+    solution = await solve(model, place, block_severity="low")
+    assert "setup: line 1: in setup code, `subprocess` is not allowed here" in model.questions[2]
+    assert "setup: a security scanner refuses it: line 2: B311" in model.questions[2]
     assert [each.name for each in solution.tests["double"]] == ["two", "zero", "minus"]
 
 

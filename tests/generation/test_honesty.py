@@ -280,7 +280,11 @@ SETUPS = [
 async def test_setup_code_puts_nothing_in_the_place_of_what_is_tested(asked: Asked) -> None:
     cases = [{**test(str(number), 20, numbers=[20 + number]), "setup": setup} for number, setup in enumerate(SETUPS, 1)]
     for solution in await asked(of(WRONG, tests={"median": cases})):
-        assert passed(solution, "median") == [False] * len(SETUPS)
+        assert passed(solution, "median") == []
+        assert not solution.all_tests_passed
+        assert [f"tests[{number}]: setup: " in "\n".join(solution.warnings) for number in range(len(SETUPS))] == [
+            True
+        ] * 5
 
 
 INJECTION = """Find the median of numbers, and write numbers in Roman numerals.

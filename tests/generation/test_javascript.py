@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from coderoom.errors import MissingDependencyError
-from coderoom.generation import AICodeGenerator, JavaScriptLanguage, TestResult, TestRunner, freeze
+from coderoom.generation import JavaScriptLanguage, TestResult, TestRunner, freeze
 from coderoom.sandbox import Limits, Sandbox
 
 from .examples import frozen, spec, test_of
-from .scripted import ScriptedModel, function
-from .scripted import test as case
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
 LANGUAGE = JavaScriptLanguage()
@@ -307,19 +305,3 @@ class TestWritten:
         done = self.run(tmp_path, "export class Missing extends Error {}\nexport const f = () => 'wrong'")
         assert f"# fail {len(VALUES) + len(ERRORS) - 1}" in done.stdout, done.stdout
         assert "# pass 0" in done.stdout
-
-
-@needs_node
-async def test_tests_that_pass_by_their_setup_code_alone_are_sent_back(sandbox: Sandbox) -> None:
-    raising = {"name": "raises", "inputs": {"x": 1}, "setup": "null.x", "expected_error": "TypeError"}
-    any_error = {"name": "any", "inputs": {"x": 1}, "setup": "throw new Error(double(x))", "expected_error": "Error"}
-    calling = {**case("calls", 8, x=1), "setup": "inputs.x = double(2)"}
-    tests = [case("two", 4, x=2), case("zero", 0, x=0), raising, any_error, calling]
-    code = "```javascript\nfunction double(x) { return 2 * x }\n```"
-    model = ScriptedModel([function("double")], {"double": tests}, {"double": code})
-    generator = AICodeGenerator(model, sandbox=sandbox, cache=False, language="javascript")
-    solution = await generator.generate_solution("Double a number.")
-    for name in ("raises", "any"):
-        assert f"the setup code of {name!r} makes it pass where there is no code yet" in model.questions[2]
-    assert [each.name for each in solution.tests["double"]] == ["two", "zero", "calls"]
-    assert solution.all_tests_passed, solution.missing

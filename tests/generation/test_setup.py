@@ -438,7 +438,48 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
     ("import random\nr = random.Random()\nr.shuffle(order())\norder().insert(0, 9)", SQUARE),
     ("import collections.abc\ncollections.abc.MutableMapping.update(cache(), {3: 9})", SQUARE),
     ("dict = cache\nd = dict()\nd[3] = 9", SQUARE),
+    (
+        "import copy\nA = type('A', (), {'__reduce__': lambda self: (solver, (), (None, {'solve': lambda x: 9}))})\ninputs['s'] = copy.copy(A())",
+        SOLVE,
+    ),
+    (
+        "import copy\nA = type('A', (), {'__reduce__': lambda self: (cache, (), None, None, iter([(3, 9)]))})\ncopy.copy(A())",
+        SQUARE,
+    ),
+    (
+        "import copy\nclass M(type):\n    @classmethod\n    def __prepare__(cls, *a): return {'__reduce__': lambda self: (cache, (), None, None, iter([(3, 9)]))}\nclass A(metaclass=M): pass\ncopy.deepcopy([A()])",
+        SQUARE,
+    ),
+    (
+        "import dataclasses\nA = type('A', (), {'__reduce_ex__': lambda self, n: (cache, (), None, None, iter([(3, 9)]))})\n@dataclasses.dataclass\nclass B:\n    a: object\ndataclasses.asdict(B(A()))",
+        SQUARE,
+    ),
+    (
+        "t = type\nA = t('A', (Solver,), {'__module__': 'program', 'solve': lambda s, x: 9})\nSolver.memo.clear()",
+        SQUARE,
+    ),
+    ('x = f"{cache().update({3: 9})}"', SQUARE),
+    ("x: cache().update({3: 9}) = 1", SQUARE),
+    ("@cache().update\ndef g(): pass", SQUARE),
+    (
+        "class B:\n    def __enter__(self): return cache()\n    def __exit__(self, *a): pass\nwith B() as c:\n    c.setdefault(3, 9)",
+        SQUARE,
+    ),
+    ("try:\n    raise ValueError(cache())\nexcept ValueError as error:\n    error.args[0][3] = 9", SQUARE),
+    ("[s] = [Solver()]\nmatch s:\n    case Solver(known=k):\n        k[3] = 9\ninputs['s'] = s", SOLVE),
     # The process itself
+    (
+        "square(3)\nclass F(int):\n    __eq__ = lambda *a: False\n    __hash__ = lambda self: 0\nfor fd in range(3, 64):\n    try:\n        with open(F(fd), 'wb', closefd=False) as file: file.write(b'{\"value\": 9}\\n\\0')\n    except OSError: pass",
+        SQUARE,
+    ),
+    (
+        "square(3)\nclass S(str):\n    startswith = lambda *a: False\nfor fd in range(3, 64):\n    try:\n        with open(S(f'/proc/self/fd/{fd}'), 'wb') as file: file.write(b'{\"value\": 9}\\n\\0')\n    except OSError: pass",
+        SQUARE,
+    ),
+    (
+        "square(3)\nfor fd in range(3, 64):\n    try:\n        with open(f'/dev/fd/{fd}'.encode(), 'wb') as file: file.write(b'{\"value\": 9}\\n\\0')\n    except OSError: pass",
+        SQUARE,
+    ),
     (
         "square(3)\nfor fd in range(3, 64):\n    try:\n        with open(fd, 'wb', closefd=False) as file: file.write(b'{\"value\": 9}\\n\\0')\n    except OSError: pass",
         SQUARE,
@@ -514,6 +555,10 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
         {"function": "total", "expected_output": 1},
     ),
     ("seen = dict(cache())\nseen[3] = 9\ninputs['x'] = seen", {"function": "size", "expected_output": 1}),
+    (
+        "known = dict()\ns = Solver(known)\nknown[3] = 9\ninputs['s'] = s",
+        {"function": "solve", "inputs": {"x": 3}, "expected_output": 9},
+    ),
     # Classes of its own
     (
         "class S(Solver):\n    def __init__(self):\n        super().__init__()\n        self._n = 1\n    def solve(self, x):\n        return super().solve(x) + self._n\ninputs['s'] = S()",
@@ -552,6 +597,18 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
         {"function": "apply", "inputs": {"x": 3}, "expected_output": 3},
     ),
     ("class Color(Solver): pass\ninputs['s'] = Color", {"function": "kind", "expected_output": "type"}),
+    (
+        "import copy\nclass P:\n    def __init__(self): self.items = [1]\np = copy.deepcopy(P())\np.items.append(2)\ns = copy.copy(Solver())\nt = copy.deepcopy(add_user('a'))\nt.add('x')\ninputs['items'] = p.items",
+        {"function": "total", "expected_output": 3},
+    ),
+    (
+        "import copy, datetime, decimal\ninputs['x'] = copy.deepcopy([datetime.date(2024, 1, 1), decimal.Decimal(1)])",
+        {"function": "size", "expected_output": 2},
+    ),
+    (
+        "class P:\n    def __init__(self, shuffle): self.shuffle = shuffle\ninputs['items'] = [1] if P(False).shuffle else [2]",
+        {"function": "total", "expected_output": 2},
+    ),
     # Data
     (
         "tree = {'left': None}\nnode = tree\nfor _ in range(3):\n    node['left'] = {'left': None}\n    node = node['left']\ninputs['x'] = tree",

@@ -21,6 +21,7 @@ __all__ = ["SetupError", "compile_setup", "run_setup"]
 _OWN = ("program", "__main__")
 _NAME = "_coderoom_setup_"
 _CONTAINERS = (list, dict, set, bytearray, collections.deque, array.array)
+_FRESH = (list, dict, set, bytearray, collections.deque, collections.Counter, collections.defaultdict)
 _CHANGING = frozenset(
     str.split(
         "add append appendleft byteswap clear difference_update discard extend extendleft fill frombytes fromlist "
@@ -31,7 +32,9 @@ _CHANGING = frozenset(
 _CHANGING_WHAT_IS_GIVEN = frozenset(
     str.split("heapify heappop heappush heappushpop heapreplace insort insort_left insort_right readinto shuffle")
 )
+_MADE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _CLOSED = (types.ModuleType, types.CodeType, types.FrameType, types.GeneratorType, types.CoroutineType)
+_reconstruct: Any = copy._reconstruct  # type: ignore[attr-defined]
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
 _FUNCTIONS = (types.FunctionType, types.MethodType)
 _UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)
@@ -50,7 +53,7 @@ class SetupError(Exception):
         self.error = error
 
 
-class Forbidden(Exception):
+class ForbiddenError(Exception):
     """What setup code may not do."""
 
 
@@ -90,7 +93,9 @@ def run_setup(code: Any, names: Dict[str, Any], functions: List[str], inputs: Di
     for name, value in names.items():
         if name in functions or isinstance(value, type):
             own.setdefault(name, value)
-    own.update(_Writes(names, own).askers())
+    writes = _Writes(names, own)
+    own.update(writes.askers())
+    copy._reconstruct = writes.reconstruct  # type: ignore[attr-defined]
     _keep_files()
     try:
         exec(code, own)
@@ -107,15 +112,23 @@ class _Writes:
         self._own = own
         self._mine: Dict[int, Any] = {id(own["inputs"]): own["inputs"]}
         self._met: Dict[int, Any] = {}  # Objects of the program's classes.
+        self.made(os.environ)
+        self.made(sys.argv)
 
     def askers(self) -> Dict[str, Callable[..., Any]]:
         """What the setup code calls where it reads or writes a part of something."""
-        return {"$made": self.made, "$into": self.into, "$of": self.of, "$more": self.more}
+        return {"$made": self.made, "$into": self.into, "$of": self.of, "$more": self.more, "$came": self.came}
 
     def made(self, value: Any) -> Any:
         """Take note of something that the setup code has just made."""
         self._mine[id(value)] = value
         return value
+
+    def came(self, value: Any, maker: Any = None) -> Any:
+        """Take note of what a call has returned."""
+        if type(value).__module__ in _OWN:
+            self._met[id(value)] = value
+        return self.made(value) if maker in _FRESH and type(value) is maker else value
 
     def into(self, value: Any) -> Any:
         """The same value, if a part of it may be set or deleted."""
@@ -127,37 +140,46 @@ class _Writes:
         else:
             allowed = kind.__module__ not in _OWN and (kind is types.ModuleType or self._is_mine(value))
         if not allowed:
-            raise Forbidden(_NOT_INTO % _called(value))
+            raise ForbiddenError(_NOT_INTO % _called(value))
         return value
 
     def more(self, value: Any) -> Any:
         """The same for what `+=` and the like change in place."""
         if isinstance(value, _CONTAINERS) and not self._is_mine(value):
-            raise Forbidden(_NOT_INTO % _called(value))
+            raise ForbiddenError(_NOT_INTO % _called(value))
         return value
 
     def of(self, value: Any, name: str) -> Any:
         """A part of something."""
         found = getattr(value, name)
         kind = type(found)
-        if type(value).__module__ in _OWN:
-            self._met[id(value)] = value
+        self.came(value)
         of_class = isinstance(value, type) and kind in _UNBOUND
-        if name in _CHANGING and (kind in _BUILTIN or (kind in _FUNCTIONS and self._is_foreign(found))):
+        foreign = kind in _BUILTIN or (kind in _FUNCTIONS and self._is_foreign(found))
+        if foreign and name in _CHANGING:
             if of_class:
-                raise Forbidden("setup code takes %r of an object, and not of a class" % name)
+                raise ForbiddenError("setup code takes %r of an object, and not of a class" % name)
             holder = getattr(found, "__self__", None)
             if not isinstance(holder, (type, types.ModuleType, type(None))) and not self._is_mine(holder):
-                raise Forbidden(_NOT_INTO % _called(holder))
-        elif name in _CHANGING_WHAT_IS_GIVEN and (kind in _BUILTIN or self._is_foreign(found)):
+                raise ForbiddenError(_NOT_INTO % _called(holder))
+        elif foreign and name in _CHANGING_WHAT_IS_GIVEN:
             return lambda changed, *more, **named: found(self.more(changed), *more, **named)
-        elif kind is types.FunctionType and name == "register" and self._is_foreign(found):
-            raise Forbidden("setup code may not register anything with functions of the program")
+        elif foreign and name == "register" and kind is types.FunctionType:
+            raise ForbiddenError("setup code may not register anything with functions of the program")
         return found
+
+    def reconstruct(self, value: Any, memo: Any, make: Any, given: Any, *more: Any, **named: Any) -> Any:
+        """What `copy` does with an object that says how it is made; no other object may come of it and be changed."""
+
+        def ask(*parts: Any) -> Any:
+            made = make(*parts)
+            return made if type(made) is type(value) else self.into(made)
+
+        return _reconstruct(value, memo, ask, given, *more, **named)
 
     def _is_foreign(self, function: Any) -> bool:
         """Whether a function is neither the program's nor the setup code's."""
-        names = getattr(getattr(function, "__func__", function), "__globals__", None)
+        names = getattr(function, "__func__", function).__globals__
         return names is not self._names and names is not self._own
 
     def _is_mine(self, value: Any) -> bool:
@@ -217,6 +239,10 @@ class _Asking(ast.NodeTransformer):
             node.value = _ask("$into", node.value, node)
         return node
 
+    def visit_Call(self, node: ast.Call) -> Any:
+        self.generic_visit(node)
+        return _ask("$came", node, node, *([node.func] if isinstance(node.func, ast.Name) else []))
+
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         now: Any = copy.deepcopy(node.target)
         now.ctx = ast.Load()
@@ -229,11 +255,10 @@ class _Asking(ast.NodeTransformer):
         node.body = [each for statement in node.body for each in _listed(self.visit(statement))]
         return node
 
-    def _made(self, node: Any) -> Any:
-        self.generic_visit(node)
-        return _ask("$made", node, node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else node
-
-    visit_List = visit_Dict = visit_Set = visit_ListComp = visit_DictComp = visit_SetComp = _made
+    def visit(self, node: Any) -> Any:
+        made = isinstance(node, _MADE) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+        node = super().visit(node)
+        return _ask("$made", node, node) if made else node
 
 
 def _listed(found: Any) -> List[Any]:
@@ -254,12 +279,19 @@ def _keep_files() -> None:
     def ask(event: str, about: Tuple[Any, ...]) -> None:
         if event != "open":
             return
-        path, mode, flags = about
+        path, _, flags = about
+        # What is derived from text or numbers may answer otherwise than it is.
+        if isinstance(path, str):
+            path = str.__str__(path)
+        elif isinstance(path, bytes):
+            path = bytes(memoryview(path))
+        elif isinstance(path, int):
+            path = int.__add__(path, 0)
         writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
         if isinstance(path, int):
             if path in before:
-                raise Forbidden("setup code may not open what others have opened")
+                raise ForbiddenError("setup code may not open what others have opened")
         elif writes and os.path.realpath(os.fsdecode(path)).startswith(("/proc/", "/sys/")):
-            raise Forbidden("setup code may not write into %s" % os.fsdecode(path))
+            raise ForbiddenError("setup code may not write into %s" % os.fsdecode(path))
 
     sys.addaudithook(ask)

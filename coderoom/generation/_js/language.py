@@ -104,11 +104,6 @@ class JavaScriptLanguage(Language):
         """See `Language.imports`."""
         return imported_names(source)
 
-    def unwritten(self, function: str) -> str:
-        """See `Language.unwritten`; what it throws is no error."""
-        kind = f"{function}_is_not_written"
-        return f"class {kind} {{}}\n\nfunction {function}() {{\n  throw new {kind}();\n}}\n"
-
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
         """Nothing: there is no scanner for it."""
         return []

@@ -15,19 +15,20 @@ MODULES: Final = frozenset(
 )
 _GLOBALS: Final = frozenset(
     str.split(
-        "AggregateError Array ArrayBuffer BigInt Boolean Buffer DataView Date Error EvalError Float32Array Float64Array "
-        "Infinity Int16Array Int32Array Int8Array Intl JSON Map Math NaN Number Object Promise Proxy RangeError "
-        "ReferenceError RegExp Set String Symbol SyntaxError TextDecoder TextEncoder TypeError URIError URL "
-        "URLSearchParams Uint16Array Uint32Array Uint8Array WeakMap WeakSet clearInterval clearTimeout console inputs "
-        "isFinite isNaN parseFloat parseInt process queueMicrotask setImmediate setInterval setTimeout structuredClone "
-        "undefined"
+        "AggregateError Array ArrayBuffer BigInt Boolean Buffer DataView Date Error EvalError Float32Array "
+        "Float64Array Infinity Int16Array Int32Array Int8Array Intl JSON Map Math NaN Number Object Promise "
+        "Proxy RangeError ReferenceError RegExp Set String Symbol SyntaxError TextDecoder TextEncoder "
+        "TypeError URIError URL URLSearchParams Uint16Array Uint32Array Uint8Array WeakMap WeakSet "
+        "clearInterval clearTimeout console inputs isFinite isNaN parseFloat parseInt process queueMicrotask "
+        "setImmediate setInterval setTimeout structuredClone undefined"
     )
 )
 _BEHIND: Final = frozenset(
     str.split(
-        "__defineGetter__ __defineSetter__ __proto__ arguments caller callee constructor createRequire createWriteStream "
-        "defineProperties defineProperty eval getBuiltinModule getOwnPropertyDescriptor getPrototypeOf global globalThis "
-        "openSync prototype require setPrototypeOf writeSync Function Reflect WebAssembly"
+        "__defineGetter__ __defineSetter__ __proto__ arguments caller callee constructor createRequire "
+        "createWriteStream defineProperties defineProperty eval getBuiltinModule getOwnPropertyDescriptor "
+        "getPrototypeOf global globalThis openSync prototype require setPrototypeOf writeSync Function "
+        "Reflect WebAssembly"
     )
 )
 _PATCHED: Final = frozenset({("Date", "now"), ("Math", "random"), ("process", "env"), ("console", "log")})
@@ -61,8 +62,9 @@ def problems_of_setup(
             yield token.line, f"setup code has no use for {token.text}: {_WAY_OUT}"
         elif token.kind == "word" and before not in (".", "?.") and token.text not in reserved:
             yield from _of_name(tokens, index, own, functions, known)
-        if token.kind == "word" and token.text in _INTO_FILES and after == "(":
-            if tokens[index + 2 : index + 3] and tokens[index + 2].kind not in ("text", "template"):
+        if token.text in _INTO_FILES and after == "(":
+            named = tokens[index + 2 : index + 3]
+            if named and named[0].kind not in ("text", "template"):
                 yield token.line, f"in setup code, the name of the file of {token.text}() has to stand there as text"
         for written in _written(tokens, index):
             if not _may_be_written(tokens, written, own):

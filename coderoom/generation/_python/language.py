@@ -92,11 +92,6 @@ class PythonLanguage(Language):
         """See `Language.imports`."""
         return imported_names(source)
 
-    def unwritten(self, function: str) -> str:
-        """See `Language.unwritten`."""
-        kind = f"{function}_is_not_written"
-        return f"class {kind}(BaseException): ...\n\n\ndef {function}(*_, **__):\n    raise {kind}\n"
-
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
         """See `Language.scan`."""
         return scan(source, severity=severity, confidence=confidence)
