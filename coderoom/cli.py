@@ -409,6 +409,7 @@ def gallery(
     teams: Annotated[
         list[str] | None, typer.Option("--team", metavar="FILE", help="Add this team file. May be repeated.")
     ] = None,
+    model: ModelOption = None,
     out: OutFileOption = None,
     force: ForceOption = False,
     trust: TrustOption = None,
@@ -421,7 +422,7 @@ def gallery(
     """
     from coderoom.configs import make_gallery
 
-    made = make_gallery(teams or (), trust=trust or ())
+    made = make_gallery(teams or (), model=model, trust=trust or ())
     counts = {name: len(components) for name, components in made["components"].items()}
     return _hand_over(made, out, force=force, as_json=as_json, told={"components": counts})
 
@@ -431,6 +432,7 @@ def studio(
     teams: Annotated[
         list[str] | None, typer.Option("--team", metavar="FILE", help="Add this team file. May be repeated.")
     ] = None,
+    model: ModelOption = None,
     appdir: Annotated[
         Path | None,
         typer.Option("--appdir", metavar="DIR", help="Where Studio keeps its teams, sessions and runs."),
@@ -460,7 +462,7 @@ def studio(
         if browser:
             running.open()
 
-    run_studio(teams or (), console, appdir=appdir, port=port, trust=trust or (), begin=begin)
+    run_studio(teams or (), console, appdir=appdir, port=port, model=model, trust=trust or (), begin=begin)
 
 
 @app.command()

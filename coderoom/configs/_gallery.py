@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import json
@@ -34,7 +35,9 @@ _LISTS = {
 """The lists of a gallery, by the type of what they hold. Studio wants all of them, also those that are empty."""
 
 
-def make_gallery(teams: Sequence[str | Path] = (), *, trust: Sequence[str] = ()) -> dict[str, Any]:
+def make_gallery(
+    teams: Sequence[str | Path] = (), *, model: str | None = None, trust: Sequence[str] = ()
+) -> dict[str, Any]:
     """Make a gallery of AutoGen Studio, with the shipped teams, other teams, and what all of them consist of.
 
     Nothing in it is of this machine. References such as `${NAME:-default}`, which Studio does not know, become their
@@ -43,6 +46,7 @@ def make_gallery(teams: Sequence[str | Path] = (), *, trust: Sequence[str] = ())
 
     Args:
         teams: More teams, as for `load_team`.
+        model: A text that `make_model` understands: this model takes the place of every one under a key `model_client`.
         trust: Namespaces whose providers may be imported, besides `autogen_*` and `coderoom`.
 
     Returns:
@@ -50,13 +54,14 @@ def make_gallery(teams: Sequence[str | Path] = (), *, trust: Sequence[str] = ())
 
     Raises:
         ConfigError: A team has mistakes, or something in it makes sense on this machine only.
-        RequestError: There is no such file or team.
-        MissingDependencyError: A team needs a package that is not installed.
+        RequestError: There is no such file, team or model.
+        MissingDependencyError: A team or the model needs a package, or a key, that is not there.
     """
     sources = [*shipped_sources().values(), *(find_source(team) for team in teams)]
     shelves = _Shelves()
+    instead = _model_data(model, trust) if model is not None else None
     for source in sources:
-        checked = _checked(source, trust)
+        checked = _checked(source, trust, instead)
         shelves.add_all(checked)
     refuse_environment(_text(shelves.lists))
     return {
@@ -74,12 +79,12 @@ def make_gallery(teams: Sequence[str | Path] = (), *, trust: Sequence[str] = ())
     }
 
 
-def _checked(source: Source, trust: Sequence[str]) -> Checked:
+def _checked(source: Source, trust: Sequence[str], model: dict[str, Any] | None) -> Checked:
     from coderoom.configs._build import refuse_mistakes
     from coderoom.configs._check import check
 
     document = read_component(source)
-    document = dataclasses.replace(document, data=without_secrets(document.data))
+    document = dataclasses.replace(document, data=_with_model(without_secrets(document.data), model))
     # What the environment says is of this machine, so that nothing is taken from it but whom to trust.
     checked = check(document, TEAM, Components.trusting(trust, os.environ), {})
     problems = find_unportable(checked)
@@ -91,6 +96,24 @@ def _checked(source: Source, trust: Sequence[str]) -> Checked:
         raise ConfigError([document.problem((), "AutoGen Studio shows only teams that have participants")])
     resolved_numbers(checked)
     return checked
+
+
+def _model_data(spec: str, trust: Sequence[str]) -> dict[str, Any]:
+    from coderoom.configs._models import make_model
+
+    component = make_model(spec, trust=trust).dump_component().model_dump(exclude_none=True)
+    data: dict[str, Any] = without_secrets(component)
+    return data
+
+
+def _with_model(data: Any, model: dict[str, Any] | None) -> Any:
+    """A document with another model in the place of its own ones."""
+    if model is None:
+        return data
+    if isinstance(data, dict):
+        own = {"model_client": copy.deepcopy(model)} if data.get("model_client") is not None else {}
+        return {key: _with_model(value, model) for key, value in data.items()} | own
+    return [_with_model(value, model) for value in data] if isinstance(data, list) else data
 
 
 class _Shelves:

@@ -28,7 +28,10 @@ from coderoom.studio._server import StudioServer, listen, run_server, server_env
 __all__ = ["RunningStudio", "run_studio"]
 
 _WINDOWS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-_NO_KEY: Final = "OPENAI_API_KEY is not set, and teams with OpenAI's models, such as the shipped ones, need it."
+_NO_KEY: Final = (
+    "OPENAI_API_KEY is not set, and teams with OpenAI's models need it; --model gives all of them another model."
+)
+_NEEDS_KEY: Final = "autogen_ext.models.openai.OpenAIChatCompletionClient"
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class RunningStudio:
         log: The file that its server writes to.
         left: What an earlier start had put there and this one has left alone, each with the reason.
         removed: Environments for Studio, of other versions, that nobody has used for long and that are gone now.
+        lacks_key: Whether teams have OpenAI's models, and there is no key for them.
     """
 
     url: str
@@ -48,6 +52,7 @@ class RunningStudio:
     log: Path
     left: Sequence[str] = ()
     removed: Sequence[Path] = ()
+    lacks_key: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """What programs want to know. Whoever ends the process `pid` ends everything."""
@@ -67,7 +72,7 @@ class RunningStudio:
             f"It keeps what you make there in {self.appdir}; its log is {self.log}",
             *(f"Left alone: {what}" for what in self.left),
             *(f"Removed, since it was not used for {UNUSED_DAYS} days: {path}" for path in self.removed),
-            *((_NO_KEY,) if not os.environ.get("OPENAI_API_KEY") else ()),
+            *((_NO_KEY,) if self.lacks_key else ()),
             "It has no authentication: whoever can reach this port on this machine can run code here as you.",
             "Ctrl-C ends it.",
         ]
@@ -81,6 +86,7 @@ def run_studio(
     *,
     appdir: Path | None = None,
     port: int = 8081,
+    model: str | None = None,
     trust: Sequence[str] = (),
     begin: Callable[[RunningStudio], None],
 ) -> NoReturn:
@@ -91,6 +97,7 @@ def run_studio(
         console: For what a person wants to know.
         appdir: The folder for what Studio keeps; `None`: one below the user's data folder.
         port: The port of this machine; 0 is any that is free.
+        model: A text that `make_model` understands, for a model that takes the place of the teams' own ones.
         trust: Namespaces whose components may be loaded, besides `autogen_*` and `coderoom`.
         begin: Is called when it answers.
 
@@ -103,7 +110,7 @@ def run_studio(
     """
     if os.name != "posix":
         raise MissingDependencyError("coderoom studio runs on Linux and macOS only.")
-    gallery = make_gallery(teams, trust=trust)
+    gallery = make_gallery(teams, model=model, trust=trust)
     folder = (appdir or default_folder()).absolute()
     with _signals_interrupt(), use_folder(folder) as lock, listen(port) as listening:
         log = folder / "studio.log"
@@ -118,8 +125,13 @@ def run_studio(
                 server.wait_until_it_answers()
                 left = _fill(server, folder, gallery)
                 removed = remove_unused(interpreter.parents[1])
-            begin(RunningStudio(server.url, folder, log, left, removed))
+            begin(RunningStudio(server.url, folder, log, left, removed, _lacks_key(gallery)))
             server.wait_for_its_end()
+
+
+def _lacks_key(gallery: dict[str, Any]) -> bool:
+    providers = [model["provider"] for model in gallery["components"]["models"]]
+    return _NEEDS_KEY in providers and not os.environ.get("OPENAI_API_KEY")
 
 
 def _open(url: str) -> None:
