@@ -75,7 +75,7 @@ def shipped_sources() -> dict[str, Source]:
 def _read(file: Path | Traversable, name: str) -> Source:
     try:
         if file.is_dir():
-            raise RequestError(f"{name!r} is a directory, and a file was expected")
+            raise OSError("it is a directory, and a file was expected")
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:

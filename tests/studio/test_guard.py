@@ -80,9 +80,8 @@ def test_others_may_have_links_to_the_pages_and_to_nothing_else(studio_server: S
 
 
 def test_nor_may_others_open_websockets(studio_server: Studio, driver: driving.Studio) -> None:
-    team = driver.add_team(
-        shipped_teams()[0]
-    )  # One without participants would blank the builder for whoever looks next.
+    # One without participants would blank the builder for whoever looks next.
+    team = driver.add_team(shipped_teams()[0])
     session = driver.post("/sessions/", {"user_id": USER, "name": "a session", "team_id": team["id"]})["id"]
     run = driver.post("/runs/", {"session_id": session, "user_id": USER})["run_id"]
     address = f"{studio_server.url.replace('http', 'ws', 1)}/api/ws/runs/{run}"
