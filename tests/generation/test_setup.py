@@ -609,6 +609,10 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
         "class P:\n    def __init__(self, shuffle): self.shuffle = shuffle\ninputs['items'] = [1] if P(False).shuffle else [2]",
         {"function": "total", "expected_output": 2},
     ),
+    (
+        "import functools\nclass P:\n    @functools.cache\n    def add(self, x): return x + 1\ninputs['items'] = [P().add(1)]",
+        {"function": "total", "expected_output": 2},
+    ),
     # Data
     (
         "tree = {'left': None}\nnode = tree\nfor _ in range(3):\n    node['left'] = {'left': None}\n    node = node['left']\ninputs['x'] = tree",

@@ -179,7 +179,7 @@ class _Writes:
 
     def _is_foreign(self, function: Any) -> bool:
         """Whether a function is neither the program's nor the setup code's."""
-        names = getattr(function, "__func__", function).__globals__
+        names = getattr(getattr(function, "__func__", function), "__globals__", None)
         return names is not self._names and names is not self._own
 
     def _is_mine(self, value: Any) -> bool:
