@@ -97,6 +97,8 @@ def run_setup(code: Any, names: Dict[str, Any], functions: List[str], inputs: Di
     own.update(writes.askers())
     copy._reconstruct = writes.reconstruct  # type: ignore[attr-defined]
     _keep_files()
+    # A file that it writes is no module.
+    sys.path[:] = [each for each in sys.path if each and os.path.realpath(each) != os.getcwd()]
     try:
         exec(code, own)
         return {**own["inputs"]}
