@@ -279,6 +279,7 @@ def cache():
     "env": "def env(name):\n    return os.environ.get(name)",
     "apply": "def apply(f, x):\n    return f(x)",
     "kind": "def kind(s):\n    return type(s).__name__",
+    "imported": "def imported(x):\n    try:\n        import answers\n        return answers.x\n    except ImportError:\n        return -x",
     "flaky": "def flaky(x):\n    if x < 0:\n        raise ValueError(x)\n    return x",
 }
 """Each function right, but `square` and `solve`, which are wrong: they would be right if setup code could help them."""
@@ -467,6 +468,8 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("try:\n    raise ValueError(cache())\nexcept ValueError as error:\n    error.args[0][3] = 9", SQUARE),
     ("[s] = [Solver()]\nmatch s:\n    case Solver(known=k):\n        k[3] = 9\ninputs['s'] = s", SOLVE),
+    ("import collections\nu = collections.UserDict()\nu.data = cache()\nu[3] = 9", SQUARE),
+    ("with open('answers.py', 'w') as file: file.write('x = 9')", {**SQUARE, "function": "imported"}),
     # The process itself
     (
         "square(3)\nclass F(int):\n    __eq__ = lambda *a: False\n    __hash__ = lambda self: 0\nfor fd in range(3, 64):\n    try:\n        with open(F(fd), 'wb', closefd=False) as file: file.write(b'{\"value\": 9}\\n\\0')\n    except OSError: pass",
@@ -607,6 +610,10 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ),
     (
         "class P:\n    def __init__(self, shuffle): self.shuffle = shuffle\ninputs['items'] = [1] if P(False).shuffle else [2]",
+        {"function": "total", "expected_output": 2},
+    ),
+    (
+        "import functools\nclass P:\n    @functools.cache\n    def add(self, x): return x + 1\ninputs['items'] = [P().add(1)]",
         {"function": "total", "expected_output": 2},
     ),
     # Data

@@ -97,6 +97,8 @@ def run_setup(code: Any, names: Dict[str, Any], functions: List[str], inputs: Di
     own.update(writes.askers())
     copy._reconstruct = writes.reconstruct  # type: ignore[attr-defined]
     _keep_files()
+    # A file that it writes is no module.
+    sys.path[:] = [each for each in sys.path if each and os.path.realpath(each) != os.getcwd()]
     try:
         exec(code, own)
         return {**own["inputs"]}
@@ -179,7 +181,7 @@ class _Writes:
 
     def _is_foreign(self, function: Any) -> bool:
         """Whether a function is neither the program's nor the setup code's."""
-        names = getattr(function, "__func__", function).__globals__
+        names = getattr(getattr(function, "__func__", function), "__globals__", None)
         return names is not self._names and names is not self._own
 
     def _is_mine(self, value: Any) -> bool:

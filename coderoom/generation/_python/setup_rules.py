@@ -19,7 +19,7 @@ _MODULES: Final[dict[str, str | None]] = {
         create_task gather run sleep wait_for
     """,
     "builtins": "input open print",
-    "collections": "Counter OrderedDict UserDict UserList UserString abc defaultdict deque namedtuple",
+    "collections": "Counter OrderedDict abc defaultdict deque namedtuple",
     "contextlib": """
         AsyncExitStack ExitStack asynccontextmanager closing contextmanager nullcontext redirect_stderr redirect_stdout
         suppress
