@@ -112,6 +112,23 @@ def test_every_component_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_another_model_takes_the_place_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = f"replay:{ROOT / 'examples' / 'primes.replay.yaml'}"
+    gallery = make_gallery([write(tmp_path, TEAM)], model=model)
+    [played] = gallery["components"]["models"]
+    assert played["provider"] == "coderoom.configs.ReplayModel"
+    assert "OpenAI" not in json.dumps(gallery)
+    assert str(ROOT) not in json.dumps(gallery)
+    for team in gallery["components"]["teams"]:
+        assert isinstance(Team.load_component(team), Team)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    gallery = make_gallery(model="openai:gpt-4o-mini")
+    assert [each["config"]["model"] for each in gallery["components"]["models"]] == ["gpt-4o-mini"]
+    assert KEY not in json.dumps(gallery)
+    with pytest.raises(RequestError, match="there is no model 'gpt'"):
+        make_gallery(model="gpt")
+
+
 def test_nothing_is_there_twice() -> None:
     gallery = make_gallery(["analyst", ROOT / "coderoom/configs/shipped/code-act.yaml"])
     assert gallery == make_gallery()

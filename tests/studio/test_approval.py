@@ -11,11 +11,12 @@ import pytest
 
 from coderoom.agents import CodeExecutorAgent, HumanApprovedAgent, ReviewerAgent
 from coderoom.blocks import extract_code_blocks
-from coderoom.configs import ReplayModel
+from coderoom.configs import ReplayModel, make_gallery
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.teams import CodingTeam
 from tests.studio.driving import Run, Studio, texts
 from tests.studio.teams import openai
+from tests.support.commands import ROOT
 from tests.support.openai_server import OpenAIServer, Request
 
 TASK = "What is 6 times 7?"
@@ -31,6 +32,18 @@ def team(folder: Path, *replies: str, turns: int = 1, reviewer: bool = False, **
     if reviewer:
         participants.append(ReviewerAgent("reviewer", ReplayModel([REFUSED] * turns)))
     return CodingTeam(participants, max_turns=turns).dump_component().model_dump()
+
+
+def test_a_shipped_team_with_a_recorded_model(driver: Studio) -> None:
+    gallery = make_gallery(model=f"replay:{ROOT / 'examples' / 'primes.replay.yaml'}")
+    [component] = [each for each in gallery["components"]["teams"] if each["label"] == "human-approves"]
+    with driver.running(component, "How many primes are there below a million?") as run:
+        for _ in range(2):
+            wait_for_question(run)
+            answer(run, "yes")
+        run.wait()
+    assert any("NameError" in text for text in texts(run.sent))
+    assert "There are 78,498 primes below a million" in texts(run.sent)[-1]
 
 
 @pytest.fixture
