@@ -39,7 +39,8 @@ def log(tmp_path: Path) -> Path:
 
 
 def params(log: Path) -> StdioServerParams:
-    return StdioServerParams(command=sys.executable, args=["-m", "tests.support.mcp_server", str(log)], cwd=ROOT)
+    arguments = ["-m", "tests.support.mcp_server", str(log)]
+    return StdioServerParams(command=sys.executable, args=arguments, cwd=ROOT, read_timeout_seconds=60)
 
 
 def calls(log: Path) -> list[str]:
@@ -201,6 +202,7 @@ config:
                 command: {python}
                 args: [-m, tests.support.mcp_server, {log}]
                 cwd: {root}
+                read_timeout_seconds: 60
   max_turns: 1
 """
 

@@ -58,13 +58,13 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 @pytest.fixture
 def stock(tmp_path: Path) -> StdioServerParams:
     arguments = ["-m", "tests.support.mcp_server", str(tmp_path / "server.log")]
-    return StdioServerParams(command=sys.executable, args=arguments, cwd=ROOT)
+    return StdioServerParams(command=sys.executable, args=arguments, cwd=ROOT, read_timeout_seconds=60)
 
 
 @pytest.fixture
 def parcels(tmp_path: Path) -> StdioServerParams:
     (tmp_path / "parcels.py").write_text(NESTED)
-    return StdioServerParams(command=sys.executable, args=[str(tmp_path / "parcels.py")])
+    return StdioServerParams(command=sys.executable, args=[str(tmp_path / "parcels.py")], read_timeout_seconds=60)
 
 
 async def test_adapters_of_tools_answer_as_the_workbench_does(sandbox: Sandbox, stock: StdioServerParams) -> None:
