@@ -289,7 +289,7 @@ def _keep_files() -> None:
             path = bytes(memoryview(path))
         elif isinstance(path, int):
             path = int.__add__(path, 0)
-        writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
+        writes = isinstance(flags, int) and (flags & os.O_WRONLY or flags & os.O_RDWR)
         if isinstance(path, int):
             if path in before:
                 raise ForbiddenError("setup code may not open what others have opened")
