@@ -1,5 +1,5 @@
 # Every target sets up what it needs in .venv and leaves the rest of the machine alone.
-#   make demo    run a team on real data      make test    run the tests
+#   make demo    run a team on real data      make test    run the tests      make setup   only .venv
 #   make check   tests, lint, types, import contract
 
 SHELL := /bin/bash

@@ -418,7 +418,7 @@ def gallery(
 ) -> int:
     """Make a gallery of AutoGen Studio: the shipped teams, your own, and what they consist of.
 
-    There is nothing of this machine in it: no keys, no values of variables, no paths.
+    There is nothing of this machine in it: no keys, no values of variables but those of --model, no paths.
     """
     from coderoom.configs import make_gallery
 

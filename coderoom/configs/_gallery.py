@@ -47,6 +47,7 @@ def make_gallery(
     Args:
         teams: More teams, as for `load_team`.
         model: A text that `make_model` understands: this model takes the place of every one under a key `model_client`.
+            It is made with what the environment says: its address, `OPENAI_BASE_URL` for instance, is in the gallery.
         trust: Namespaces whose providers may be imported, besides `autogen_*` and `coderoom`.
 
     Returns:

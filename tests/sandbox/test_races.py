@@ -41,12 +41,6 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 @pytest.fixture
-async def session(sandbox: Sandbox) -> AsyncIterator[Session]:
-    async with sandbox.session() as session:
-        yield session
-
-
-@pytest.fixture
 def gate() -> Gate:
     return Gate()
 
