@@ -161,17 +161,10 @@ class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[
         self._sandbox = Sandbox(str(self._options["wall"]))
         self._generator = AICodeGenerator(self._model_client, sandbox=self._sandbox, **self._options)
 
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        """Make a solution of what came in since the last turn."""
-        async for item in self.on_messages_stream(messages, cancellation_token):
-            if isinstance(item, Response):
-                return item
-        raise AssertionError("unreachable: the response comes last")
-
     def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """The same, with what happens meanwhile."""
+        """Make a solution of what came in since the last turn; the `Response` comes last."""
         return self._watched(self._turn, messages, cancellation_token)
 
     async def _turn(

@@ -127,15 +127,17 @@ class _Shelves:
     def add_all(self, checked: Checked) -> None:
         """Add a team and, each for itself, what it consists of."""
         by_place = sorted(checked.components.items(), key=lambda item: [str(step) for step in item[0]])
-        inside_out = sorted(by_place, key=lambda item: -len(item[0]))
-        for path, component_class in inside_out:
-            _complete(_at(checked.data, path), component_class, checked.document.file)
+        placed = [(path, component_class, _at(checked.data, path)) for path, component_class in by_place]
+        for _, component_class, component in sorted(placed, key=lambda item: -len(item[0])):
+            _complete(component, component_class, checked.document.file)
         team = checked.data["label"]
-        for path, component_class in by_place:
+        for agent in _teams_as_agents(checked):
+            self._add("agents", agent, team)
+        for path, component_class, component in placed:
             kind = component_class.component_type  # type: ignore[attr-defined]
-            # A team in a team is no use alone; Studio drops such.
+            # A team in a team is no use alone.
             if kind in _LISTS and (kind != "team" or not path):
-                self._add(_LISTS[kind], _at(checked.data, path), team)
+                self._add(_LISTS[kind], component, team)
 
     def _add(self, name: str, component: dict[str, Any], team: str) -> None:
         identity = json.dumps([component["provider"], component["config"]], sort_keys=True)
@@ -163,6 +165,33 @@ def _complete(component: dict[str, Any], component_class: Any, file: str) -> Non
     component.setdefault("component_version", component_class.component_version)
     component.setdefault("label", name if isinstance(name, str) else component_class.__name__)
     component.setdefault("description", config.get("description") or _summary(component_class))
+
+
+def _teams_as_agents(checked: Checked) -> list[dict[str, Any]]:
+    """Put an agent around each team in a team, in whose place it does the same: Studio's builder drops teams there."""
+    from coderoom.teams import CodingTeam, TeamAgent
+    from coderoom.teams._team_agent import agent_name
+
+    made: list[dict[str, Any]] = []
+    if not issubclass(checked.components[()], CodingTeam):
+        return made
+    participants = checked.data["config"]["participants"]
+    for index, team in enumerate(participants):
+        team_class: Any = checked.components["config", "participants", index]
+        if team_class.component_type != "team":
+            continue
+        name = agent_name(team["config"].get("name") or getattr(team_class, "DEFAULT_NAME", team_class.__name__))
+        agent = {
+            "provider": TeamAgent.component_provider_override,
+            "component_type": TeamAgent.component_type,
+            "label": team["label"],
+            "description": team["description"],
+            "config": {"name": name, "team": team},
+        }
+        _complete(agent, TeamAgent, checked.document.file)
+        participants[index] = agent
+        made.append(agent)
+    return made
 
 
 def _text(data: Any) -> str:

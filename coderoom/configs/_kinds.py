@@ -45,6 +45,7 @@ _BY_FIELD = {
     "termination_condition": _TERMINATION,
     "conditions": _TERMINATION,
     "participants": Kind("an agent or a team", ("autogen_agentchat.base:ChatAgent", "autogen_agentchat.base:Team")),
+    "team": TEAM,
     "agent": Kind("an agent", ("autogen_agentchat.base:ChatAgent",)),
     "workbench": Kind("a workbench", ("autogen_core.tools:Workbench",)),
     "tools": Kind("a tool", ("autogen_core.tools:BaseTool",)),

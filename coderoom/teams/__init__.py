@@ -2,6 +2,7 @@
 
 from coderoom.teams._coding_team import CodingTeam, CodingTeamConfig
 from coderoom.teams._conditions import CodeSucceeded, NoProgress, ReviewApproved, StatefulCondition
+from coderoom.teams._team_agent import TeamAgent, TeamAgentConfig
 
 __all__ = [
     "CodeSucceeded",
@@ -10,4 +11,6 @@ __all__ = [
     "NoProgress",
     "ReviewApproved",
     "StatefulCondition",
+    "TeamAgent",
+    "TeamAgentConfig",
 ]

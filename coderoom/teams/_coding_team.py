@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +24,7 @@ from coderoom._waiting import to_its_end
 from coderoom._watching import is_watched
 from coderoom.agents._shown import error_message, is_error, unshown
 from coderoom.errors import TeamError
+from coderoom.teams._agents_within import close_agents, start_agents
 from coderoom.teams._manager import CodingTeamManager
 from coderoom.teams._message_types import find_message_type, name_of_message_type
 from coderoom.teams._participant import Participant, Turns
@@ -253,9 +254,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
 
     async def __aenter__(self) -> Self:
         try:
-            for agent in _agents_of(self):
-                if callable(start := getattr(agent, "start", None)):
-                    await start()
+            await start_agents(self)
         except BaseException:
             with suppress(Exception):
                 await self.close()
@@ -273,10 +272,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         Raises:
             Exception: What the first agent that could not be closed raised, once all others are.
         """
-        results = await asyncio.gather(*(agent.close() for agent in _agents_of(self)), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await close_agents(self)
 
     # --- What AutoGen's team is made of ---
 
@@ -338,15 +334,6 @@ async def _pass_on(
             items.put_nowait(item)
     finally:
         items.put_nowait(None)
-
-
-def _agents_of(team: Team) -> Iterator[Any]:
-    """All agents of a team and of the teams in it, AutoGen's own too, which cannot close theirs."""
-    for participant in getattr(team, "_participants", ()):
-        if isinstance(participant, Team):
-            yield from _agents_of(participant)
-        else:
-            yield participant
 
 
 def _load_participant(model: Any) -> ChatAgent | Team:

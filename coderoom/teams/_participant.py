@@ -23,6 +23,7 @@ from autogen_core import CancellationToken, DefaultTopicId, MessageContext, even
 from coderoom._watching import is_watched
 from coderoom.agents._shown import ShowsItsTurns, shown, unshown, watched
 from coderoom.errors import AgentError, TeamError
+from coderoom.teams._team_agent import TeamAgent
 
 __all__ = ["Participant", "Turns"]
 
@@ -83,6 +84,7 @@ class Participant(ChatAgentContainer):
         turns: Turns,
     ) -> None:
         super().__init__(parent_topic_type, output_topic_type, agent, message_factory)
+        self._team = agent.team if isinstance(agent, TeamAgent) else agent if isinstance(agent, Team) else None
         self._turns = turns
 
     @event
@@ -123,9 +125,9 @@ class Participant(ChatAgentContainer):
         await self.publish_message(message, topic_id=topic, cancellation_token=ctx.cancellation_token)
 
     async def _take_turn(self, cancellation_token: CancellationToken) -> GroupChatAgentResponse | GroupChatTeamResponse:
-        if isinstance(self._agent, Team):
+        if self._team is not None:
             # With nothing new to read a nested team goes on where it was; AutoGen would refuse the empty list.
-            stream: Any = self._agent.run_stream(
+            stream: Any = self._team.run_stream(
                 task=list(self._message_buffer) or None,
                 cancellation_token=cancellation_token,
                 output_task_messages=False,
@@ -134,6 +136,7 @@ class Participant(ChatAgentContainer):
                 stream = shown(self._agent.name, stream)
             span: Any = nullcontext()
         else:
+            assert isinstance(self._agent, ChatAgent)
             stream = self._agent.on_messages_stream(self._message_buffer, cancellation_token)
             if is_watched() and not isinstance(self._agent, ShowsItsTurns):
                 stream = watched(self._agent, stream)

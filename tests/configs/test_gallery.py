@@ -13,7 +13,7 @@ from autogen_agentchat.conditions import TextMentionTermination
 from autogen_core import Component, ComponentLoader
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from coderoom.configs import make_gallery, shipped_teams
+from coderoom.configs import load_team, make_gallery, shipped_teams
 from coderoom.errors import ConfigError, RequestError
 from tests.configs.config_files import TEAM, write
 from tests.support.commands import ROOT, coderoom
@@ -153,6 +153,60 @@ def test_a_team_of_ones_own_is_taken_apart(tmp_path: Path) -> None:
     # The short name of a provider is none that Studio's pages know.
     model = team["config"]["participants"][0]["config"]["model_client"]
     assert model["provider"] == "autogen_ext.models.openai.OpenAIChatCompletionClient"
+
+
+NESTED = """\
+provider: coderoom.teams.CodingTeam
+config:
+  participants:
+    - provider: coderoom.agents.CodeExecutorAgent
+      config: {name: first, code_executor: {provider: coderoom.executors.SandboxCodeExecutor}}
+    - provider: coderoom.teams.CodingTeam
+      config:
+        name: my_pair
+        description: Two of them.
+        participants: [SECOND, DEEPER]
+        max_turns: 2
+    - provider: autogen_agentchat.teams.RoundRobinGroupChat
+      config: {participants: [THIRD], max_turns: 1}
+  max_turns: 3
+"""
+
+
+def _nested() -> str:
+    """A team of an agent and two teams, one of which has another team in it."""
+
+    def agent(name: str) -> str:
+        executor = "{provider: coderoom.executors.SandboxCodeExecutor}"
+        return f"{{provider: coderoom.agents.CodeExecutorAgent, config: {{name: {name}, code_executor: {executor}}}}}"
+
+    deeper = f"{{provider: coderoom.teams.CodingTeam, config: {{participants: [{agent('deep')}], max_turns: 1}}}}"
+    text = NESTED.replace("SECOND", agent("second")).replace("DEEPER", deeper)
+    # AutoGen's team takes what says no type for a team.
+    return text.replace("THIRD", agent("third").replace("{", "{component_type: agent, ", 1))
+
+
+async def test_a_team_in_a_coding_team_becomes_an_agent_that_does_the_same(tmp_path: Path) -> None:
+    """Studio's builder drops teams that stand there."""
+    file = write(tmp_path, _nested())
+    gallery = make_gallery([file])
+    (team,) = (team for team in gallery["components"]["teams"] if team["label"] == "team")
+    agents = team["config"]["participants"]
+    assert [agent["provider"].rpartition(".")[2] for agent in agents] == ["CodeExecutorAgent", "TeamAgent", "TeamAgent"]
+    assert [agent["component_type"] for agent in agents] == ["agent"] * 3
+    assert [agent["config"]["name"] for agent in agents] == ["first", "my_pair", "RoundRobinGroupChat"]
+    assert (agents[1]["label"], agents[1]["description"]) == ("my_pair", "Two of them.")
+    assert "my_pair" in labels(gallery, "agents")
+    assert {"second", "deep", "third"} <= set(labels(gallery, "agents")), "what it consists of is there as before"
+    Gallery.model_validate(gallery)
+
+    told = []
+    for loaded in (load_team(file), Team.load_component(team)):
+        async with loaded:  # type: ignore[attr-defined]
+            result = await loaded.run(task="```python\nprint(6 * 7)\n```")
+        told.append([(message.source, message.to_text()) for message in result.messages])
+    assert told[0] == told[1]
+    assert {"first", "second", "deep", "third"} <= {source for source, _ in told[0]}
 
 
 def test_references_become_their_defaults_whatever_the_environment_says(

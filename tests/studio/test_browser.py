@@ -23,6 +23,7 @@ from PIL import Image
 from playwright.async_api import Page, async_playwright, expect
 from ruamel.yaml import YAML
 
+from coderoom.configs import shipped_teams
 from tests.studio.driving import Studio
 from tests.studio.processes import below, wait_until_gone
 from tests.studio.teams import CODING, EXECUTOR, agent, sandbox
@@ -117,6 +118,14 @@ async def saved_by(page: Page, button: Any) -> dict[str, Any]:
     return saved
 
 
+async def saved_and_downloaded(page: Page) -> tuple[Any, Any]:
+    """Save the team that stands in the builder, then download it; return what became of it."""
+    saved = await saved_by(page, page.locator("button:has(svg.lucide-save)").first)
+    async with page.expect_download() as download:
+        await page.locator("button:has(svg.lucide-download)").first.click()
+    return saved["component"], json.loads(Path(await (await download.value).path()).read_text())
+
+
 async def begin(page: Page, team: str, task: str) -> None:
     """Begin a session with a team in the playground, and say what to do."""
     await page.goto("/")
@@ -167,14 +176,9 @@ async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path
     await picture(page, "builder")
 
     # Nothing is lost on the way: not when it is made, nor when it is saved, nor when it is downloaded.
-    again = await saved_by(page, page.locator("button:has(svg.lucide-save)").first)
-    async with page.expect_download() as download:
-        await page.locator("button:has(svg.lucide-download)").first.click()
-    downloaded = json.loads(Path(await (await download.value).path()).read_text())
     expected = team_in(gallery, "primes") | {"label": label}
     assert made["component"] == expected
-    assert again["component"] == expected
-    assert downloaded == expected
+    assert await saved_and_downloaded(page) == (expected, expected)
 
     await begin(page, label, "How many primes are there below 100?")
     await expect(page.get_by_text("Task completed").first).to_be_visible()
@@ -192,6 +196,20 @@ async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path
     places = [steps.rfind(text) for text in seen]
     assert -1 not in places, (seen, steps)
     await picture(page, "run")
+
+
+async def test_the_builder_loses_nothing_of_a_team(page: Page, driver: Studio, tmp_path: Path) -> None:
+    pair = replayed("coder-reviewer", "nested", PRIMES)
+    inner = team_of(CODING, agent(EXECUTOR, "runner", code_executor=sandbox(Path("work"))), name="inner")
+    pair["config"]["participants"].append(inner)
+    gallery = gallery_of(tmp_path, pair)
+    for label in (*shipped_teams(), "nested"):
+        expected = team_in(gallery, label)
+        await page.goto(f"/build?teamId={driver.add_team(expected)['id']}")
+        for participant in expected["config"]["participants"]:
+            node = page.locator(".react-flow__node-agent", has_text=participant["config"]["name"])
+            await expect(node.first).to_be_visible()
+        assert await saved_and_downloaded(page) == (expected, expected)
 
 
 async def test_an_endless_loop_is_ended_by_the_pages_button(
