@@ -159,6 +159,13 @@ def _await_end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+def _some_key(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """OpenAI's client insists on a key; a server of one's own often needs none."""
+    if environment.get("OPENAI_BASE_URL") and not environment.get("OPENAI_API_KEY"):
+        return {**environment, "OPENAI_API_KEY": "none"}
+    return environment
+
+
 def server_environment(interpreter: Path, trust: Sequence[str], components: Any = None) -> dict[str, str]:
     """The environment of the server, in which packages of the user's can be imported.
 
@@ -175,7 +182,7 @@ def server_environment(interpreter: Path, trust: Sequence[str], components: Any 
     folder, versions = temporary_folder(), pinned(PINS)
     conflicts = link_packages(folder, trusted, versions)
     environment = {
-        **without_python_settings(os.environ),
+        **_some_key(without_python_settings(os.environ)),
         # CodeRoom there is the one that runs here, and code finds the packages that it would find here.
         "PYTHONPATH": str(folder),
         VARIABLE: default_python(),

@@ -131,7 +131,7 @@ def run_studio(
 
 def _lacks_key(gallery: dict[str, Any]) -> bool:
     providers = [model["provider"] for model in gallery["components"]["models"]]
-    return _NEEDS_KEY in providers and not os.environ.get("OPENAI_API_KEY")
+    return _NEEDS_KEY in providers and not any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
 
 
 def _open(url: str) -> None:
