@@ -22,6 +22,7 @@ __all__ = [
     "sandbox",
     "shipped",
     "team",
+    "team_agent",
 ]
 
 Json = dict[str, Any]
@@ -40,6 +41,10 @@ def part(kind: str, provider: str, **config: Any) -> Json:
 def team(provider: str, *participants: Json, turns: int | None = None, **config: Any) -> Json:
     made = part("team", provider, participants=list(participants), max_turns=turns or len(participants), **config)
     return {**made, "label": "a team", "description": "For a test."}
+
+
+def team_agent(inner: Json) -> Json:
+    return part("agent", "coderoom.teams.TeamAgent", team=inner)
 
 
 def agent(provider: str, name: str, **config: Any) -> Json:

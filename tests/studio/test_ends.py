@@ -18,7 +18,20 @@ from coderoom.executors._launch import descendants
 from tests.agents.helpers import python
 from tests.studio.driving import Run, Studio, texts
 from tests.studio.processes import below, wait_until_gone
-from tests.studio.teams import ACT, CODING, EXECUTOR, REVIEWER, ROUND, agent, openai, part, replay, sandbox, team
+from tests.studio.teams import (
+    ACT,
+    CODING,
+    EXECUTOR,
+    REVIEWER,
+    ROUND,
+    agent,
+    openai,
+    part,
+    replay,
+    sandbox,
+    team,
+    team_agent,
+)
 from tests.support.openai_server import OpenAIServer, Stall
 from tests.support.studio import Studio as Server
 from tests.support.studio import start_studio, wait_for
@@ -190,6 +203,7 @@ def ends(folder: Path) -> dict[str, dict[str, Any]]:
         "ours": team(ROUND, coder()),
         "nested": team(ROUND, team(ROUND, coder(), name="inner"), turns=1),
         "nested in ours": team(CODING, team(ROUND, coder(), name="inner"), turns=1),
+        "for an agent": team(ROUND, team_agent(team(ROUND, coder(), name="inner")), turns=1),
         "AutoGen's own agent": team(ROUND, own),
         "AutoGen's own agent in ours": team(CODING, own),
         "a tool of AutoGen's": team(ROUND, assistant),

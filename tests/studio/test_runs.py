@@ -24,6 +24,7 @@ from tests.studio.teams import (
     shipped,
     shipped_teams,
     team,
+    team_agent,
 )
 from tests.support.commands import ROOT
 from tests.support.openai_server import Failure, OpenAIServer
@@ -273,11 +274,29 @@ def test_code_cannot_run_here(kind: str, driver: Studio, tmp_path: Path) -> None
 
 def test_an_error_in_a_nested_team(driver: Studio, tmp_path: Path) -> None:
     coder = agent(EXECUTOR, "coder", model_client=replay(), code_executor=sandbox(tmp_path))
-    for outer, inner in ((CODING, CODING), (CODING, ROUND), (ROUND, CODING)):
-        nested = team(inner, coder, name="inner")
+    inner = [team(CODING, coder, name="inner"), team(ROUND, coder, name="inner")]
+    for outer, nested in (
+        *((CODING, inner[0]), (CODING, inner[1]), (ROUND, inner[0])),
+        *((CODING, team_agent(inner[0])), (ROUND, team_agent(inner[0])), (ROUND, team_agent(inner[1]))),
+    ):
         run = driver.run(team(outer, nested, turns=1), "Compute it.")
         assert failed(run).startswith("**coder could not go on: RequestError**")
         assert len(seen(run)) == 2
+
+
+@pytest.mark.parametrize("outer", [CODING, ROUND])
+@pytest.mark.parametrize("inner", [CODING, ROUND])
+def test_a_run_of_a_team_that_stands_for_an_agent(inner: str, outer: str, driver: Studio, tmp_path: Path) -> None:
+    models = replay(python("print(nothing)"), decide(True, "A name is wrong."), python("print(6 * 7)"), "It is 42.")
+    coder = agent(EXECUTOR, "coder", model_client=models, code_executor=sandbox(tmp_path), max_retries_on_error=1)
+    pair = team(inner, coder, agent(REVIEWER, "reviewer", model_client=replay(verdict(True, "Fine."))), name="inner")
+    run = driver.run(team(outer, team_agent(pair), turns=1), "Compute it.")
+    assert ended_well(run)
+    shown = [text for _, text in seen(run)]
+    for words in ("print(nothing)", "NameError", "A name is wrong.", "print(6 * 7)", "ok, exit code 0", "It is 42."):
+        assert any(words in text for text in shown), (words, shown)
+    assert [text for text in shown if "Approved. Fine." in text] == ["Approved. Fine."]
+    assert result_types(run).count("CodeExecutionEvent") == 2
 
 
 def test_a_mistake_in_a_config(driver: Studio, tmp_path: Path) -> None:
