@@ -31,7 +31,8 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
     Args:
         approvals: Whom to ask, in this order.
         mode: `"first"`: the first one with an opinion decides. `"all"`: everyone with an opinion must say yes, and
-            the first no ends it. In both, code on which nobody has an opinion does not run.
+            the first no ends it. In both, code on which nobody has an opinion does not run; in a chain within a
+            chain, the outer one goes on.
 
     Raises:
         TypeError: If something in `approvals` is no `Approval`.
@@ -55,18 +56,23 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask in order until it is decided."""
+        return await self._opinion(request) or no(NOBODY_DECIDED)
+
+    async def _opinion(self, request: ApprovalRequest) -> ApprovalResponse | None:
         agreed: list[str] = []
         for approval in self._approvals:
-            answer = await approval.decide(request)
+            # A chain in which nobody has an opinion has none either, as long as there is somebody else to ask.
+            if isinstance(approval, ChainApproval) and type(approval).decide is ChainApproval.decide:
+                answer = await approval._opinion(request)
+            else:
+                answer = await approval.decide(request)
             if answer is None:
                 continue
             response = as_response(answer)
             if self._mode == "first" or not response.approved:
                 return response
             agreed.append(response.reason)
-        if not agreed:
-            return no(NOBODY_DECIDED)
-        return ApprovalResponse(approved=True, reason=" ".join(filter(None, agreed)))
+        return ApprovalResponse(approved=True, reason=" ".join(filter(None, agreed))) if agreed else None
 
     async def close(self) -> None:
         """Close every approval in the chain, also if one of them fails to."""

@@ -28,7 +28,15 @@ from autogen_core.code_executor import CodeBlock
 
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent, ReviewerAgent
 from coderoom.agents import metadata as keys
-from coderoom.approval import ApprovalRequest, ApprovalResponse, InputFunc, NeverApprove, Rule, RuleApproval
+from coderoom.approval import (
+    ApprovalRequest,
+    ApprovalResponse,
+    ChainApproval,
+    InputFunc,
+    NeverApprove,
+    Rule,
+    RuleApproval,
+)
 from coderoom.blocks import extract_code_blocks
 from coderoom.configs import check_team, dump_team, load_team
 from coderoom.executors import SandboxCodeExecutor
@@ -356,9 +364,13 @@ RULES = [
         ("import shutil; shutil.rmtree('x')", "all", 0, "rejected"),
     ],
 )
-async def test_rules_come_first(approved: MakeAgent, code: str, mode: Any, questions: int, outcome: str) -> None:
-    person = Person("no")
-    agent = approved(python(code), "Done.", person=person, of={"approval_func": RuleApproval(RULES)}, mode=mode)
+@pytest.mark.parametrize("in_chain", [False, True])
+async def test_rules_come_first(
+    approved: MakeAgent, code: str, mode: Any, questions: int, outcome: str, in_chain: bool
+) -> None:
+    person, rules = Person("no"), RuleApproval(RULES)
+    own = ChainApproval([rules]) if in_chain else rules
+    agent = approved(python(code), "Done.", person=person, of={"approval_func": own}, mode=mode)
     response = await turn(agent, TASK)
     assert (len(person.questions), facts_of(response)["outcome"]) == (questions, outcome)
     if "rmtree" in code:

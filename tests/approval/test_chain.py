@@ -105,6 +105,24 @@ async def test_chains_nest() -> None:
     assert answer == ApprovalResponse(approved=False, reason="inner")
 
 
+@pytest.mark.parametrize("mode", ["first", "all"])
+async def test_a_chain_without_an_opinion_leaves_it_to_the_outer_one(mode: Any) -> None:
+    last = yes()
+    inner = ChainApproval([undecided(), ChainApproval([])])
+    assert (await ChainApproval([inner, last], mode=mode).decide(REQUEST)).approved
+    assert last.asked == 1
+    assert not (await ChainApproval([inner, undecided()], mode=mode).decide(REQUEST)).approved
+
+
+async def test_a_chain_of_somebody_elses_is_asked_as_it_wants() -> None:
+    class Strict(ChainApproval):
+        async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
+            return ApprovalResponse(approved=False, reason="strict")
+
+    answer = await ChainApproval([Strict([yes()]), yes()]).decide(REQUEST)
+    assert answer == ApprovalResponse(approved=False, reason="strict")
+
+
 def test_wrong_arguments_are_named() -> None:
     not_one: Any = [AlwaysApprove(), lambda request: True]
     with pytest.raises(TypeError, match=r"approvals\[1\].*no Approval"):
