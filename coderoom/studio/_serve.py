@@ -21,7 +21,7 @@ import uvicorn
 
 from coderoom.executors import adopt_orphans, end_descendants, sweep_containers
 from coderoom.studio._guard import guarded
-from coderoom.studio._marks import set_mark
+from coderoom.studio._marks import end_orphans, set_mark
 from coderoom.studio._runs import RunsLoop
 
 __all__ = ["serve"]
@@ -56,7 +56,7 @@ def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
             )
         )
         threading.Thread(target=_end_with, args=(life_fd, server), daemon=True).start()
-        threading.Thread(target=sweep_containers, daemon=True).start()
+        threading.Thread(target=_clear_up, daemon=True).start()
         loop = RunsLoop()
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(_serve(server, listening, loop))
@@ -76,6 +76,12 @@ def _going() -> Collection[Any]:
     manager = getattr(sys.modules.get("autogenstudio.web.deps"), "_websocket_manager", None)
     tokens = {} if manager is None else manager._cancellation_tokens
     return [run for run, token in tokens.items() if not token.is_cancelled()]
+
+
+def _clear_up() -> None:
+    """Remove what servers have left that were killed together with whoever started them."""
+    end_orphans()
+    sweep_containers()
 
 
 def _set_environment(appdir: str, host: str, port: int) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tests.studio.driving import Run, Studio
 from tests.studio.processes import below, wait_until_gone
 from tests.studio.teams import CODING, ROUND, sandbox, team
 from tests.support.studio import Studio as Server
-from tests.support.studio import start_studio, wait_for
+from tests.support.studio import end, start_studio, wait_for
 
 SECONDS = 2.0
 """Within which a run that is stopped has ended."""
@@ -63,6 +62,7 @@ def nested(kind: str, agent: Json) -> Json:
 def stuck(server: Server, driver: Studio, component: Json, folder: Path) -> Iterator[tuple[Run, dict[int, str]]]:
     """A run whose code or tool does not end, and the processes that there are for it."""
     before = below(server.pid)
+    folder.mkdir(exist_ok=True)
     with driver.running(component, "Go.") as run:
         begun = folder / "begun"
         wait_for(lambda: begun.exists() and (begun.stat().st_size == 0 or "wait" in begun.read_text()))
@@ -117,14 +117,31 @@ def test_a_run_that_goes_on_keeps_what_is_its_own(studio_server: Server, driver:
         assert below(studio_server.pid).keys() >= going.keys()
 
 
+@pytest.mark.parametrize("how", ["the server is killed", "the command is killed", "the command is ended"])
 @pytest.mark.parametrize("case", [case for case in RUNNING if "sandbox" not in case])
-@pytest.mark.parametrize("whose", ["server", "command"])
-def test_nothing_is_left_when_it_is_killed(case: str, whose: str, tmp_path: Path) -> None:
+def test_nothing_is_left_of_it_when(how: str, case: str, tmp_path: Path) -> None:
     folder = tmp_path / "work"
-    with start_studio(tmp_path / "app", cwd=tmp_path) as server:
-        driver = Studio(server.url)
+    with start_studio(tmp_path / "app", cwd=tmp_path) as server, closing(Studio(server.url)) as driver:
         with stuck(server, driver, team(ROUND, RUNNING[case](folder)), folder) as (_, started):
             everything = below(server.pid)
-            os.kill(server.server_pid if whose == "server" else server.pid, signal.SIGKILL)
+            end(server, how)
             assert wait_until_gone({**everything, **started}, 10) == {}
-        driver.close()
+
+
+def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
+    """Nobody is there to do so when all is killed at once."""
+    folder = tmp_path / "work"
+    case = "code that ignores signals"
+    with start_studio(tmp_path / "app", cwd=tmp_path) as server, closing(Studio(server.url)) as driver:
+        with stuck(server, driver, team(ROUND, RUNNING[case](folder)), folder) as (_, started):
+            end(server, "all is killed")
+    left = wait_until_gone(started, 1)
+    assert left
+    other = subprocess.Popen(["sleep", "600"])
+    try:
+        with start_studio(tmp_path / "app", cwd=tmp_path):
+            assert wait_until_gone(left, 10) == {}
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
