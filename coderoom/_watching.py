@@ -1,4 +1,4 @@
-"""Running below the pages of AutoGen Studio, which shows less than happens and closes less than is used."""
+"""Running below AutoGen Studio, which shows less than happens and closes less than is used."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import Context, ContextVar
 from typing import Any
 
-__all__ = ["at_end_of_run", "is_watched"]
+__all__ = ["at_end_of_run", "current_run", "is_watched", "note_run"]
 
 _STUDIO = "autogenstudio.web"
 _POLL_SECONDS = 0.25
@@ -17,6 +19,7 @@ _log = logging.getLogger("coderoom")
 
 Close = Callable[[], Awaitable[None]]
 
+_request: ContextVar[asyncio.Task[Any] | None] = ContextVar("_request", default=None)
 _closing: dict[Any, list[Close]] = {}
 _watchers: set[asyncio.Task[None]] = set()
 
@@ -24,6 +27,13 @@ _watchers: set[asyncio.Task[None]] = set()
 def is_watched() -> bool:
     """Whether this process is the server of AutoGen Studio's pages."""
     return f"{_STUDIO}.app" in sys.modules
+
+
+def note_run() -> None:
+    """Is called where a part of a team is made: `autogenstudio serve` makes a team for each request, and in its task."""
+    if f"{_STUDIO}.serve" in sys.modules:
+        with suppress(RuntimeError):  # There is no loop.
+            _request.set(asyncio.current_task())
 
 
 def at_end_of_run(close: Close) -> None:
@@ -34,7 +44,7 @@ def at_end_of_run(close: Close) -> None:
     Args:
         close: Closes it, and does nothing where there is nothing to close.
     """
-    run = _current_run()
+    run = current_run()
     if run is None:
         return
     closing = _closing.setdefault(run, [])
@@ -42,17 +52,19 @@ def at_end_of_run(close: Close) -> None:
         return
     closing.append(close)
     if len(closing) == 1:
-        watcher = asyncio.create_task(_watch(run))
+        # It is no part of the run, which it outlives.
+        watcher = asyncio.create_task(_watch(run), context=Context())
         _watchers.add(watcher)
         watcher.add_done_callback(_forget)
 
 
-def _current_run() -> Any:
+def current_run() -> Any:
+    """The run of Studio that this is called in; `None`: in none."""
     module = sys.modules.get(f"{_STUDIO}.managers.run_context")
-    try:
-        return None if module is None else module.RunContext.current_run_id()
-    except RuntimeError:  # It is in no run of Studio's.
-        return None
+    if module is not None:
+        with suppress(RuntimeError):  # It is in no run of a page.
+            return module.RunContext.current_run_id()
+    return _request.get()
 
 
 def _forget(watcher: asyncio.Task[None]) -> None:
@@ -63,13 +75,17 @@ def _forget(watcher: asyncio.Task[None]) -> None:
 
 async def _watch(run: Any) -> None:
     try:
-        manager = await sys.modules[f"{_STUDIO}.deps"].get_websocket_manager()
-        # Studio tells nobody that a run is over, and things that refer to each other keep all that it used.
-        while run in manager.active_runs:  # noqa: ASYNC110 (there is nothing to wait for)
-            await asyncio.sleep(_POLL_SECONDS)
+        await (asyncio.wait((run,)) if isinstance(run, asyncio.Task) else _end_of(run))
     finally:
         closing = _closing.pop(run)
     await asyncio.gather(*map(_do, closing), return_exceptions=True)
+
+
+async def _end_of(run: Any) -> None:
+    manager = await sys.modules[f"{_STUDIO}.deps"].get_websocket_manager()
+    # Studio tells nobody that a run is over, and things that refer to each other keep all that it used.
+    while run in manager.active_runs:  # noqa: ASYNC110 (there is nothing to wait for)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _do(close: Close) -> None:

@@ -32,7 +32,7 @@ from autogen_core import CancellationToken, Image
 from autogen_core.models import RequestUsage
 
 from coderoom._advice import advice_for
-from coderoom._watching import at_end_of_run, is_watched
+from coderoom._watching import at_end_of_run, is_watched, note_run
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
 from coderoom.agents._messages import picture_of
@@ -77,6 +77,10 @@ class ShowsItsTurns(BaseChatAgent):
         assert isinstance(items[-1], Response)
         return items[-1]
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        note_run()
+        super().__init__(*args, **kwargs)
+
     def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
@@ -102,17 +106,15 @@ class ShowsItsTurns(BaseChatAgent):
         self, take_turn: Turn, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
         turn = take_turn(_without_shown(messages), cancellation_token)
-        if not is_watched():
-            return turn
         return watched(self, turn)
 
 
 def watched(agent: ChatAgent, turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """Show an agent's turn, and see to it that the agent and its model client are closed when the run is over."""
+    """See to it that an agent and its model client are closed when the run is over, and show its turn to who watches."""
     at_end_of_run(agent.close)
     if callable(close := getattr(getattr(agent, "_model_client", None), "close", None)):
         at_end_of_run(close)
-    return shown(agent.name, turn)
+    return shown(agent.name, turn) if is_watched() else turn
 
 
 async def shown(source: str, turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:

@@ -3,6 +3,7 @@
 from coderoom.executors._checkpoints import Checkpoints
 from coderoom.executors._docker_names import sweep_containers
 from coderoom.executors._execution import Execution
+from coderoom.executors._launch import descendants, send
 from coderoom.executors._leftovers import adopt_orphans, end_descendants
 from coderoom.executors._local import LocalCodeExecutor
 from coderoom.executors._output import bound_output, save_output
@@ -18,7 +19,9 @@ __all__ = [
     "SandboxCodeResult",
     "adopt_orphans",
     "bound_output",
+    "descendants",
     "end_descendants",
     "save_output",
+    "send",
     "sweep_containers",
 ]

@@ -22,7 +22,7 @@ from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 from coderoom._janitor import remove_folder
 from coderoom.executors._cells import CellRefused, named_file
 from coderoom.executors._docker_command import Attached
-from coderoom.executors._docker_names import free_name, sweep_containers
+from coderoom.executors._docker_names import free_name, owner_host, sweep_containers
 from coderoom.executors._execution import TIMEOUT_CODE, Execution, Transcript
 from coderoom.executors._folder import write_inside
 from coderoom.executors._launch import KEEP, WHOLE, Output
@@ -70,6 +70,9 @@ class RawDocker:
         lasting = not (executor._auto_remove and executor._stop_container)
         executor.container_name = await asyncio.to_thread(free_name, executor.container_name, lasting=lasting)
         executor._setup_functions_complete = not executor._functions
+        hosts = executor._extra_hosts
+        if not lasting:
+            executor._extra_hosts = {**hosts, **owner_host()}
         try:
             await executor.start()
         except BaseException:
@@ -77,6 +80,8 @@ class RawDocker:
                 await asyncio.shield(asyncio.to_thread(_remove, executor._container))
             self._clear_away()
             raise
+        finally:
+            executor._extra_hosts = hosts
         self._ours = executor._init_command is None
         if executor._stop_container:
             # AutoGen's executor means to do so when the loop is closed, and cannot any more.

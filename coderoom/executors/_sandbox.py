@@ -12,7 +12,7 @@ from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from coderoom._components import DumpsAsItself
-from coderoom._watching import at_end_of_run, is_watched
+from coderoom._watching import at_end_of_run, note_run
 from coderoom.errors import RequestError
 from coderoom.executors._calls import CallEnded
 from coderoom.executors._execution import Execution
@@ -109,6 +109,7 @@ class SandboxCodeExecutor(
         options: Mapping[str, Any] | None = None,
         engine: EngineName = "cpython",
     ) -> None:
+        note_run()
         self._config = SandboxCodeExecutorConfig(
             work_dir=None if work_dir is None else str(work_dir),
             timeout=timeout,
@@ -193,7 +194,7 @@ class SandboxCodeExecutor(
             RequestError: The configuration asks for something that cannot be.
             MissingDependencyError: A module of `preload` cannot be imported.
         """
-        if is_watched() and not self.has_owner:
+        if not self.has_owner:
             at_end_of_run(self.stop)
         place = await self._get_place()
         try:

@@ -14,13 +14,15 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import uvicorn
 
 from coderoom.executors import adopt_orphans, end_descendants, sweep_containers
 from coderoom.studio._guard import guarded
+from coderoom.studio._marks import end_orphans, set_mark
+from coderoom.studio._runs import RunsLoop
 
 __all__ = ["serve"]
 
@@ -43,6 +45,7 @@ def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
     with socket.socket(fileno=port_fd) as listening:
         host, port = listening.getsockname()
         _set_environment(appdir, host, port)
+        set_mark()
         server = uvicorn.Server(
             uvicorn.Config(
                 _studio,
@@ -53,9 +56,32 @@ def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
             )
         )
         threading.Thread(target=_end_with, args=(life_fd, server), daemon=True).start()
-        threading.Thread(target=sweep_containers, daemon=True).start()
-        asyncio.run(server.serve(sockets=[listening]))
+        threading.Thread(target=_clear_up, daemon=True).start()
+        loop = RunsLoop()
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(_serve(server, listening, loop))
     end_descendants()
+
+
+async def _serve(server: uvicorn.Server, listening: socket.socket, loop: RunsLoop) -> None:
+    ending = asyncio.create_task(loop.end_runs(_going))
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        ending.cancel()
+
+
+def _going() -> Collection[Any]:
+    """Those of Studio's runs that nobody has stopped."""
+    manager = getattr(sys.modules.get("autogenstudio.web.deps"), "_websocket_manager", None)
+    tokens = {} if manager is None else manager._cancellation_tokens
+    return [run for run, token in tokens.items() if not token.is_cancelled()]
+
+
+def _clear_up() -> None:
+    """Remove what servers have left that were killed together with whoever started them."""
+    end_orphans()
+    sweep_containers()
 
 
 def _set_environment(appdir: str, host: str, port: int) -> None:

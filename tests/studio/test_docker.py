@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.studio.teams import ACT, CODING, EXECUTOR, ROUND, agent, part, replay
 from tests.studio.test_ends import ENDLESS, SECONDS, SHELL
 from tests.support.docker import client, find_engine, find_image
 from tests.support.studio import Studio as Server
-from tests.support.studio import start_studio, wait_for
+from tests.support.studio import end, start_studio, wait_for
 
 WHERE = python("import os, sys\nprint(os.path.exists('/.dockerenv'), sys.prefix, 6 * 7)")
 
@@ -32,9 +31,9 @@ def walled(folder: Path, image: str) -> Json:
     return sandbox(folder, wall="docker", options={"image": image})
 
 
-def raw(folder: Path, image: str) -> Json:
+def raw(folder: Path, image: str, **config: Any) -> Json:
     provider = "autogen_ext.code_executors.docker.DockerCommandLineCodeExecutor"
-    return part("code_executor", provider, image=image, work_dir=str(folder), timeout=60)
+    return part("code_executor", provider, image=image, work_dir=str(folder), timeout=60, **config)
 
 
 def writes(code: str, image: str, folder: Path) -> Json:
@@ -56,11 +55,17 @@ def autogens_executor(code: str, image: str, folder: Path) -> Json:
     return agent(EXECUTOR, "coder", model_client=replay(code, "Done."), code_executor=raw(folder, image))
 
 
+def autogens_executor_by_name(code: str, image: str, folder: Path) -> Json:
+    executor = raw(folder, image, container_name=f"chosen-{uuid.uuid4().hex[:8]}")
+    return agent(EXECUTOR, "coder", model_client=replay(code, "Done."), code_executor=executor)
+
+
 AGENTS: dict[str, Make] = {
     "the sandbox": writes,
     "the sandbox in a session": acts,
     "the sandbox under AutoGen's agent": autogens_agent,
     "AutoGen's executor": autogens_executor,
+    "AutoGen's executor in a container of a chosen name": autogens_executor_by_name,
 }
 
 
@@ -147,25 +152,29 @@ def test_a_closed_tab_ends_it(which: str, engine: Any, image: str, driver: Studi
         assert run.wait_for_record(SECONDS)["status"] == "stopped"
 
 
-def test_nothing_is_left_of_a_killed_server(engine: Any, image: str, tmp_path: Path) -> None:
-    with studio(tmp_path) as server:
-        driver = Studio(server.url)
-        component = team(CODING, acts(ENDLESS, image, tmp_path / "work"))
+@pytest.mark.parametrize("how", ["the server is killed", "the command is killed", "the command is ended"])
+@pytest.mark.parametrize("which", [which for which in AGENTS if which != "the sandbox"])
+def test_nothing_is_left_of_it_when(how: str, which: str, engine: Any, image: str, tmp_path: Path) -> None:
+    with studio(tmp_path) as server, closing(Studio(server.url)) as driver:
+        component = team(CODING, AGENTS[which](ENDLESS, image, tmp_path / "work"))
         with stuck(engine, driver, component, tmp_path / "work") as (_, made):
-            os.kill(server.server_pid, signal.SIGKILL)
+            end(server, how)
+            wait_for(lambda: not made & containers(engine), 20)
+
+
+@pytest.mark.parametrize("which", [which for which in AGENTS if "executor" in which])
+def test_the_next_start_removes_what_was_left(which: str, engine: Any, image: str, tmp_path: Path) -> None:
+    """Nothing in the container of AutoGen's executor notices that all was killed at once."""
+    other = engine.create_container(image, ["sleep", "600"], name=f"mine-{uuid.uuid4().hex[:8]}")["Id"]
+    try:
+        engine.start(other)
+        with studio(tmp_path) as server, closing(Studio(server.url)) as driver:
+            component = team(CODING, AGENTS[which](ENDLESS, image, tmp_path / "work"))
+            with stuck(engine, driver, component, tmp_path / "work") as (_, made):
+                end(server, "all is killed")
+        assert made <= containers(engine)
+        with studio(tmp_path):
             wait_for(lambda: not made & containers(engine), 10)
-        driver.close()
-
-
-def test_the_next_start_removes_what_a_killed_server_left(engine: Any, image: str, tmp_path: Path) -> None:
-    """Nothing in the container of AutoGen's executor notices that."""
-    with studio(tmp_path) as server:
-        driver = Studio(server.url)
-        component = team(CODING, autogens_executor(ENDLESS, image, tmp_path / "work"))
-        with stuck(engine, driver, component, tmp_path / "work") as (_, made):
-            os.kill(server.server_pid, signal.SIGKILL)
-        driver.close()
-        assert server.process.wait(30) == 1
-    assert made <= containers(engine)
-    with studio(tmp_path):
-        wait_for(lambda: not made & containers(engine), 10)
+        assert engine.inspect_container(other)["State"]["Running"]
+    finally:
+        engine.remove_container(other, force=True)

@@ -26,7 +26,7 @@ from coderoom.studio._contents import USER
 from coderoom.studio._rest import Rest
 from tests.support.commands import environment
 
-__all__ = ["KEY", "Studio", "alive", "start_studio", "studio_environment", "studio_python", "wait_for"]
+__all__ = ["KEY", "Studio", "alive", "end", "start_studio", "studio_environment", "studio_python", "wait_for"]
 
 KEY = "sk-a-key-that-nobody-accepts"
 _PATIENCE = 150
@@ -103,6 +103,25 @@ class Studio:
         """End it by a signal and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(60)
+
+
+def end(studio: Studio, how: str) -> None:
+    """End a Studio in one of the ways that there are."""
+    server = studio.server_pid
+    match how:
+        case "the server is killed":
+            os.kill(server, signal.SIGKILL)
+            assert studio.process.wait(60) == 1
+        case "the command is killed":
+            os.kill(studio.pid, signal.SIGKILL)
+        case "the command is ended":
+            os.kill(studio.pid, signal.SIGTERM)
+        case "all is killed":
+            os.kill(studio.pid, signal.SIGSTOP)  # Else it would see that the server is gone.
+            os.kill(server, signal.SIGKILL)
+            os.kill(studio.pid, signal.SIGKILL)
+        case _:
+            raise AssertionError(how)
 
 
 def studio_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -1,0 +1,147 @@
+"""How runs end in Studio's playground whose parts are AutoGen's own, which end nothing by themselves."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.studio.autogens import calls_a_server, calls_a_tool, executes, local
+from tests.studio.driving import Run, Studio
+from tests.studio.processes import below, wait_until_gone
+from tests.studio.teams import CODING, ROUND, sandbox, team
+from tests.support.studio import Studio as Server
+from tests.support.studio import end, start_studio, wait_for
+
+SECONDS = 2.0
+"""Within which a run that is stopped has ended."""
+
+ENDLESS = "open('begun', 'w').close()\nwhile True:\n    pass"
+STUBBORN = (
+    "import os, signal\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    "if os.fork() == 0:\n    os.setsid()\n    open('begun', 'w').close()\n"
+    "while True:\n    pass"
+)
+LEAVES = (
+    "import subprocess, sys\n"
+    "code = 'import os, time\\nif os.fork() == 0:\\n    os.setsid()\\n    time.sleep(600)'\n"
+    "null = subprocess.DEVNULL\n"
+    "subprocess.run([sys.executable, '-c', code], stdin=null, stdout=null, stderr=null)\n"
+    "open('begun', 'w').close()"
+)
+
+Json = dict[str, Any]
+Make = Callable[[Path], Json]
+"""Makes an agent that works in the folder, and touches `begun` there."""
+
+RUNNING: dict[str, Make] = {
+    "an endless loop": lambda folder: executes(ENDLESS, local(folder)),
+    "code that ignores signals": lambda folder: executes(STUBBORN, local(folder)),
+    "an endless loop in a tool": lambda folder: calls_a_tool(ENDLESS, local(folder)),
+    "an endless loop in a tool, in our sandbox": lambda folder: calls_a_tool(ENDLESS, sandbox(folder)),
+    "a tool of a server": lambda folder: calls_a_server("wait", {}, folder / "begun"),
+}
+ENDING: dict[str, Make] = {
+    "what code leaves behind": lambda folder: executes(LEAVES, local(folder)),
+    "what code of a tool leaves behind": lambda folder: calls_a_tool(LEAVES, local(folder)),
+    "a server of tools": lambda folder: calls_a_server("count", {"item": "apples"}, folder / "begun"),
+}
+
+
+def nested(kind: str, agent: Json) -> Json:
+    return team(kind, team(ROUND, agent, name="inner"), turns=1)
+
+
+@contextmanager
+def stuck(server: Server, driver: Studio, component: Json, folder: Path) -> Iterator[tuple[Run, dict[int, str]]]:
+    """A run whose code or tool does not end, and the processes that there are for it."""
+    before = below(server.pid)
+    folder.mkdir(exist_ok=True)
+    with driver.running(component, "Go.") as run:
+        begun = folder / "begun"
+        wait_for(lambda: begun.exists() and (begun.stat().st_size == 0 or "wait" in begun.read_text()))
+        started = {pid: what for pid, what in below(server.pid).items() if pid not in before}
+        assert started
+        yield run, started
+
+
+@pytest.mark.parametrize("kind", [CODING, ROUND])
+@pytest.mark.parametrize("case", RUNNING)
+def test_stop_ends_it_at_once(case: str, kind: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
+    with stuck(studio_server, driver, team(kind, RUNNING[case](tmp_path)), tmp_path) as (run, started):
+        begun = time.monotonic()
+        run.stop()
+        assert wait_until_gone(started, SECONDS) == {}
+        while run.next(SECONDS)["type"] != "completion":
+            pass
+        assert run.wait_for_record(SECONDS)["status"] == "stopped"
+        assert time.monotonic() - begun < SECONDS
+
+
+@pytest.mark.parametrize("kind", [CODING, ROUND])
+@pytest.mark.parametrize("case", RUNNING)
+def test_a_closed_tab_ends_it(case: str, kind: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
+    with stuck(studio_server, driver, nested(kind, RUNNING[case](tmp_path)), tmp_path) as (run, started):
+        run.close_tab()
+        assert wait_until_gone(started, SECONDS) == {}
+        assert run.wait_for_record(SECONDS)["status"] == "stopped"
+
+
+@pytest.mark.parametrize("make", [team, nested])
+@pytest.mark.parametrize("case", ENDING)
+def test_nothing_is_left_after_a_run(
+    case: str, make: Callable[..., Json], studio_server: Server, driver: Studio, tmp_path: Path
+) -> None:
+    before = below(studio_server.pid)
+    run = driver.run(make(ROUND, ENDING[case](tmp_path)), "Compute it.")
+    assert run.record()["status"] == "complete"
+    assert (tmp_path / "begun").exists()
+    left = [pid for pid in below(studio_server.pid) if pid not in before]
+    assert wait_until_gone(left, SECONDS) == {}
+
+
+def test_a_run_that_goes_on_keeps_what_is_its_own(studio_server: Server, driver: Studio, tmp_path: Path) -> None:
+    folder = tmp_path / "goes on"
+    with stuck(studio_server, driver, team(ROUND, RUNNING["an endless loop"](folder)), folder) as (_, going):
+        component = team(ROUND, RUNNING["an endless loop"](tmp_path))
+        with stuck(studio_server, driver, component, tmp_path) as (run, started):
+            run.stop()
+            assert wait_until_gone(started, SECONDS) == {}
+        time.sleep(SECONDS)
+        assert below(studio_server.pid).keys() >= going.keys()
+
+
+@pytest.mark.parametrize("how", ["the server is killed", "the command is killed", "the command is ended"])
+@pytest.mark.parametrize("case", [case for case in RUNNING if "sandbox" not in case])
+def test_nothing_is_left_of_it_when(how: str, case: str, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    with start_studio(tmp_path / "app", cwd=tmp_path) as server, closing(Studio(server.url)) as driver:
+        with stuck(server, driver, team(ROUND, RUNNING[case](folder)), folder) as (_, started):
+            everything = below(server.pid)
+            end(server, how)
+            assert wait_until_gone({**everything, **started}, 10) == {}
+
+
+def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
+    """Nobody is there to do so when all is killed at once."""
+    folder = tmp_path / "work"
+    case = "code that ignores signals"
+    with start_studio(tmp_path / "app", cwd=tmp_path) as server, closing(Studio(server.url)) as driver:
+        with stuck(server, driver, team(ROUND, RUNNING[case](folder)), folder) as (_, started):
+            end(server, "all is killed")
+    left = wait_until_gone(started, 1)
+    assert left
+    other = subprocess.Popen(["sleep", "600"])
+    try:
+        with start_studio(tmp_path / "app", cwd=tmp_path):
+            assert wait_until_gone(left, 10) == {}
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
