@@ -21,6 +21,7 @@ import uvicorn
 
 from coderoom.executors import adopt_orphans, end_descendants, sweep_containers
 from coderoom.studio._guard import guarded
+from coderoom.studio._looks import styled
 
 __all__ = ["serve"]
 
@@ -75,7 +76,7 @@ def _studio() -> Any:
 
     for routes in (gallery, teams):
         routes.create_default_gallery = _without_traces(routes.create_default_gallery)
-    return guarded(app.app)
+    return guarded(styled(app.app))
 
 
 def _without_traces(make: Callable[[], Any]) -> Callable[[], Any]:
