@@ -46,7 +46,7 @@ __all__ = ["CodeExecutorAgent"]
 
 
 class CodeExecutorAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[CodeExecutorAgentConfig]):
-    """Runs code: that of others, or its own.
+    """Runs the code of others, or writes, runs and repairs its own.
 
     Without a `model_client` it runs the fenced code blocks that it finds in new messages and answers with what
     they printed. With one it writes code, runs it, lets the model decide after a failure whether to try again, and

@@ -60,11 +60,12 @@ class CodeGeneratorAgentState(BaseModel):
 
 
 class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[CodeGeneratorAgentConfig]):
-    """Makes tested functions of an instruction, as `AICodeGenerator` does: specs, tests, code, repair.
+    """Makes tested functions of an instruction: specs, tests, code, repair.
 
-    What a user says first is the instruction; what a user or other agents say after that, a reviewer for instance, is
-    heeded in the next turn. Another task begins with a reset. The message that ends a turn says how many tests passed
-    and shows the code; its `metadata` has the outcome as computed from the tests: `ok` only if all of them passed.
+    It works as `AICodeGenerator` does. What a user says first is the instruction; what a user or other agents say after
+    that, a reviewer for instance, is heeded in the next turn. Another task begins with a reset. The message that ends a
+    turn says how many tests passed and shows the code; its `metadata` has the outcome as computed from the tests: `ok`
+    only if all of them passed.
 
     Args:
         name: The agent's name, a Python identifier.

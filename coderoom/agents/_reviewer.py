@@ -48,9 +48,9 @@ class ReviewerAgentState(ConversationState):
 
 
 class ReviewerAgent(DumpsAsItself, ShowsItsTurns, ModelAgent, Component[ReviewerAgentConfig]):
-    """Reads the last attempt (code, exit code, output) and gives a `ReviewVerdict`.
+    """Reviews the last attempt, its code and its output: approves it, or says what to mend.
 
-    The message is text for people; its `metadata` holds the verdict for programs (`coderoom.verdict` as JSON,
+    The message is text for people; its `metadata` holds the `ReviewVerdict` for programs (`coderoom.verdict` as JSON,
     `coderoom.approved` as `true` or `false`). Any model can play it: structured output is used where there is
     some, and JSON is read tolerantly where there is none. What cannot be read as a verdict approves nothing.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import itertools
 import json
 import os
 from collections.abc import Sequence
@@ -148,7 +149,8 @@ class _Shelves:
         label = component["label"]
         if label in labels and name != "teams":
             label = f"{label} ({team})"
-        self.lists[name].append({**component, "label": label})
+        free = (f"{label} ({number})" if number > 1 else label for number in itertools.count(1))
+        self.lists[name].append({**component, "label": next(other for other in free if other not in labels)})
 
 
 def _complete(component: dict[str, Any], component_class: Any, file: str) -> None:
@@ -203,7 +205,7 @@ def _text(data: Any) -> str:
 
 def _summary(component_class: type) -> str:
     paragraph, _, _ = (inspect.getdoc(component_class) or component_class.__name__).partition("\n\n")
-    return " ".join(paragraph.split())
+    return " ".join(paragraph.replace("`", "").split())  # Studio shows it as it is.
 
 
 def _at(data: Any, path: Sequence[str | int]) -> Any:

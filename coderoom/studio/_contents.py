@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from coderoom.configs import shipped_teams
 from coderoom.studio._folder import forget
 from coderoom.studio._rest import RefusedError, Rest
 
@@ -18,6 +19,7 @@ USER: Final = "guestuser@gmail.com"
 """Whom Studio takes everybody for, as long as it has no authentication."""
 
 _NOT_FOUND: Final = 404
+_TO_BEGIN_WITH: Final = "coder-reviewer"
 _RECORD: Final = "coderoom.json"
 
 
@@ -59,12 +61,10 @@ class Contents:
             # When there is no gallery, Studio makes its own one, which is welcome as well.
             self._rest.ask("GET", "/gallery/", user_id=USER)
         left = self._put("gallery", "/gallery", "config", gallery)
-        counts: dict[str, int] = {}
-        for team in gallery["components"]["teams"]:
-            label = team["label"]
-            counts[label] = counts.get(label, 0) + 1
-            name = label if counts[label] == 1 else f"{label} ({counts[label]})"
-            left += self._put(f"team {name}", "/teams", "component", team)
+        # Studio's lists begin with what has come last, and its playground with the first of them.
+        shipped = shipped_teams()
+        for team in sorted(gallery["components"]["teams"], key=lambda team: _place(team["label"], shipped)):
+            left += self._put(f"team {team['label']}", "/teams", "component", team)
         return left
 
     def _put(self, name: str, route: str, field: str, wanted: Any) -> list[str]:
@@ -97,6 +97,11 @@ class Contents:
         new = self._file.with_suffix(".new")
         new.write_text(json.dumps(self._known, indent=2), encoding="utf-8")
         new.replace(self._file)
+
+
+def _place(label: str, shipped: Collection[str]) -> int:
+    """The user's own teams come last, and before them the shipped one to begin with."""
+    return 1 if label == _TO_BEGIN_WITH else 0 if label in shipped else 2
 
 
 def _is_row(row: object) -> bool:

@@ -21,6 +21,7 @@ import uvicorn
 
 from coderoom.executors import adopt_orphans, end_descendants, sweep_containers
 from coderoom.studio._guard import guarded
+from coderoom.studio._looks import styled
 from coderoom.studio._marks import end_orphans, set_mark
 from coderoom.studio._runs import RunsLoop
 
@@ -101,7 +102,7 @@ def _studio() -> Any:
 
     for routes in (gallery, teams):
         routes.create_default_gallery = _without_traces(routes.create_default_gallery)
-    return guarded(app.app)
+    return guarded(styled(app.app))
 
 
 def _without_traces(make: Callable[[], Any]) -> Callable[[], Any]:

@@ -138,6 +138,19 @@ def test_nothing_is_there_twice() -> None:
         assert len(set(labels(gallery, name))) == len(parts)
 
 
+def test_no_two_have_the_same_label_and_all_have_plain_descriptions(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.yaml" for number in range(2)]
+    for number, file in enumerate(files):
+        file.write_text(f"{(ROOT / 'examples/team.yaml').read_text()}  name: team_{number}\nlabel: analyst\n")
+    gallery = make_gallery(files)
+    assert labels(gallery, "teams") == [*shipped_teams(), "analyst (2)", "analyst (3)"]
+    for name in LISTS:
+        assert len(set(labels(gallery, name))) == len(gallery["components"][name])
+        for component in gallery["components"][name]:
+            assert component["description"].strip()
+            assert "`" not in component["description"]
+
+
 def test_a_team_of_ones_own_is_taken_apart(tmp_path: Path) -> None:
     gallery = make_gallery([write(tmp_path, TEAM, "pair.yaml")])
     before = make_gallery()

@@ -274,6 +274,18 @@ async def test_no_code_is_pushed_out_of_sight(page: Page, driver: Studio, tmp_pa
     await expect(page.get_by_text("Attempt 1 was not allowed to run").first).to_be_visible()
 
 
+async def test_wide_code_does_not_push_the_buttons_out_of_sight(page: Page, driver: Studio, tmp_path: Path) -> None:
+    runner = agent(EXECUTOR, "runner", code_executor=sandbox(tmp_path))
+    driver.add_team({**team_of(CODING, runner), "label": "wide code"})
+    line = f"print('{'x' * 300}', sum([{', '.join(map(str, range(60)))}]))"
+    await begin(page, "wide code", f"```python\n{line}\n```")
+    await expect(page.get_by_text("Task completed").first).to_be_visible()
+    await expect(page.get_by_text("1770").first).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 1280
+    for code in await page.locator("pre").all():
+        assert await code.evaluate("code => code.scrollWidth <= code.clientWidth")
+
+
 @contextmanager
 def somebodys_server() -> Iterator[tuple[str, list[str]]]:
     """A server of somebody's, and what it was asked for."""

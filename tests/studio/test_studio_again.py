@@ -59,6 +59,13 @@ def test_what_was_there_stays_and_what_is_new_comes(tmp_path: Path) -> None:
         assert team["description"] == "The second."
 
 
+def test_ones_own_team_stands_first_and_then_the_one_to_begin_with(tmp_path: Path) -> None:
+    own_team(tmp_path / "mine.yaml", "The first.")
+    with start_studio(tmp_path / "app", "--no-browser", "--team", "mine.yaml", cwd=tmp_path) as studio:
+        rows = studio.rest.ask("GET", "/teams/", user_id=USER)
+    assert [row["component"]["label"] for row in rows][:2] == ["mine", "coder-reviewer"]
+
+
 def test_an_edited_gallery_is_left_alone(tmp_path: Path) -> None:
     app = tmp_path / "app"
     with start_studio(app, "--no-browser", cwd=tmp_path) as studio:
