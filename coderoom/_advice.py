@@ -17,6 +17,8 @@ _ADVICE = {
     "insufficient_quota": "There is no credit left at the model service: see to its billing, or use another key.",
     "RateLimitError": "The model service asks for a pause: try again later.",
     "InternalServerError": "The model service failed by itself: try again later.",
+    "RemoteProtocolError": "The model service broke off in the midst of its answer: try again.",
+    "content_filter": "The model service's content filter refuses this: say it in other words.",
     "context_length_exceeded": "Give the agents a bounded model_context, or a shorter task.",
 }
 

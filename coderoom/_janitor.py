@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -68,6 +69,27 @@ def remove_folder(path: Path) -> None:
         # Code may have taken its own rights away, or nested folders deeper than Python can follow.
         with contextlib.suppress(OSError):
             subprocess.run(["/bin/sh", "-c", _REMOVE, "sh", str(path)], stderr=subprocess.DEVNULL, check=False)
+    _dismiss_if_idle()
+
+
+def _dismiss_if_idle() -> None:
+    """End the process that clears away, if there is nothing left for it: the next folder has a new one."""
+    global _janitor
+    # Not waited for: a finalizer may call this in the midst of `temporary_folder`.
+    if not _lock.acquire(blocking=False):
+        return
+    try:
+        if _janitor is None or _janitor.host != os.getpid():
+            return
+        _janitor.folder.rmdir()
+        idle, _janitor = _janitor, None
+        os.close(idle.pipe)
+        os.kill(idle.pid, signal.SIGKILL)
+        os.waitpid(idle.pid, 0)
+    except OSError:  # The folder is not empty, or the process has gone by itself.
+        return
+    finally:
+        _lock.release()
 
 
 def _start() -> _Janitor:

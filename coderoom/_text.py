@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["encodable", "visible"]
+__all__ = ["code_span", "encodable", "named", "visible", "without_escapes"]
 
 # Letters and marks that a terminal shows as nothing, and that Python nevertheless counts as printable.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+
+# What Markdown leaves as it is.
+_PLAIN_NAME = re.compile(r"[^\W_](?:[ ._/-]?[^\W_])*")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
+
+
+def named(name: str) -> str:
+    """A name as Markdown shows it letter by letter."""
+    return name if _PLAIN_NAME.fullmatch(name) else code_span(name)
+
+
+def code_span(text: str) -> str:
+    """A short text as a code span of Markdown, in one line, with nothing in it that cannot be seen."""
+    shown = visible(text).replace("\n", "\u240a").replace("\t", "\u2409")
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    space = " " if shown[:1] == "`" or shown[-1:] == "`" else ""
+    return f"{ticks}{space}{shown}{space}{ticks}"
+
+
+def without_escapes(text: str) -> str:
+    """The text without what moves a terminal's cursor or changes its colours: elsewhere that is shown as rubbish."""
+    return _ESCAPES.sub("", text)
 
 
 def visible(text: str) -> str:

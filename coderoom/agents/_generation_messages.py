@@ -16,6 +16,7 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_core.models import RequestUsage
 
+from coderoom._text import named
 from coderoom.agents import metadata as keys
 from coderoom.blocks import fence
 from coderoom.generation import (
@@ -85,7 +86,7 @@ def final_message(source: str, solution: Solution, files: Sequence[Path]) -> Tex
         names = [f"{name}: {', '.join(test.name for test in tests)}" for name, tests in solution.tests.items()]
         parts.append("Tests:\n" + "\n".join(f"- {line[:_LONGEST]}" for line in names))
     if files:
-        parts.append("Files: " + ", ".join(path.name for path in files))
+        parts.append("Files: " + ", ".join(named(path.name) for path in files))
     usage = RequestUsage(prompt_tokens=solution.usage.prompt_tokens, completion_tokens=solution.usage.completion_tokens)
     return TextMessage(source=source, content="\n\n".join(parts), models_usage=usage, metadata=_facts(solution))
 

@@ -17,6 +17,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_core.models import CreateResult, RequestUsage, UserMessage
 from PIL import Image as PILImage
 
+from coderoom._text import named
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
 from coderoom.agents._attempt import Attempt
@@ -58,7 +59,7 @@ def report(summary: str, attempt: Attempt) -> str:
     if attempt.output.strip():
         parts += ["Output:", fence(attempt.output, "text", "no-run")]
     if attempt.artifacts:
-        parts.append(f"Files: {', '.join(artifact.name for artifact in attempt.artifacts)}")
+        parts.append(f"Files: {', '.join(named(artifact.name) for artifact in attempt.artifacts)}")
     return "\n\n".join([*parts, *attempt.notes])
 
 
@@ -144,7 +145,14 @@ def plain_answer(
         # What was run before, in this turn, stays true: a model cannot talk a failure away.
         metadata = facts(attempts[-1], after_code) | {keys.SUMMARY: text}
         text = report(text, attempts[-1])
+    metadata |= _cut(reply)
     return TextMessage(id=message_id, content=text, source=source, models_usage=reply.usage, metadata=metadata)
+
+
+def _cut(reply: CreateResult | None) -> dict[str, str]:
+    if reply is None or reply.finish_reason not in ("length", "content_filter"):
+        return {}
+    return {keys.CUT: reply.finish_reason}
 
 
 def output_chunk(source: str, message_id: str, chunk: OutputChunk) -> ModelClientStreamingChunkEvent:
@@ -194,5 +202,5 @@ def final_message(
         content=report(words, attempt),
         source=source,
         models_usage=None if summary is None else summary.usage,
-        metadata=facts(attempt, stop_reason) | {keys.SUMMARY: words},
+        metadata=facts(attempt, stop_reason) | {keys.SUMMARY: words} | _cut(summary),
     )

@@ -129,7 +129,11 @@ async def call_model(
     else:
         result = await linked(model_client.create(messages, cancellation_token=cancellation_token), cancellation_token)
     if not isinstance(result.content, str):
-        raise TypeError(f"The model answered with {type(result.content).__name__} where text was expected.")
+        names = ", ".join(repr(call.name) for call in result.content)
+        raise TypeError(
+            f"The model called {names} as a tool. It is offered none, and is to answer with text, in which its code "
+            "stands. Try another model, or tell it so in `system_message`."
+        )
     thought = None if result.thought is None else encodable(result.thought)
     yield result.model_copy(update={"content": encodable(result.content), "thought": thought})
 

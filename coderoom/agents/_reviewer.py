@@ -126,7 +126,7 @@ class ReviewerAgent(DumpsAsItself, ShowsItsTurns, ModelAgent, Component[Reviewer
 
     def _verdict(self, answer: Answer[ReviewVerdict]) -> ReviewVerdict:
         if answer.value is None:
-            said = answer.text[:_SHOWN_OF_UNREADABLE]
+            said = answer.text[:_SHOWN_OF_UNREADABLE].strip() or "nothing."
             summary = f"The reviewer's answer could not be read as a verdict, so it approves nothing. It said: {said}"
             return ReviewVerdict(approved=False, issues=[], summary=summary)
         if answer.value.approved and any(issue.severity == "error" for issue in answer.value.issues):

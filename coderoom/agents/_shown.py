@@ -24,7 +24,10 @@ from autogen_agentchat.messages import (
     BaseChatMessage,
     CodeExecutionEvent,
     CodeGenerationEvent,
+    HandoffMessage,
     MultiModalMessage,
+    StopMessage,
+    StructuredMessage,
     TextMessage,
     ThoughtEvent,
 )
@@ -32,6 +35,7 @@ from autogen_core import CancellationToken, Image
 from autogen_core.models import RequestUsage
 
 from coderoom._advice import advice_for
+from coderoom._text import code_span, named, without_escapes
 from coderoom._watching import at_end_of_run, is_watched, note_run
 from coderoom.agents import _prompts as prompts
 from coderoom.agents import metadata as keys
@@ -48,6 +52,13 @@ AnyMessage = TypeVar("AnyMessage", BaseAgentEvent | BaseChatMessage, BaseChatMes
 
 _is_shown_above = ContextVar("_is_shown_above", default=False)
 _LONGEST = 20_000
+_PLAIN = re.compile(r"[^\W_](?:[ .,:%]?[^\W_])*")
+_ON_THE_PAGE = (TextMessage, MultiModalMessage, StopMessage, HandoffMessage)
+_EMPTY = (
+    "**The model's reply is empty.** If that stays so, look at the address of your model service (OPENAI_BASE_URL), "
+    "and at its limits and filters."
+)
+_WHY_CUT = {"length": "it met its limit of tokens", "content_filter": "a content filter ended it"}
 _MOST_PICTURES = 10
 
 
@@ -157,12 +168,12 @@ def _message_for(item: object, wrote: set[str]) -> BaseChatMessage | None:
         wrote.add(item.source)
         return _code(item)
     if isinstance(item, CodeExecutionEvent):
-        # Who runs the code of others answers with the output; only, a page runs its lines together.
-        return _run(item, with_output=item.source in wrote or "\n" in item.result.output.strip())
+        # Who runs the code of others answers with the output; only, a page reads that as Markdown.
+        return _run(item, with_output=item.source in wrote or _PLAIN.fullmatch(item.result.output.strip()) is None)
     if isinstance(item, ThoughtEvent):
         return _message(item.source, "thought", _quote(item.content), item.models_usage)
     answer = item.chat_message if isinstance(item, Response) else item
-    return _stopped(answer) if isinstance(answer, BaseChatMessage) else None
+    return _beside(answer) if isinstance(answer, BaseChatMessage) else None
 
 
 def error_message(source: str, error: BaseException) -> TextMessage:
@@ -216,7 +227,7 @@ def _not_to_run(reply: str) -> str:
 def _run(event: CodeExecutionEvent, *, with_output: bool) -> TextMessage | MultiModalMessage:
     result, facts = event.result, event.metadata
     outcome = facts.get(keys.OUTCOME) or (Outcome.OK if result.exit_code == 0 else Outcome.ERROR).value
-    number, output = event.retry_attempt + 1, result.output.strip("\n")[:_LONGEST]
+    number, output = event.retry_attempt + 1, without_escapes(result.output.strip("\n")[:_LONGEST])
     if outcome == Outcome.REJECTED.value:
         parts = [f"**Attempt {number} was not allowed to run**"]
     elif facts.get(keys.RAN) == "false":
@@ -226,15 +237,20 @@ def _run(event: CodeExecutionEvent, *, with_output: bool) -> TextMessage | Multi
     if with_output:
         parts.append(fence(output, "text", "no-run") if output.strip() else "It printed nothing.")
     if calls := _listed(facts, keys.CALLS):
-        parts.append("\n".join(["Functions it called:", *(f"- `{call}`" for call in calls)]))
+        parts.append("\n".join(["Functions it called:", *(f"- {code_span(call)}" for call in calls)]))
     artifacts = _listed(facts, keys.ARTIFACTS)
     if artifacts:
-        parts.append("Files: " + ", ".join(artifact["name"] for artifact in artifacts))
+        parts.append("Files: " + ", ".join(named(artifact["name"]) for artifact in artifacts))
+    found = ((each["name"], picture) for each in artifacts if (picture := _picture(each)))
+    pictures = dict(islice(found, _MOST_PICTURES))
+    full = len(pictures) == _MOST_PICTURES
+    left_out = [each["name"] for each in artifacts if each["name"] not in pictures and _is_drawn(each, full)]
+    if left_out:
+        parts.append("Pictures that are not shown here: " + ", ".join(map(named, left_out)))
     text = "\n\n".join(parts)
-    pictures = list(islice((picture for each in artifacts if (picture := _picture(each))), _MOST_PICTURES))
     if not pictures:
         return _message(event.source, "run", text)
-    return MultiModalMessage(source=event.source, content=[text, *pictures], metadata={keys.SHOWN: "run"})
+    return MultiModalMessage(source=event.source, content=[text, *pictures.values()], metadata={keys.SHOWN: "run"})
 
 
 def _listed(facts: dict[str, str], key: str) -> list[Any]:
@@ -250,10 +266,27 @@ def _picture(artifact: dict[str, str | None]) -> Image | None:
         return None
 
 
-def _stopped(answer: BaseChatMessage) -> TextMessage | None:
-    """Why nothing more was tried, where no decision has told it."""
+def _is_drawn(artifact: dict[str, str | None], full: bool) -> bool:
+    """Whether people may miss a picture; what only claims to be one they do not."""
+    kind = artifact["media_type"] or ""
+    return kind == "image/svg+xml" or (full and kind.startswith("image/"))
+
+
+def _beside(answer: BaseChatMessage) -> TextMessage | None:
+    """What an answer does not say by itself, or the answer in a form that the page has."""
+    text = answer.to_text()
+    if not isinstance(answer, _ON_THE_PAGE):
+        if isinstance(answer, StructuredMessage) and answer.format_string is None:
+            text = fence(answer.content.model_dump_json(indent=2), "json", "no-run")
+        return _message(answer.source, "answer", text, answer.models_usage)
+    cut = _WHY_CUT.get(answer.metadata.get(keys.CUT, ""))
+    if cut is not None:
+        return _message(answer.source, "stop", f"**The model's reply is not whole:** {cut}.")
+    if not text.strip() and answer.models_usage is not None:
+        return _message(answer.source, "stop", _EMPTY)
+    # Why nothing more was tried, where no decision has told it.
     reason = prompts.why_no_more(answer.metadata.get(keys.STOP_REASON, ""))
-    if reason is None or reason in answer.to_text():
+    if reason is None or reason in text:
         return None
     return _message(answer.source, "stop", f"**There is no further attempt:** {reason}.")
 

@@ -15,6 +15,7 @@ __all__ = [
     "ARTIFACTS",
     "ATTEMPTS",
     "CALLS",
+    "CUT",
     "EVENT",
     "EXIT_CODE",
     "FAILURE",
@@ -51,6 +52,8 @@ CALLS: Final = "coderoom.calls"
 """What the code of a `CodeExecutionEvent` called on the host, in words: a JSON list of the first calls."""
 SUMMARY: Final = "coderoom.summary"
 """What the model said about it in words, without the report that follows in the message."""
+CUT: Final = "coderoom.cut"
+"""Why the model's answer is not whole: `length`, its limit of tokens, or `content_filter`."""
 EVENT: Final = "coderoom.event"
 """Tells events of one AutoGen type apart."""
 RETRY_DECISION: Final = "retry_decision"
@@ -66,8 +69,8 @@ APPROVED: Final = "coderoom.approved"
 SHOWN: Final = "coderoom.shown"
 """Marks a message that only shows people what programs read elsewhere, and no agent answers to.
 
-It says what the message shows: `code`, `run`, `retry_decision`, `stop`, `thought` or `error`, which AutoGen Studio's
-people see, or a `question` that a person is asked.
+It says what the message shows: `code`, `run`, `retry_decision`, `stop`, `thought`, `answer` or `error`, which AutoGen
+Studio's people see, or a `question` that a person is asked.
 """
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+from coderoom._advice import advice_for
 from coderoom._text import encodable
 from coderoom.errors import ModelError
 from coderoom.generation._events import GenerationEvent, ModelAsked
@@ -135,6 +136,7 @@ class Asker:
                         reply = await self._model.complete(messages, form)
         except Exception as error:
             text = f"The model {self._model.name!r} could not be asked: {type(error).__name__}: {error!s:.500}"
+            text = f"{text} {advice_for(error)}".rstrip()
             self._broken = ModelError(text)
             raise self._broken from error
         return _cleaned(reply)

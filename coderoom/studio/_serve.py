@@ -93,13 +93,16 @@ def _set_environment(appdir: str, host: str, port: int) -> None:
 
 
 def _studio() -> Any:
+    from autogenstudio.teammanager import TeamManager
     from autogenstudio.web import app
     from autogenstudio.web.routes import gallery, teams
 
     # Else the first run would wait for them, and a stop of it too.
     import coderoom.agents
     import coderoom.teams  # noqa: F401
+    from coderoom.studio._errors import with_errors_told
 
+    TeamManager.run_stream = with_errors_told(TeamManager.run_stream)
     for routes in (gallery, teams):
         routes.create_default_gallery = _without_traces(routes.create_default_gallery)
     return guarded(styled(app.app))

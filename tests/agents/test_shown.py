@@ -10,27 +10,30 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent, SocietyOfMindAgent
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, SocietyOfMindAgent
 from autogen_agentchat.agents import CodeExecutorAgent as AutoGensAgent
 from autogen_agentchat.base import Response, TaskResult
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
+    BaseTextChatMessage,
     CodeExecutionEvent,
     CodeGenerationEvent,
     MultiModalMessage,
     StopMessage,
+    StructuredMessage,
     TextMessage,
     ThoughtEvent,
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool
-from autogen_core import CancellationToken
+from autogen_core import CancellationToken, FunctionCall
 from autogen_core.models import CreateResult, RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from coderoom.agents import CodeGeneratorAgent, ReviewerAgent
@@ -185,6 +188,61 @@ async def test_pictures_are_shown(actor: MakeActor) -> None:
 async def test_what_only_claims_to_be_a_picture_is_a_file(actor: MakeActor) -> None:
     items = await stream(actor(Client(python("open('a.png', 'w').write('no')"), "Done.")), TASK)
     assert shown(items)[1][1].endswith("\n\nFiles: a.png")
+
+
+@pytest.mark.usefixtures("watched")
+async def test_pictures_that_are_not_shown_are_named(actor: MakeActor) -> None:
+    code = (
+        "from PIL import Image\nfor i in range(12):\n    Image.new('RGB', (4, 4)).save(f'{i:02}.png')\n"
+        "open('a.svg', 'w').write('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')"
+    )
+    (_, text) = shown(await stream(actor(Client(python(code), "Drawn.")), TASK))[1]
+    assert text.count("<image>") == 10
+    assert text.replace("<image>", "").endswith("\n\nPictures that are not shown here: 10.png, 11.png, a.svg")
+
+
+@pytest.mark.usefixtures("watched")
+async def test_names_of_files_are_no_markdown(actor: MakeActor) -> None:
+    names = ["__init__.py", "![a](b).txt", "`c`.txt", "d\ne.txt", "f_g-h.txt"]
+    items = await stream(actor(Client(python(f"for name in {names}:\n    open(name, 'w').close()"), "Made.")), TASK)
+    listed = "Files: `![a](b).txt`, `__init__.py`, `` `c`.txt ``, `d\u240ae.txt`, f_g-h.txt"
+    assert shown(items)[1][1].endswith(f"\n\n{listed}")
+    assert isinstance(items[-1], Response)
+    assert items[-1].chat_message.to_text().endswith(f"\n\n{listed}")
+
+
+@pytest.mark.usefixtures("watched")
+async def test_output_is_shown_without_a_terminals_colours(coder: MakeCoder) -> None:
+    code = r"print('\x1b[1;31mred\x1b[0m \x1b]0;title\x07\x1b(Bend \x1b]8;;http://a/\x1b\\link\x1b]8;;\x1b\\')"
+    items = await stream(coder(Client(python(code), "Done.")), TASK)
+    assert shown(items)[1][1] == "**Attempt 1: ok, exit code 0**\n\n```text no-run\nred end link\n```"
+
+
+@pytest.mark.usefixtures("watched")
+async def test_an_output_that_markdown_would_change_is_in_a_block(terminal: MakeTerminal) -> None:
+    for output in ("__init__", "1. one", "# 42", "2 * 3 * 4", "-5"):
+        (_, text) = shown(await stream(terminal(), python(f"print({output!r})")))[0]
+        assert text.endswith(f"\n\n```text no-run\n{output}\n```"), output
+    for output in ("42", "3.14", "the end"):
+        (_, text) = shown(await stream(terminal(), python(f"print({output!r})")))[0]
+        assert text == "**Attempt 1: ok, exit code 0**", output
+
+
+@pytest.mark.parametrize(
+    ("content", "why", "words"),
+    [("", "stop", "**The model's reply is empty.**"), ("I can", "content_filter", "a content filter ended it.")],
+)
+@pytest.mark.usefixtures("watched")
+async def test_a_reply_that_is_none_is_explained(content: str, why: Any, words: str, coder: MakeCoder) -> None:
+    usage = RequestUsage(prompt_tokens=1, completion_tokens=1)
+    reply = CreateResult(finish_reason=why, content=content, usage=usage, cached=False)
+    items = await stream(coder(Client(reply)), TASK)
+    ((kind, text),) = shown(items)
+    assert kind == "stop"
+    assert words in text
+    assert isinstance(items[-1], Response)
+    assert items[-1].chat_message.to_text() == content
+    assert items[-1].chat_message.metadata.get(keys.CUT, "stop") == why
 
 
 @pytest.mark.usefixtures("watched")
@@ -414,6 +472,50 @@ async def test_errors_of_others_agents_are_told_in_our_team() -> None:
         assert kinds(found) == ["error"]
         assert shown(found)[0][1].startswith(f"**{who} could not go on: ")
         assert "the line is dead" in shown(found)[0][1]
+
+
+@pytest.mark.usefixtures("watched")
+async def test_a_model_that_calls_tools_is_told_of_in_words(coder: MakeCoder) -> None:
+    usage = RequestUsage(prompt_tokens=1, completion_tokens=1)
+    call = FunctionCall(id="1", name="no_such_tool", arguments="{")
+    reply = CreateResult(finish_reason="function_calls", content=[call], usage=usage, cached=False)
+    found, error = await until_it_fails(coder(Client(reply)).run_stream(task=TASK))
+    assert isinstance(error, TypeError)
+    assert "The model called 'no_such_tool' as a tool. It is offered none" in shown(found)[0][1]
+
+
+class Announcement(BaseTextChatMessage):
+    """A type of somebody else's."""
+
+
+class Announcer(BaseChatAgent):
+    """Says things that the page drops."""
+
+    produced_message_types = (Announcement,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        return Response(chat_message=Announcement(content="Hear **this**.", source=self.name))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        pass
+
+
+class Fact(BaseModel):
+    number: int
+
+
+@pytest.mark.usefixtures("watched")
+async def test_answers_of_types_that_the_page_drops_are_shown() -> None:
+    model = Client('{"number": 42}', structured_output=True, json_output=True)
+    knows = AssistantAgent("knows", model, output_content_type=Fact)
+    types: list[Any] = [Announcement, StructuredMessage[Fact]]
+    team = CodingTeam([Announcer("crier", "It cries."), knows], max_turns=2, custom_message_types=types)
+    items, result = await run(team)
+    assert shown(items) == [
+        ("answer", "Hear **this**."),
+        ("answer", '```json no-run\n{\n  "number": 42\n}\n```'),
+    ]
+    assert [type(message) for message in result.messages] == [TextMessage, Announcement, StructuredMessage[Fact]]
 
 
 @pytest.mark.usefixtures("watched")

@@ -178,6 +178,7 @@ def test_a_service_that_fails_is_told_of(tmp_path: Path) -> None:
     done = solve(tmp_path, "Double.", "--model", "openai:gpt-4o", "--retries", "0", env=env)
     assert done.returncode == 1
     assert "could not be asked" in done.stdout
+    assert "Check the address of your model service" in " ".join(done.stdout.split())
 
 
 def test_an_interrupt_ends_it_and_the_next_one_goes_on(tmp_path: Path) -> None:

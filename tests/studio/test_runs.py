@@ -248,6 +248,21 @@ def test_a_refused_key_of_autogens_assistant(driver: Studio, tmp_path: Path) -> 
     assert text.startswith("**coder could not go on: AuthenticationError**")
 
 
+def test_errors_of_autogens_own_agents_in_its_own_teams(driver: Studio, tmp_path: Path) -> None:
+    executor = agent(EXECUTOR, "executor", code_executor=sandbox(tmp_path))
+    for streams in (True, False):
+        with OpenAIServer([Failure(401, message="Incorrect API key provided: none.")]) as server:
+            writer = assistant("writer", model_client=openai(server.base_url), model_client_stream=streams)
+            run = driver.run(team(ROUND, writer, executor), "Compute it.")
+        text = failed(run)
+        assert text.startswith("**team could not go on: RuntimeError**")
+        assert "AuthenticationError: " in text
+        assert "Incorrect API key provided: none." in text
+        assert "Traceback" not in text
+        assert "Check the key of your model service (OPENAI_API_KEY)" in text
+        assert len(seen(run)) == 2
+
+
 def test_no_model_service(driver: Studio, tmp_path: Path) -> None:
     with OpenAIServer() as server:
         gone = server.base_url

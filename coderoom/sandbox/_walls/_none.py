@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 from pathlib import Path
 
-from coderoom._janitor import temporary_folder
+from coderoom._janitor import remove_folder, temporary_folder
 from coderoom.sandbox._interpreter import Interpreter
 from coderoom.sandbox._walls._base import WallReport, WallSpec
 from coderoom.sandbox._walls._local import OUTSIDE, LocalWorker, Start, python_arguments, with_own_places
@@ -25,7 +24,7 @@ class NoWall(ProbedWall):
         interpreter = await asyncio.to_thread(Interpreter.of, spec.python, spec.workspace)
         with contextlib.ExitStack() as unwind:
             scratch = str(temporary_folder())
-            unwind.callback(shutil.rmtree, scratch, ignore_errors=True)
+            unwind.callback(remove_folder, Path(scratch))
             workspace = scratch if spec.workspace is None else str(spec.workspace)
             boot = {
                 "environment": with_own_places(spec.env, scratch, workspace),

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coderoom._janitor import temporary_folder
+from coderoom._janitor import remove_folder, temporary_folder
 from coderoom._waiting import to_its_end
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox._layout import Layout, layout_for
@@ -55,7 +55,7 @@ class RuledWall(ProbedWall):
         layout = await asyncio.to_thread(_layout, spec, self.name)
         with contextlib.ExitStack() as unwind:
             private = temporary_folder()
-            unwind.callback(shutil.rmtree, private, ignore_errors=True)
+            unwind.callback(remove_folder, private)
             identity = await borrowed(spec.workspace, unwind)
             code = await to_its_end(asyncio.to_thread(_code_for, identity, private))
             boot = _boot(spec, layout, identity, private, code)
