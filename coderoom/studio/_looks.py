@@ -13,10 +13,13 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Studio's name for the box around a message's text is what it does to words: it breaks them anywhere.
+# Studio's names for its boxes are what it does to them: the steps of a run have 400 pixels, be the window as high as it
+# may, and the words of a message are broken anywhere.
 _STYLE: Final = b"""<style>
+.max-h-\\[400px\\].scroll-smooth { max-height: max(400px, 65vh); }
 .break-all { word-break: normal; overflow-wrap: anywhere; }
-.break-all pre { white-space: break-spaces; margin: 0.25rem 0; }
+.break-all pre { white-space: break-spaces; margin: 0.25rem 0; padding: 0.25rem 0.5rem; border-radius: 0.25rem;
+  background: rgb(128 128 128 / 10%); }
 .break-all ul { list-style: disc; padding-left: 1.5rem; }
 .break-all ol { list-style: decimal; padding-left: 1.5rem; }
 .break-all :is(th, td) { padding-right: 1rem; text-align: left; }

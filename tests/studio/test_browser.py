@@ -150,23 +150,29 @@ async def answer(page: Page, text: str) -> None:
     await page.get_by_placeholder("Type your response...").press("Enter")
 
 
-async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path) -> None:
+async def test_from_a_gallery_file_to_an_approved_run(page: Page, driver: Studio, tmp_path: Path) -> None:
     gallery = gallery_of(tmp_path, replayed("coder-reviewer", "primes", PRIMES))
     await page.goto("/gallery")
+    await expect(page.get_by_text("human-approves")).to_be_visible()
+    await picture(page, "gallery")
     await page.get_by_role("button", name="New Gallery").click()
     await page.get_by_text("File Upload").click()
     await page.locator("input[type=file]").set_input_files(gallery)
     await expect(page.get_by_text("Gallery created successfully")).to_be_visible()
-    await expect(page.get_by_text("human-approves")).to_be_visible()
-    await picture(page, "gallery")
 
     await page.goto("/build")
     await page.get_by_role("button", name="From Gallery").click()
     row = page.locator("div.group", has=page.get_by_text("primes", exact=True))
     await row.hover()
     made = await saved_by(page, row.locator("button"))
-    label = made["component"]["label"]
-    assert re.fullmatch(r"primes_\d+", label)
+    expected = team_in(gallery, "primes")
+    given = made["component"]["label"]
+    assert re.fullmatch(r"primes_\d+", given)
+    assert made["component"] == expected | {"label": given}
+    label = "count-primes"
+    expected["label"] = label
+    record = {name: made[name] for name in ("id", "user_id", "version")}
+    driver.post("/teams/", record | {"component": expected})
     # There is more room for it without what stands beside it.
     for _ in range(2):
         await page.locator("button:has(svg.lucide-panel-left-close)").first.click()
@@ -175,9 +181,7 @@ async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path
         await expect(page.locator(".react-flow__node", has_text=node).first).to_be_visible()
     await picture(page, "builder")
 
-    # Nothing is lost on the way: not when it is made, nor when it is saved, nor when it is downloaded.
-    expected = team_in(gallery, "primes") | {"label": label}
-    assert made["component"] == expected
+    # Nothing is lost on the way.
     assert await saved_and_downloaded(page) == (expected, expected)
 
     await begin(page, label, "How many primes are there below 100?")
@@ -195,6 +199,9 @@ async def test_from_a_gallery_file_to_an_approved_run(page: Page, tmp_path: Path
     ]
     places = [steps.rfind(text) for text in seen]
     assert -1 not in places, (seen, steps)
+    # A high window shows the whole run.
+    await page.set_viewport_size({"width": 1280, "height": 1600})
+    await expect(page.get_by_text("I count them.").last).to_be_in_viewport()
     await picture(page, "run")
 
 
