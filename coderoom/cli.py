@@ -39,6 +39,7 @@ app = typer.Typer(
     name="coderoom",
     help="Teams of LLM agents that write, run, repair and review code.",
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # In which a paragraph is filled as wide as the terminal is.
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

@@ -61,8 +61,12 @@ def write_made(path: str | Path, made: Mapping[str, Any], *, force: bool = False
 
 
 def _is_alike(content: Any, made: Mapping[str, Any]) -> bool:
-    names = [key for key in ("id", "name", "$schema", "title") if key in made]
-    return isinstance(content, dict) and all(content.get(key) == made[key] for key in names)
+    if not isinstance(content, dict):
+        return False
+    names = [key for key in ("id", "$schema", "title") if key in made]
+    # A gallery's name goes on with the teams that are in it.
+    own, its = (str(data.get("name")).partition(" and ")[0] for data in (made, content))
+    return own == its and all(content.get(key) == made[key] for key in names)
 
 
 def _content(path: Path) -> Any:

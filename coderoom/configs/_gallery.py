@@ -59,16 +59,19 @@ def make_gallery(
         RequestError: There is no such file, team or model.
         MissingDependencyError: A team or the model needs a package, or a key, that is not there.
     """
-    sources = [*shipped_sources().values(), *(find_source(team) for team in teams)]
+    shipped = shipped_sources()
+    sources = [*shipped.values(), *(find_source(team) for team in teams)]
     shelves = _Shelves()
     instead = _model_data(model, trust) if model is not None else None
     for source in sources:
         checked = _checked(source, trust, instead)
         shelves.add_all(checked)
     refuse_environment(_text(shelves.lists))
+    # Studio tells galleries apart by their names only.
+    own = [team["label"] for team in shelves.lists["teams"][len(shipped) :]]
     return {
         "id": "coderoom",
-        "name": "CodeRoom",
+        "name": " and ".join(["CodeRoom", *own]),
         "url": None,
         "metadata": {
             "author": "CodeRoom",

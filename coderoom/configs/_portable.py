@@ -31,7 +31,7 @@ _KEY_OF_A_SERVICE = re.compile(
     r"\b(?:sk-(?=[a-zA-Z_-]*\d)[\w-]{20,}|gh[opsru]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_\w{20,}|xox[abprs]-[\w-]{10,}"
     r"|AIza[\w-]{35}|AKIA[A-Z0-9]{16})|\bBearer [\w.~+/-]{16,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
-_LOOKS_LIKE_A_KEY = "this looks like a key, which a gallery does not hold; let it come from the environment"
+_LOOKS_LIKE_A_KEY = "this looks like a key, which a gallery of Studio does not hold; let it come from the environment"
 _LONG_ENOUGH = 12
 """Shorter secrets are words too often to look for them in texts."""
 
@@ -64,11 +64,11 @@ def find_unportable(checked: Checked) -> list[Problem]:
         The mistakes: references without defaults, and paths of this machine.
     """
     document = checked.document
-    problems = [
-        document.problem(
+    told = [
+        (
             path,
             f"{show_key(reference.raw)} needs a default here, as in '${{NAME:-default}}': "
-            "a gallery takes nothing from the environment",
+            "a gallery of Studio takes nothing from the environment",
         )
         for path, reference in checked.references.items()
         if reference.problems
@@ -76,9 +76,11 @@ def find_unportable(checked: Checked) -> list[Problem]:
     for path, component_class in checked.components.items():
         _drop_secret_fields(_at(checked.data, (*path, "config")), component_class)
     places = _texts(checked.data, ())
-    problems += [document.problem(path, reason) for path, text in places for reason in _reasons(path, text)]
-    problems += [document.problem(path, _LOOKS_LIKE_A_KEY) for path in _keys_in_arguments(checked.data, ())]
-    return problems
+    told += [(path, reason) for path, text in places for reason in _reasons(path, text)]
+    told += [(path, _LOOKS_LIKE_A_KEY) for path in _keys_in_arguments(checked.data, ())]
+    # What an alias repeats has the place of its anchor, and is told for its first use only.
+    unique = {(document.mark(path), message): path for path, message in reversed(told)}
+    return [document.problem(path, message) for (_, message), path in reversed(unique.items())]
 
 
 def refuse_environment(text: str) -> None:
@@ -138,10 +140,10 @@ def _reasons(path: Path, text: str) -> list[str]:
     ]
     is_own = any(len(folder) > 1 and re.search(rf"{re.escape(folder)}(?![\w.-])", text) for folder in own)
     if is_place or is_own:
-        return ["this is a path of this machine, which a gallery does not hold; write a relative one"]
+        return ["this is a path of this machine, which a gallery of Studio does not hold; write a relative one"]
     in_query = "://" in text and any(is_secret_name(_in_words(name)) for name in _IN_QUERY.findall(text))
     if in_query or _CREDENTIALS.search(text):
-        return ["there is a password or a key in this URL, which a gallery does not hold"]
+        return ["there is a password or a key in this URL, which a gallery of Studio does not hold"]
     return [_LOOKS_LIKE_A_KEY] if _KEY_OF_A_SERVICE.search(text) else []
 
 

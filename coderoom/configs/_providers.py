@@ -104,7 +104,7 @@ class Components:
         module = _import(module_name, full)
         found = getattr(module, class_name, None)
         if found is None:
-            close = nearest(class_name, _public_names(module), 3)
+            close = nearest(class_name, _component_names(module), 3)
             raise ProviderError(_no_such(full, [f"{module_name}.{name}" for name in close]))
         if not isinstance(found, type) or not is_component_class(found):
             raise ProviderError(
@@ -158,13 +158,13 @@ def _public_names(module: ModuleType) -> list[str]:
     return [str(name) for name in names]
 
 
-def _components_near(module: ModuleType, name: str) -> str:
+def _component_names(module: ModuleType) -> list[str]:
     from autogen_core import is_component_class
 
-    names = []
-    for public in _public_names(module):
-        found = getattr(module, public, None)
-        if isinstance(found, type) and is_component_class(found):
-            names.append(public)
-    close = nearest(name, names)
+    found = {name: getattr(module, name, None) for name in _public_names(module)}
+    return [name for name, part in found.items() if isinstance(part, type) and is_component_class(part)]
+
+
+def _components_near(module: ModuleType, name: str) -> str:
+    close = nearest(name, _component_names(module))
     return f"; did you mean '{module.__name__}.{close[0]}'?" if close else ""

@@ -23,6 +23,11 @@ AGENT = "config.participants[0]"
             "did you mean 'autogen_agentchat.agents.AssistantAgent'?",
         ),
         (
+            "coderoom.agents.CodeAktAgent",  # `CodeActAgentConfig`, which is nearer than the others, is no component.
+            "did you mean 'coderoom.agents.CodeActAgent' or 'coderoom.agents.CodeExecutorAgent' or "
+            "'coderoom.agents.CodeGeneratorAgent'?",
+        ),
+        (
             "autogen_agentchat.agent.AssistantAgent",
             "there is no such provider: 'autogen_agentchat.agent.AssistantAgent'; "
             "did you mean 'autogen_agentchat.agents.AssistantAgent'?",

@@ -155,6 +155,7 @@ def test_a_team_of_ones_own_is_taken_apart(tmp_path: Path) -> None:
     gallery = make_gallery([write(tmp_path, TEAM, "pair.yaml")])
     before = make_gallery()
     assert labels(gallery, "teams") == [*labels(before, "teams"), "pair"]
+    assert (before["name"], gallery["name"]) == ("CodeRoom", "CodeRoom and pair")
     team = gallery["components"]["teams"][-1]
     assert team["description"] == "Two agents that talk."
     added = gallery["components"]["terminations"][len(before["components"]["terminations"]) :]
@@ -277,6 +278,14 @@ def test_what_cannot_leave_this_machine_is_refused(tmp_path: Path, old: str, new
     with pytest.raises(ConfigError, match=words) as caught:
         make_gallery([file])
     assert all(problem.line for problem in caught.value.problems)
+
+
+def test_what_an_alias_repeats_is_told_once(tmp_path: Path) -> None:
+    text = (ROOT / "examples/team.yaml").read_text().replace("${CODEROOM_MODEL:-gpt-4o}", "${MY_MODEL}")
+    with pytest.raises(ConfigError, match="needs a default") as caught:
+        make_gallery([write(tmp_path, text)])
+    places = [problem.path for problem in caught.value.problems]
+    assert places == ["config.participants[0].config.model_client.config.model"]
 
 
 def test_a_folder_of_this_machine_is_refused(tmp_path: Path) -> None:
