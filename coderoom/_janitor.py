@@ -83,8 +83,9 @@ def _dismiss_if_idle() -> None:
             return
         _janitor.folder.rmdir()
         idle, _janitor = _janitor, None
-        os.close(idle.pipe)
+        # Before the pipe is closed: at its end it would start programs, which nobody would take note of.
         os.kill(idle.pid, signal.SIGKILL)
+        os.close(idle.pipe)
         os.waitpid(idle.pid, 0)
     except OSError:  # The folder is not empty, or the process has gone by itself.
         return

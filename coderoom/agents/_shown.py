@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.agents import CodeExecutorAgent as AutoGensExecutorAgent
 from autogen_agentchat.base import ChatAgent, Response, TaskResult
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -123,6 +124,8 @@ class ShowsItsTurns(BaseChatAgent):
 def watched(agent: ChatAgent, turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
     """See to it that an agent and its model client are closed when the run is over, and show its turn to who watches."""
     at_end_of_run(agent.close)
+    if isinstance(agent, AutoGensExecutorAgent):
+        at_end_of_run(agent._code_executor.stop)  # It leaves that to nobody.
     if callable(close := getattr(getattr(agent, "_model_client", None), "close", None)):
         at_end_of_run(close)
     return shown(agent.name, turn) if is_watched() else turn

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,18 @@ async def test_a_closed_sandbox_has_left_none(wall: str) -> None:
     async with Sandbox(wall=wall) as sandbox:
         assert (await sandbox.run("6 * 7")).value == 42
     assert janitor_pid() is None
+
+
+def test_it_leaves_nobody_behind() -> None:
+    code = """
+import os
+from coderoom._janitor import remove_folder, temporary_folder
+from coderoom.executors import adopt_orphans
+from coderoom.executors._launch import descendants
+adopt_orphans()
+for _ in range(200):
+    remove_folder(temporary_folder())
+print(descendants(os.getpid()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -219,6 +220,18 @@ def test_nothing_is_left_after_a_run(which: str, studio_server: Server, driver: 
     assert which == "one that fails" or "42" in json.dumps(run.sent[-1])
     left = [pid for pid in below(studio_server.pid) if pid not in before]
     assert wait_until_gone(left, SECONDS) == {}
+
+
+def test_no_folder_of_autogens_local_executor_is_left(driver: Studio) -> None:
+    code = python("import os\nprint(os.getcwd())")
+    place = part("code_executor", "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor", timeout=60)
+    own = agent(
+        "autogen_agentchat.agents.CodeExecutorAgent", "coder", model_client=replay(code, "There."), code_executor=place
+    )
+    run = driver.run(team(CODING, own), "Where?")
+    assert run.record()["status"] == "complete"
+    (folder,) = re.findall(r"^/\S+$", texts(run.sent)[2], re.MULTILINE)
+    wait_for(lambda: not Path(folder).exists(), SECONDS)
 
 
 def test_no_connection_to_a_model_is_left_after_a_run(studio_server: Server, driver: Studio, tmp_path: Path) -> None:
