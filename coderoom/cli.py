@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import logging
-import os
 import sys
 import traceback
 import warnings
@@ -18,22 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from coderoom import __version__
+from coderoom._ends import EXIT_OK, EXIT_WRONG_REQUEST, end_code, print_json, run_and_exit
 from coderoom._text import visible
-from coderoom.errors import (
-    CodeRoomError,
-    ConfigError,
-    MissingDependencyError,
-    Problem,
-    RequestError,
-    SandboxUnavailable,
-)
+from coderoom.errors import Problem, RequestError
 
 if TYPE_CHECKING:
     from coderoom.runs import PreparedRun
 
 __all__ = ["app", "main"]
-
-EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 app = typer.Typer(
     name="coderoom",
@@ -49,86 +39,6 @@ TrustOption = Annotated[
     list[str] | None,
     typer.Option("--trust", metavar="NAMESPACE", help="Load components of this package too. May be repeated."),
 ]
-
-
-def main() -> NoReturn:
-    """Run the command line and exit: 0 it worked, 1 the task failed, 2 the request was wrong, 3 something is missing.
-
-    130 means that it was interrupted.
-    """
-    _open_standard_streams()
-    for stream in (sys.stdout, sys.stderr):
-        # What a model writes must not fail for want of a character set.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    try:
-        code = app(standalone_mode=False)
-    except _UsageProblem as error:
-        if _flag("--json"):
-            _print_json({"succeeded": False, "error": error.format_message(), "problems": []})
-        error.show()
-        code = error.exit_code
-    except (typer.Abort, KeyboardInterrupt):
-        code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone: there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_FAILED
-    except CodeRoomError as error:
-        code = _tell(error)
-    except Exception as error:
-        code = _tell_surprise(error)
-    sys.exit(code or EXIT_OK)
-
-
-def _open_standard_streams() -> None:
-    """Give whoever was started without input or output an empty one, so that no file or socket gets that number."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
-
-
-# Typer brings a Click of its own, or takes the one that is installed, and exports no base class of its errors.
-_UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-
-
-def _tell(error: CodeRoomError) -> int:
-    if _flag("--json"):
-        problems = error.problems if isinstance(error, ConfigError) else ()
-        listed = [asdict(problem) for problem in problems]
-        _print_json({"succeeded": False, "error": str(error), "problems": listed})
-    if _flag("--debug"):
-        traceback.print_exception(error)
-    else:
-        for line in str(error).splitlines() if isinstance(error, ConfigError) else [f"coderoom: {error}"]:
-            print(visible(line), file=sys.stderr)  # noqa: T201
-    return _exit_code(error)
-
-
-def _tell_surprise(error: Exception) -> int:
-    words = f"{type(error).__name__}: {error}"
-    if _flag("--json"):
-        _print_json({"succeeded": False, "error": words, "problems": []})
-    if _flag("--debug"):
-        traceback.print_exception(error)
-    else:
-        advice = "This is a mistake of CodeRoom's; --debug shows where."
-        print(f"coderoom: {visible(words)}\n{advice}", file=sys.stderr)  # noqa: T201
-    return EXIT_FAILED
-
-
-def _exit_code(error: CodeRoomError) -> int:
-    if isinstance(error, ConfigError | RequestError):
-        return EXIT_WRONG_REQUEST
-    if isinstance(error, MissingDependencyError | SandboxUnavailable):
-        return EXIT_MISSING
-    return EXIT_FAILED
-
-
-def _flag(name: str) -> bool:
-    """Whether an option was given; what comes after `--` is none."""
-    arguments = sys.argv[1:]
-    return name in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
 
 
 @app.callback(invoke_without_command=True)
@@ -211,10 +121,10 @@ def _show_run(prepared: PreparedRun, *, as_json: bool, debug: bool) -> int:
         view.stop()
     view.end(record)
     if as_json:
-        _print_json(record.to_json())
+        print_json(record.to_json())
     if record.exception is not None and debug:
         traceback.print_exception(record.exception)
-    return _end_code(record.succeeded, record.cancelled)
+    return end_code(record.succeeded, record.cancelled)
 
 
 def _hush_autogen() -> None:
@@ -285,14 +195,8 @@ def execute(
     )
     result = asyncio.run(run_it)
     if as_json:
-        _print_json(result.to_json() | {"file": file})
-    return _end_code(result.succeeded, result.cancelled)
-
-
-def _end_code(succeeded: bool, cancelled: bool) -> int:
-    if cancelled:
-        return EXIT_INTERRUPTED
-    return EXIT_OK if succeeded else EXIT_FAILED
+        print_json(result.to_json() | {"file": file})
+    return end_code(result.succeeded, result.cancelled)
 
 
 SolveModelOption = Annotated[
@@ -369,8 +273,8 @@ def solve(
         )
     )
     if as_json:
-        _print_json(solved.to_json())
-    return _end_code(solved.succeeded, solved.cancelled)
+        print_json(solved.to_json())
+    return end_code(solved.succeeded, solved.cancelled)
 
 
 @app.command()
@@ -391,7 +295,7 @@ def validate(
             found[file] = [Problem(str(error), file)]
     if as_json:
         listed = [{"file": file, "problems": [asdict(p) for p in problems]} for file, problems in found.items()]
-        _print_json({"valid": not any(found.values()), "files": listed})
+        print_json({"valid": not any(found.values()), "files": listed})
     else:
         for file, problems in found.items():
             for line in [str(problem) for problem in problems] or [f"{file}: ok"]:
@@ -480,11 +384,11 @@ def _hand_over(made: dict[str, Any], out: Path | None, *, force: bool, as_json: 
     from coderoom.configs import write_made
 
     if out is None:
-        _print_json(made)
+        print_json(made)
         return EXIT_OK
     write_made(out, made, force=force)
     if as_json:
-        _print_json({"succeeded": True, "file": str(out), **told})
+        print_json({"succeeded": True, "file": str(out), **told})
     else:
         typer.echo(visible(f"{out}: written"))
     return EXIT_OK
@@ -497,7 +401,7 @@ def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
 
     findings = asyncio.run(examine())
     if as_json:
-        _print_json({"findings": [asdict(finding) for finding in findings]})
+        print_json({"findings": [asdict(finding) for finding in findings]})
         return EXIT_OK
     signs = {"ok": ("✓", "green"), "missing": ("-", "dim"), "warning": ("!", "yellow")}
     for finding in findings:
@@ -512,8 +416,9 @@ def _standard_input() -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _print_json(data: dict[str, Any]) -> None:
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    run_and_exit(app)
 
 
 if __name__ == "__main__":
