@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["below", "wait_until_gone"]
+__all__ = ["below", "connections", "wait_until_gone"]
 
 
 def below(pid: int) -> dict[int, str]:
@@ -24,6 +25,15 @@ def below(pid: int) -> dict[int, str]:
         found |= {child: _command(child) for child in above}
     # Some walls start one with the first code, and it lives as long as who started it.
     return {child: command for child, command in found.items() if "coderoom-janitor" not in command}
+
+
+def connections(pid: int) -> int:
+    """How many sockets a process has."""
+    found = 0
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # It is closed by now.
+            found += str(file.readlink()).startswith("socket:")
+    return found
 
 
 def wait_until_gone(pids: Iterable[int], seconds: float) -> dict[int, str]:
