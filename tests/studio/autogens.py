@@ -11,7 +11,7 @@ from tests.agents.helpers import python
 from tests.studio.teams import agent, part, replay
 from tests.support.commands import ROOT
 
-__all__ = ["assistant", "calls_a_server", "calls_a_tool", "executes", "local", "own_server"]
+__all__ = ["assistant", "calls_a_function", "calls_a_server", "calls_a_tool", "executes", "local", "own_server"]
 
 Json = dict[str, Any]
 
@@ -45,6 +45,13 @@ def calls_a_tool(code: str, executor: Json) -> Json:
     """The assistant runs this code by AutoGen's tool."""
     tool = part("tool", "autogen_ext.tools.code_execution.PythonCodeExecutionTool", executor=executor)
     return assistant("CodeExecutor", {"code": code}, tools=[tool])
+
+
+def calls_a_function(source: str) -> Json:
+    """The assistant calls the function `work`, which runs in the process that serves."""
+    config = {"source_code": source, "name": "work", "description": "It works.", "global_imports": []}
+    tool = part("tool", "autogen_core.tools.FunctionTool", has_cancellation_support=False, **config)
+    return assistant("work", {}, tools=[tool])
 
 
 def calls_a_server(tool: str, arguments: Json, server: Json) -> Json:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.studio.autogens import calls_a_server, calls_a_tool, executes, local, own_server
+from tests.studio.autogens import calls_a_function, calls_a_server, calls_a_tool, executes, local, own_server
 from tests.studio.driving import Run, Studio
 from tests.studio.processes import below, connections, wait_until_gone
 from tests.studio.teams import CODING, ROUND, sandbox, team
@@ -31,6 +31,18 @@ STUBBORN = (
     "if os.fork() == 0:\n    os.setsid()\n    open('begun', 'w').close()\n"
     "while True:\n    pass"
 )
+WAITS = """
+def work() -> int:
+    import pathlib, subprocess
+    pathlib.Path({path!r}).touch()
+    return subprocess.run(["sleep", "600"], env={{}}).returncode
+"""
+LEAVES_ALONE = """
+def work() -> int:
+    import pathlib, subprocess
+    pathlib.Path({path!r}).touch()
+    return subprocess.Popen(["sleep", "600"], env={{}}).pid
+"""
 LEAVES = (
     "import subprocess, sys\n"
     "code = 'import os, time\\nif os.fork() == 0:\\n    os.setsid()\\n    time.sleep(600)'\n"
@@ -48,11 +60,13 @@ RUNNING: dict[str, Make] = {
     "code that ignores signals": lambda folder: executes(STUBBORN, local(folder)),
     "an endless loop in a tool": lambda folder: calls_a_tool(ENDLESS, local(folder)),
     "an endless loop in a tool, in our sandbox": lambda folder: calls_a_tool(ENDLESS, sandbox(folder)),
+    "a program that a function waits for": lambda folder: calls_a_function(WAITS.format(path=str(folder / "begun"))),
     "a tool of a server": lambda folder: calls_a_server("wait", {}, own_server(folder / "begun")),
 }
 ENDING: dict[str, Make] = {
     "what code leaves behind": lambda folder: executes(LEAVES, local(folder)),
     "what code of a tool leaves behind": lambda folder: calls_a_tool(LEAVES, local(folder)),
+    "what a function leaves behind": lambda folder: calls_a_function(LEAVES_ALONE.format(path=str(folder / "begun"))),
     "a server of tools": lambda folder: calls_a_server("count", {"item": "apples"}, own_server(folder / "begun")),
 }
 
@@ -151,7 +165,7 @@ def test_a_run_that_goes_on_keeps_what_is_its_own(studio_server: Server, driver:
 
 
 @pytest.mark.parametrize("how", ["the server is killed", "the command is killed", "the command is ended"])
-@pytest.mark.parametrize("case", [case for case in RUNNING if "sandbox" not in case])
+@pytest.mark.parametrize("case", [case for case in RUNNING if "sandbox" not in case and "function" not in case])
 def test_nothing_is_left_of_it_when(how: str, case: str, tmp_path: Path) -> None:
     folder = tmp_path / "work"
     with busy_studio(case, folder) as (server, started):
