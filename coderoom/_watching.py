@@ -30,7 +30,7 @@ def is_watched() -> bool:
 
 
 def note_run() -> None:
-    """Is called where a part of a team is made: `autogenstudio serve` makes a team for each request, and in its task."""
+    """Is called where a part of a team is made, since `autogenstudio serve` makes one in the task of each request."""
     if f"{_STUDIO}.serve" in sys.modules:
         with suppress(RuntimeError):  # There is no loop.
             _request.set(asyncio.current_task())

@@ -122,7 +122,7 @@ class ShowsItsTurns(BaseChatAgent):
 
 
 def watched(agent: ChatAgent, turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """See to it that an agent and its model client are closed when the run is over, and show its turn to who watches."""
+    """See to it that an agent and its model client are closed when the run is over; show its turn to who watches."""
     at_end_of_run(agent.close)
     if isinstance(agent, AutoGensExecutorAgent):
         at_end_of_run(agent._code_executor.stop)  # It leaves that to nobody.

@@ -1,7 +1,7 @@
-"""Names for the containers of AutoGen's Docker executor, by which a later process knows whose they were.
+"""Names for the containers of AutoGen's Docker executor, and a mark by which a later process knows whose they were.
 
-AutoGen's executor gives its container no label, and nothing in there notices that its host was killed. A container whose
-name is its user's choice has such a name among its hosts instead.
+AutoGen's executor gives its container no label, and nothing in there notices that its host was killed. What it does
+give are names of hosts: one more of them, which leads nowhere, says which process the container belongs to.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 from coderoom import _owner
@@ -17,19 +16,19 @@ from coderoom import _owner
 __all__ = ["free_name", "owner_host", "sweep_containers"]
 
 _PREFIX = "autogen-code-exec"
-_GENERATED = re.compile(rf"{_PREFIX}-[0-9a-f-]{{36}}|{_PREFIX}_[0-9a-f-]+(_[0-9]+){{3}}_[0-9a-f]{{8}}")
+_GENERATED = re.compile(rf"{_PREFIX}-[0-9a-f-]{{36}}")
+_OWNER = re.compile(r"coderoom_owner_([0-9a-f-]+(?:_[0-9]+){3})[:=].*")
 
 
-def free_name(name: str, *, lasting: bool) -> str:
+def free_name(name: str) -> str:
     """A name for the container of an executor, which no other container has.
 
     Args:
         name: The name that the executor has for it.
-        lasting: Whether it is to be kept when whoever made it is gone.
     """
     if _GENERATED.fullmatch(name):
         # It may come from a dump that others have loaded too.
-        return f"{_PREFIX}-{uuid.uuid4()}" if lasting else _own_name()
+        return f"{_PREFIX}-{uuid.uuid4()}"
     # If there is no engine, AutoGen's executor says so.
     with contextlib.suppress(Exception), _engine() as client:
         if client.containers.get(name).status not in ("exited", "dead"):
@@ -38,21 +37,24 @@ def free_name(name: str, *, lasting: bool) -> str:
 
 
 def owner_host() -> dict[str, str]:
-    """A host to give to a container, by which it is known for one of this process. It leads nowhere."""
-    return {_own_name(): "127.0.0.1"}
+    """A host to give to a container that is to end with this process, and its address."""
+    try:
+        return {"_".join(("coderoom_owner", *_owner.ours().split())): "127.0.0.1"}
+    except OSError:  # Not every system tells.
+        return {}
 
 
 def sweep_containers() -> None:
-    """Remove the containers that processes of this machine have left when they were killed.
+    """End the containers that processes of this machine have left when they were killed.
 
-    Those that were to be kept stay. Nothing happens where there is no engine.
+    Those that were to go on stay, and those that were to be kept when they end are kept. Nothing happens where there is
+    no engine.
     """
     # Others may be at the same; whatever is left will be met again.
     with contextlib.suppress(Exception), _engine() as client:
         for found in client.api.containers(all=True):
             with contextlib.suppress(Exception):
-                if any(map(_is_orphan, _names(client, found))):
-                    client.api.remove_container(found["Id"], force=True, v=True)
+                _end_if_orphan(client.api, found["Id"])
 
 
 def _engine() -> contextlib.closing[Any]:
@@ -61,24 +63,18 @@ def _engine() -> contextlib.closing[Any]:
     return contextlib.closing(docker.from_env())
 
 
-def _names(client: Any, container: dict[str, Any]) -> Iterator[str]:
-    yield from (name.removeprefix("/") for name in container["Names"])
-    # The host's name and its address are divided by a colon, or by an equals sign.
-    for host in client.api.inspect_container(container["Id"])["HostConfig"]["ExtraHosts"] or ():
-        yield re.split("[:=]", host)[0]
+def _end_if_orphan(api: Any, container: str) -> None:
+    config = api.inspect_container(container)["HostConfig"]
+    if not any(map(_is_of_orphan, config["ExtraHosts"] or ())):
+        return
+    if config["AutoRemove"]:
+        api.remove_container(container, force=True, v=True)
+    else:
+        api.kill(container)
 
 
-def _own_name() -> str:
-    with contextlib.suppress(OSError):  # Not every system tells.
-        name = "_".join((_PREFIX, *_owner.ours().split(), uuid.uuid4().hex[:8]))
-        if _GENERATED.fullmatch(name):
-            return name
-    return f"{_PREFIX}-{uuid.uuid4()}"
-
-
-def _is_orphan(name: str) -> bool:
-    if not _GENERATED.fullmatch(name):
-        return False
-    owner = name.split("_")[1:-1]
+def _is_of_orphan(host: str) -> bool:
+    found = _OWNER.fullmatch(host)
+    owner = found[1].replace("_", " ") if found else ""
     # The engine may serve other machines, of whose processes nothing is known here.
-    return owner[:1] == _owner.ours().split()[:1] and _owner.is_orphan(" ".join(owner))
+    return owner.split()[:1] == _owner.ours().split()[:1] and _owner.is_orphan(owner)

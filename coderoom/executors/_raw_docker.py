@@ -67,11 +67,10 @@ class RawDocker:
         await asyncio.to_thread(sweep_containers)
         before = executor._container
         self._given_name = executor.container_name
-        lasting = not (executor._auto_remove and executor._stop_container)
-        executor.container_name = await asyncio.to_thread(free_name, executor.container_name, lasting=lasting)
+        executor.container_name = await asyncio.to_thread(free_name, executor.container_name)
         executor._setup_functions_complete = not executor._functions
         hosts = executor._extra_hosts
-        if not lasting:
+        if executor._stop_container:
             executor._extra_hosts = {**hosts, **owner_host()}
         try:
             await executor.start()

@@ -72,10 +72,8 @@ def _marks() -> dict[int, list[str]]:
 
 def _mark(pid: int) -> list[str]:
     try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        variables = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:  # It is gone, or somebody else's.
         return []
-    start = f"{_NAME}=".encode()
-    return next(
-        (line[len(start) :].decode("ascii", "replace").split() for line in variables if line.startswith(start)), []
-    )
+    _, found, rest = (b"\0" + variables).partition(f"\0{_NAME}=".encode())
+    return rest.partition(b"\0")[0].decode("ascii", "replace").split() if found else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -29,7 +29,6 @@ class RunsLoop(asyncio.SelectorEventLoop):
         super().__init__()
         self._tasks: dict[Any, WeakSet[asyncio.Task[Any]]] = {}
         self._over: dict[Any, float] = {}
-        self.set_task_factory(self._begin)
 
     async def end_runs(self, going: Callable[[], Collection[Any]]) -> None:
         """Look after the runs for ever.
@@ -53,12 +52,10 @@ class RunsLoop(asyncio.SelectorEventLoop):
                 for task in self._tasks.pop(run):
                     task.cancel()
 
-    def _begin(
-        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
-    ) -> asyncio.Task[Any]:
-        task = asyncio.Task(work, loop=loop, **options)
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        """Begin a task, as any loop does; one of a run is known for that, unless it is given a context of its own."""
+        task = super().create_task(coro, **options)
         run = current_run()
-        # One that is given a context of its own is nobody's.
         if run is not None and options.get("context") is None:
             self._tasks.setdefault(run, WeakSet()).add(task)
         return task

@@ -11,7 +11,7 @@ from tests.agents.helpers import python
 from tests.studio.teams import agent, part, replay
 from tests.support.commands import ROOT
 
-__all__ = ["assistant", "calls_a_server", "calls_a_tool", "executes", "local"]
+__all__ = ["assistant", "calls_a_function", "calls_a_server", "calls_a_tool", "executes", "local", "own_server"]
 
 Json = dict[str, Any]
 
@@ -47,16 +47,25 @@ def calls_a_tool(code: str, executor: Json) -> Json:
     return assistant("CodeExecutor", {"code": code}, tools=[tool])
 
 
-def calls_a_server(tool: str, arguments: Json, log: Path) -> Json:
-    """The assistant calls a tool of an MCP server, which is a process of its own."""
-    server = {
+def calls_a_function(source: str) -> Json:
+    """The assistant calls the function `work`, which runs in the process that serves."""
+    config = {"source_code": source, "name": "work", "description": "It works.", "global_imports": []}
+    tool = part("tool", "autogen_core.tools.FunctionTool", has_cancellation_support=False, **config)
+    return assistant("work", {}, tools=[tool])
+
+
+def calls_a_server(tool: str, arguments: Json, server: Json) -> Json:
+    """The assistant calls a tool of an MCP server."""
+    workbench = part("workbench", "autogen_ext.tools.mcp.McpWorkbench", server_params=server)
+    return assistant(tool, arguments, workbench=[workbench])
+
+
+def own_server(log: Path) -> Json:
+    """An MCP server that is a process of whoever uses it."""
+    return {
         "type": "StdioServerParams",
         "command": sys.executable,
         "args": ["-m", "tests.support.mcp_server", str(log)],
         "cwd": str(ROOT),
         "read_timeout_seconds": 60,
     }
-    workbench = part("workbench", "autogen_ext.tools.mcp.McpWorkbench", server_params=server)
-    return assistant(tool, arguments, workbench=[workbench])
-
-

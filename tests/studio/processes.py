@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["below", "wait_until_gone"]
+__all__ = ["below", "connections", "wait_until_gone"]
 
 
 def below(pid: int) -> dict[int, str]:
@@ -22,6 +23,15 @@ def below(pid: int) -> dict[int, str]:
     while above:
         above = {child for child, parent in parents.items() if parent in above}
         found |= {child: _command(child) for child in above}
+    return found
+
+
+def connections(pid: int) -> int:
+    """How many sockets a process has."""
+    found = 0
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # It is closed by now.
+            found += str(file.readlink()).startswith("socket:")
     return found
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -11,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.studio.autogens import calls_a_server, calls_a_tool, executes, local
+from tests.studio.autogens import calls_a_function, calls_a_server, calls_a_tool, executes, local, own_server
 from tests.studio.driving import Run, Studio
-from tests.studio.processes import below, wait_until_gone
+from tests.studio.processes import below, connections, wait_until_gone
 from tests.studio.teams import CODING, ROUND, sandbox, team
+from tests.support.commands import ROOT
 from tests.support.studio import Studio as Server
 from tests.support.studio import end, start_studio, wait_for
 
@@ -28,6 +31,18 @@ STUBBORN = (
     "if os.fork() == 0:\n    os.setsid()\n    open('begun', 'w').close()\n"
     "while True:\n    pass"
 )
+WAITS = """
+def work() -> int:
+    import pathlib, subprocess
+    pathlib.Path({path!r}).touch()
+    return subprocess.run(["sleep", "600"], env={{}}).returncode
+"""
+LEAVES_ALONE = """
+def work() -> int:
+    import pathlib, subprocess
+    pathlib.Path({path!r}).touch()
+    return subprocess.Popen(["sleep", "600"], env={{}}).pid
+"""
 LEAVES = (
     "import subprocess, sys\n"
     "code = 'import os, time\\nif os.fork() == 0:\\n    os.setsid()\\n    time.sleep(600)'\n"
@@ -45,12 +60,14 @@ RUNNING: dict[str, Make] = {
     "code that ignores signals": lambda folder: executes(STUBBORN, local(folder)),
     "an endless loop in a tool": lambda folder: calls_a_tool(ENDLESS, local(folder)),
     "an endless loop in a tool, in our sandbox": lambda folder: calls_a_tool(ENDLESS, sandbox(folder)),
-    "a tool of a server": lambda folder: calls_a_server("wait", {}, folder / "begun"),
+    "a program that a function waits for": lambda folder: calls_a_function(WAITS.format(path=str(folder / "begun"))),
+    "a tool of a server": lambda folder: calls_a_server("wait", {}, own_server(folder / "begun")),
 }
 ENDING: dict[str, Make] = {
     "what code leaves behind": lambda folder: executes(LEAVES, local(folder)),
     "what code of a tool leaves behind": lambda folder: calls_a_tool(LEAVES, local(folder)),
-    "a server of tools": lambda folder: calls_a_server("count", {"item": "apples"}, folder / "begun"),
+    "what a function leaves behind": lambda folder: calls_a_function(LEAVES_ALONE.format(path=str(folder / "begun"))),
+    "a server of tools": lambda folder: calls_a_server("count", {"item": "apples"}, own_server(folder / "begun")),
 }
 
 
@@ -69,6 +86,36 @@ def stuck(server: Server, driver: Studio, component: Json, folder: Path) -> Iter
         started = {pid: what for pid, what in below(server.pid).items() if pid not in before}
         assert started
         yield run, started
+
+
+@contextmanager
+def http_mcp_server(log: Path) -> Iterator[str]:
+    """An MCP server that is nobody's process: its address."""
+    log.touch()
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    server = subprocess.Popen([sys.executable, "-m", "tests.support.mcp_server", str(log), str(port)], cwd=ROOT)
+    try:
+        wait_for(lambda: _listens(port), 30)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def busy_studio(case: str, folder: Path) -> Iterator[tuple[Server, dict[int, str]]]:
+    """A Studio of its own with such a run."""
+    with start_studio(folder.parent / "app", cwd=folder.parent) as server, closing(Studio(server.url)) as driver:
+        component = team(ROUND, RUNNING[case](folder))
+        with stuck(server, driver, component, folder) as (_, started):
+            yield server, started
 
 
 @pytest.mark.parametrize("kind", [CODING, ROUND])
@@ -118,23 +165,21 @@ def test_a_run_that_goes_on_keeps_what_is_its_own(studio_server: Server, driver:
 
 
 @pytest.mark.parametrize("how", ["the server is killed", "the command is killed", "the command is ended"])
-@pytest.mark.parametrize("case", [case for case in RUNNING if "sandbox" not in case])
+@pytest.mark.parametrize("case", [case for case in RUNNING if "sandbox" not in case and "function" not in case])
 def test_nothing_is_left_of_it_when(how: str, case: str, tmp_path: Path) -> None:
     folder = tmp_path / "work"
-    with start_studio(tmp_path / "app", cwd=tmp_path) as server, closing(Studio(server.url)) as driver:
-        with stuck(server, driver, team(ROUND, RUNNING[case](folder)), folder) as (_, started):
-            everything = below(server.pid)
-            end(server, how)
-            assert wait_until_gone({**everything, **started}, 10) == {}
+    with busy_studio(case, folder) as (server, started):
+        everything = below(server.pid)
+        end(server, how)
+        assert wait_until_gone({**everything, **started}, 10) == {}
 
 
 def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
     """Nobody is there to do so when all is killed at once."""
     folder = tmp_path / "work"
     case = "code that ignores signals"
-    with start_studio(tmp_path / "app", cwd=tmp_path) as server, closing(Studio(server.url)) as driver:
-        with stuck(server, driver, team(ROUND, RUNNING[case](folder)), folder) as (_, started):
-            end(server, "all is killed")
+    with busy_studio(case, folder) as (server, started):
+        end(server, "all is killed")
     left = wait_until_gone(started, 1)
     assert left
     other = subprocess.Popen(["sleep", "600"])
@@ -145,3 +190,21 @@ def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
     finally:
         other.kill()
         other.wait()
+
+
+@pytest.mark.parametrize("tool", ["count", "wait"])
+def test_no_session_is_left_with_a_server_elsewhere(
+    tool: str, studio_server: Server, driver: Studio, tmp_path: Path
+) -> None:
+    """AutoGen's assistant closes none, and the one who waits is stopped."""
+    log = tmp_path / "log"
+    with http_mcp_server(log) as url:
+        before = connections(studio_server.server_pid)
+        server = {"type": "StreamableHttpServerParams", "url": url}
+        component = team(ROUND, calls_a_server(tool, {"item": "apples"} if tool == "count" else {}, server))
+        with driver.running(component, "Go.") as run:
+            wait_for(lambda: tool in log.read_text(), 30)
+            if tool == "wait":
+                run.stop()
+            assert run.wait_for_record()["status"] == ("stopped" if tool == "wait" else "complete")
+        wait_for(lambda: connections(studio_server.server_pid) <= before, 10)

@@ -8,7 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 from coderoom.executors._launch import descendants
 from tests.agents.helpers import python
 from tests.studio.driving import Run, Studio, texts
-from tests.studio.processes import below, wait_until_gone
+from tests.studio.processes import below, connections, wait_until_gone
 from tests.studio.teams import (
     ACT,
     CODING,
@@ -235,16 +235,9 @@ def test_no_folder_of_autogens_local_executor_is_left(driver: Studio) -> None:
 
 
 def test_no_connection_to_a_model_is_left_after_a_run(studio_server: Server, driver: Studio, tmp_path: Path) -> None:
-    def connections() -> int:
-        found = 0
-        for file in Path(f"/proc/{studio_server.server_pid}/fd").iterdir():
-            with suppress(FileNotFoundError):  # It is closed by now.
-                found += str(file.readlink()).startswith("socket:")
-        return found
-
     with OpenAIServer(["It is 42."], repeat=True) as model:
         driver.get("/teams/")  # This has a connection as well.
-        before = connections()
+        before = connections(studio_server.server_pid)
         for _ in range(3):
             assistant = agent(
                 "autogen_agentchat.agents.AssistantAgent",
@@ -256,7 +249,7 @@ def test_no_connection_to_a_model_is_left_after_a_run(studio_server: Server, dri
             )
             coder = agent(EXECUTOR, "coder", model_client=openai(model.base_url), code_executor=sandbox(tmp_path))
             assert driver.run(team(CODING, assistant, coder), "Compute it.").record()["status"] == "complete"
-            wait_for(lambda: connections() <= before, 10)
+            wait_for(lambda: connections(studio_server.server_pid) <= before, 10)
 
 
 def test_nothing_is_left_of_a_killed_server(tmp_path: Path) -> None:

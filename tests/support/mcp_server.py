@@ -1,4 +1,4 @@
-"""A small MCP server over stdio: `python -m tests.support.mcp_server [FILE]`.
+"""A small MCP server over stdio, or over HTTP: `python -m tests.support.mcp_server [FILE [PORT]]`.
 
 It writes its process id, and then each call that it answers, into FILE, one a line.
 """
@@ -67,4 +67,8 @@ def collapse() -> str:
 
 if __name__ == "__main__":
     _note(str(os.getpid()))
-    server.run()
+    if len(sys.argv) > 2:
+        server.settings.port = int(sys.argv[2])
+        server.run("streamable-http")
+    else:
+        server.run()
