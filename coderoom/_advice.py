@@ -17,6 +17,8 @@ _ADVICE = {
     "insufficient_quota": "There is no credit left at the model service: see to its billing, or use another key.",
     "RateLimitError": "The model service asks for a pause: try again later.",
     "InternalServerError": "The model service failed by itself: try again later.",
+    # OpenAI's package takes a page for an answer.
+    "object has no attribute 'usage": "What answers there is no model service: check its address (OPENAI_BASE_URL).",
     "RemoteProtocolError": "The model service broke off in the midst of its answer: try again.",
     "content_filter": "The model service's content filter refuses this: say it in other words.",
     "context_length_exceeded": "Give the agents a bounded model_context, or a shorter task.",
@@ -25,7 +27,8 @@ _ADVICE = {
 
 def advice_for(cause: BaseException) -> str:
     """What helps, where that is known; else an empty string."""
-    told = f"{type(cause).__name__} {cause}"
+    # Not every version of OpenAI's package has the code in the text.
+    told = f"{type(cause).__name__} {getattr(cause, 'code', '')} {cause}"
     return next((advice for sign, advice in _ADVICE.items() if re.search(rf"\b{sign}\b", told)), "")
 
 

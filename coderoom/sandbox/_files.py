@@ -66,6 +66,10 @@ class Snapshot:
             raise
         return snapshot
 
+    def remove(self) -> None:
+        """Remove the copy; it goes by itself once nobody has this object any more."""
+        self._end()
+
     async def restore(self) -> None:
         """Give the workspace these files again, and no others.
 

@@ -182,6 +182,8 @@ class Session:
         self._check(checkpoint)
         if self._engine is not None:
             self._engine.release(checkpoint.held)
+        if checkpoint.files is not None:
+            await to_its_end(asyncio.to_thread(checkpoint.files.remove))
 
     async def restart(self) -> None:
         """Go back to a fresh state; files stay, checkpoints are gone.

@@ -65,7 +65,7 @@ from tests.agents.helpers import (
     verdict,
 )
 from tests.support.commands import ROOT
-from tests.support.openai_server import Failure, OpenAIServer
+from tests.support.openai_server import Failure, OpenAIServer, Raw
 
 PICTURE = "from PIL import Image\nImage.new('RGB', (40, 20), 'red').save('red.png')\nprint('drawn')"
 
@@ -472,6 +472,22 @@ async def test_errors_of_others_agents_are_told_in_our_team() -> None:
         assert kinds(found) == ["error"]
         assert shown(found)[0][1].startswith(f"**{who} could not go on: ")
         assert "the line is dead" in shown(found)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Raw(b"<html>Sign in</html>", content_type="text/html"), "What answers there is no model service"),
+        (Failure(400, code="content_filter", message="It was filtered."), "content filter refuses this"),
+    ],
+)
+@pytest.mark.usefixtures("watched")
+async def test_other_failures_of_a_service_come_with_what_helps(answer: Any, words: str, coder: MakeCoder) -> None:
+    with OpenAIServer([answer]) as server:
+        client = OpenAIChatCompletionClient(model="gpt-4o", api_key="none", base_url=server.base_url, max_retries=0)
+        found, _ = await until_it_fails(coder(client).run_stream(task=TASK))
+        await client.close()
+    assert words in shown(found)[0][1]
 
 
 @pytest.mark.usefixtures("watched")

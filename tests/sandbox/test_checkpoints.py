@@ -115,6 +115,16 @@ class TestHowMany:
             await session.rollback(mark)
         assert await value_of(session, "x") == 1
 
+    async def test_the_files_of_a_released_one_are_gone_at_once(self, tmp_path: Path) -> None:
+        (tmp_path / "kept.txt").write_text("kept")
+        async with Sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
+            mark = await session.checkpoint(files=True)
+            assert mark.files is not None
+            copy = mark.files._copy
+            assert (copy / "kept.txt").exists()
+            await session.release(mark)
+            assert not copy.exists()
+
     async def test_a_released_one_ends(self) -> None:
         async with Sandbox() as sandbox, sandbox.session() as session:
             before = await value_of(session, COUNT)
