@@ -23,8 +23,9 @@ _KEPT_BY_NOBODY: Final = (b"cache-control", b"no-store")
 def styled(application: Application) -> Application:
     """Put `pages.html` at the end of each page.
 
-    It folds wide code, which else makes the whole page wide, its buttons out of sight. And it puts a plain box in the
-    place of Studio's editor of JSON, the only way to change what forms do not show, where that cannot be loaded.
+    It folds wide code and lets rows shrink, which else make the whole page wide, its buttons out of sight. And it puts
+    a plain box in the place of Studio's editor of JSON, the only way to change what forms do not show, where that
+    cannot be loaded.
 
     Args:
         application: An ASGI application that sends pages.

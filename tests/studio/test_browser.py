@@ -290,6 +290,9 @@ async def test_wide_code_does_not_push_the_buttons_out_of_sight(page: Page, driv
     assert await page.evaluate("document.documentElement.scrollWidth") <= 1280
     for code in await page.locator("pre").all():
         assert await code.evaluate("code => code.scrollWidth <= code.clientWidth")
+    await page.goto("/gallery")
+    await expect(page.get_by_role("button", name="Add Team")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
 @contextmanager
