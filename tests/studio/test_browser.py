@@ -281,6 +281,30 @@ async def test_no_code_is_pushed_out_of_sight(page: Page, driver: Studio, tmp_pa
     await expect(page.get_by_text("Attempt 1 was not allowed to run").first).to_be_visible()
 
 
+async def test_without_a_connection_json_is_edited_in_a_plain_box(page: Page, driver: Studio, tmp_path: Path) -> None:
+    gallery = gallery_of(tmp_path, replayed("coder-reviewer", "edited", PRIMES))
+    made = driver.add_team(team_in(gallery, "edited"))
+    await page.route("https://cdn.jsdelivr.net/**", lambda route: route.abort())
+    await page.goto(f"/build?teamId={made['id']}")
+    # Once more after it was closed, as what was made for the first time is taken again.
+    for turns in (4, 5):
+        await page.locator(".react-flow__node", has_text="edited").locator("button").first.click()
+        await page.get_by_role("button", name="JSON Editor").click()
+        box = page.locator("textarea.plain-editor")
+        shown = json.loads(await box.input_value())
+        shown["config"]["max_turns"] = turns
+        await box.fill(json.dumps(shown, indent=2))
+        await page.wait_for_timeout(1000)  # The page looks at what was typed only after a while.
+        await page.get_by_role("button", name="Form Editor").click()
+        await page.get_by_role("button", name="JSON Editor").click()
+        assert json.loads(await box.input_value())["config"]["max_turns"] == turns
+        await page.get_by_role("button", name="Save Changes").click()
+        await expect(box).to_have_count(0)
+        saved = await saved_by(page, page.locator("button:has(svg.lucide-save)").first)
+        assert saved["component"]["config"]["max_turns"] == turns
+        assert saved["component"]["config"]["participants"] == made["component"]["config"]["participants"]
+
+
 async def test_wide_code_does_not_push_the_buttons_out_of_sight(page: Page, driver: Studio, tmp_path: Path) -> None:
     runner = agent(EXECUTOR, "runner", code_executor=sandbox(tmp_path))
     driver.add_team({**team_of(CODING, runner), "label": "wide code"})
@@ -291,6 +315,9 @@ async def test_wide_code_does_not_push_the_buttons_out_of_sight(page: Page, driv
     assert await page.evaluate("document.documentElement.scrollWidth") <= 1280
     for code in await page.locator("pre").all():
         assert await code.evaluate("code => code.scrollWidth <= code.clientWidth")
+    await page.goto("/gallery")
+    await expect(page.get_by_role("button", name="Add Team")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
 @contextmanager
