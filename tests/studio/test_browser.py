@@ -308,10 +308,12 @@ async def test_without_a_connection_json_is_edited_in_a_plain_box(page: Page, dr
 async def test_wide_code_does_not_push_the_buttons_out_of_sight(page: Page, driver: Studio, tmp_path: Path) -> None:
     runner = agent(EXECUTOR, "runner", code_executor=sandbox(tmp_path))
     driver.add_team({**team_of(CODING, runner), "label": "wide code"})
-    line = f"print('{'x' * 300}', sum([{', '.join(map(str, range(60)))}]))"
+    line = f"print('{'x' * 300}'); print(sum([{', '.join(map(str, range(60)))}]))"
     await begin(page, "wide code", f"```python\n{line}\n```")
     await expect(page.get_by_text("Task completed").first).to_be_visible()
     await expect(page.get_by_text("1770").first).to_be_visible()
+    # The last message is what was printed, as it is.
+    assert (await page.get_by_text("1770").last.inner_text()).splitlines()[-1] == "1770"
     assert await page.evaluate("document.documentElement.scrollWidth") <= 1280
     for code in await page.locator("pre").all():
         assert await code.evaluate("code => code.scrollWidth <= code.clientWidth")

@@ -54,7 +54,7 @@ def test_it_passes_the_schema_of_studio(gallery: dict[str, Any], tmp_path: Path)
             check=False,
         )
 
-    assert check(gallery).stdout == "CodeRoom\n"
+    assert check(gallery).stdout == "CodeRoom and team\n"
     wrong = {**gallery, "components": {**gallery["components"], "agents": None}}
     assert "components.agents" in check(wrong).stderr
 
