@@ -84,9 +84,13 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
     ) -> None:
         if max_turns is not None and max_turns < 1:
             raise ValueError(f"The maximum number of turns must be 1 or more, not {max_turns}.")
+        participants = list(participants)
+        names = [participant.name for participant in participants]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"The participant names must be unique; given more than once: {', '.join(map(repr, twice))}.")
         self._custom_message_types = list(custom_message_types or ())
         super().__init__(
-            list(participants),
+            participants,
             name=name,
             description=description,
             termination_condition=termination_condition,

@@ -275,6 +275,11 @@ async def test_what_a_nested_team_of_autogens_has_started_is_stopped() -> None:
         await executor.stop()
 
 
+def test_a_name_that_is_there_twice_is_named() -> None:
+    with pytest.raises(ValueError, match=r"must be unique; given more than once: 'a', 'b'\."):
+        CodingTeam([Player("b"), Player("a"), Player("c"), Player("a"), CodingTeam([Player("x")], name="b")])
+
+
 # --- Running ---
 
 
