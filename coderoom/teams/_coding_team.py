@@ -86,8 +86,8 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             raise ValueError(f"The maximum number of turns must be 1 or more, not {max_turns}.")
         participants = list(participants)
         names = [participant.name for participant in participants]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"The participant names must be unique; given more than once: {', '.join(map(repr, twice))}.")
+        if twice := sorted({repr(name) for name in names if names.count(name) > 1}):
+            raise ValueError(f"The participant names must be unique; given more than once: {', '.join(twice)}.")
         self._custom_message_types = list(custom_message_types or ())
         super().__init__(
             participants,
