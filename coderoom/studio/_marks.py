@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -22,20 +23,24 @@ _AGAIN_SECONDS: Final = 0.02
 
 
 def set_mark() -> None:
-    """Have all processes that this one starts from now on carry its mark."""
+    """Have all processes that this one starts from now on carry its mark; does nothing where there is no `/proc`."""
     # It may itself have been started by a run of another.
     os.environ.pop(_NAME, None)
-    os.environ[_NAME] = _owner.ours()
+    with contextlib.suppress(OSError):
+        os.environ[_NAME] = _owner.ours()
 
 
-def marked(environment: Mapping[str, str] | None, run: object) -> dict[str, str]:
+def marked(environment: Mapping[str, str] | None, run: object) -> Mapping[str, str] | None:
     """The environment for a process of a run.
 
     Args:
         environment: What it would have otherwise; `None`: ours.
         run: The run's name, without spaces.
     """
-    return {**(os.environ if environment is None else environment), _NAME: f"{_owner.ours()} {run}"}
+    ours = os.environ.get(_NAME)
+    if ours is None:
+        return environment
+    return {**(os.environ if environment is None else environment), _NAME: f"{ours} {run}"}
 
 
 def end_below(is_over: Callable[[str | None], bool]) -> None:
