@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-__all__ = ["at_end_of_run", "is_watched"]
+__all__ = ["at_end_of_request", "at_end_of_run", "is_watched"]
 
 _STUDIO = "autogenstudio.web"
 _POLL_SECONDS = 0.25
@@ -47,6 +47,35 @@ def at_end_of_run(close: Close) -> None:
         watcher.add_done_callback(_forget)
 
 
+def at_end_of_request(close: Close) -> None:
+    """Close something when the request of `autogenstudio serve` that this is called in is over, however it ends.
+
+    Each request makes a team of its own there, and nobody ends what AutoGen's agents have used.
+
+    Args:
+        close: Closes it, and does nothing where there is nothing to close.
+    """
+    request = asyncio.current_task() if _is_serving() else None
+    if request is not None:
+        request.add_done_callback(lambda _: _close_soon(close))
+
+
+def _is_serving() -> bool:
+    if f"{_STUDIO}.serve" not in sys.modules:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _close_soon(close: Close) -> None:
+    closing = asyncio.create_task(_close_all([close]))
+    _watchers.add(closing)
+    closing.add_done_callback(_forget)
+
+
 def _current_run() -> Any:
     module = sys.modules.get(f"{_STUDIO}.managers.run_context")
     try:
@@ -69,6 +98,10 @@ async def _watch(run: Any) -> None:
             await asyncio.sleep(_POLL_SECONDS)
     finally:
         closing = _closing.pop(run)
+    await _close_all(closing)
+
+
+async def _close_all(closing: Iterable[Close]) -> None:
     await asyncio.gather(*map(_do, closing), return_exceptions=True)
 
 

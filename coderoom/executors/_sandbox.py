@@ -12,7 +12,7 @@ from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from coderoom._components import DumpsAsItself
-from coderoom._watching import at_end_of_run, is_watched
+from coderoom._watching import at_end_of_request, at_end_of_run, is_watched
 from coderoom.errors import RequestError
 from coderoom.executors._calls import CallEnded
 from coderoom.executors._execution import Execution
@@ -285,4 +285,6 @@ class SandboxCodeExecutor(
 
     @classmethod
     def _from_config(cls, config: SandboxCodeExecutorConfig) -> Self:
-        return cls(**{name: getattr(config, name) for name in SandboxCodeExecutorConfig.model_fields})
+        executor = cls(**{name: getattr(config, name) for name in SandboxCodeExecutorConfig.model_fields})
+        at_end_of_request(executor.stop)
+        return executor

@@ -7,6 +7,8 @@ import os
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +19,7 @@ from autogen_agentchat.base import Team
 from coderoom.agents import metadata as keys
 from tests.agents.helpers import decide, python, verdict
 from tests.studio.processes import below, wait_until_gone
-from tests.studio.teams import replay, shipped
+from tests.studio.teams import CODING, ROUND, agent, replay, sandbox, shipped, team
 from tests.support.commands import ROOT
 from tests.support.studio import studio_environment, studio_python
 
@@ -34,9 +36,11 @@ def component(folder: Path) -> dict[str, Any]:
     return shipped("coder-reviewer", folder, coder, replay(verdict(True, "Fine.")))
 
 
-def test_serve_answers_with_the_whole_result(tmp_path: Path) -> None:
+@contextmanager
+def served(team: dict[str, Any], tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], Any]]]:
+    """`autogenstudio serve` with a team, and what asks it."""
     file = tmp_path / "team.json"
-    file.write_text(json.dumps(component(tmp_path / "work")))
+    file.write_text(json.dumps(team))
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -47,17 +51,36 @@ def test_serve_answers_with_the_whole_result(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
     try:
-        answer = _ask(f"http://127.0.0.1:{port}/predict/{quote(TASK)}", server, tmp_path / "log")
-        assert wait_until_gone(below(server.pid), 2) == {}
+        yield server, lambda: _ask(f"http://127.0.0.1:{port}/predict/{quote(TASK)}", server, tmp_path / "log")
     finally:
         server.terminate()
         server.wait(30)
+
+
+def test_serve_answers_with_the_whole_result(tmp_path: Path) -> None:
+    with served(component(tmp_path / "work"), tmp_path) as (server, ask):
+        answer = ask()
+        assert wait_until_gone(below(server.pid), 2) == {}
     assert (answer["status"], answer["message"]) == (True, "Task successfully completed")
     result = answer["data"]["task_result"]
     assert [message["type"] for message in result["messages"]] == TYPES
     assert result["messages"][-2]["metadata"]["coderoom.outcome"] == "ok"
     assert result["messages"][-1]["metadata"]["coderoom.approved"] == "true"
     assert "approved" in result["stop_reason"].lower()
+
+
+def test_serve_leaves_nothing_of_autogens_own_agents(tmp_path: Path) -> None:
+    own = agent(
+        "autogen_agentchat.agents.CodeExecutorAgent",
+        "coder",
+        model_client=replay(GOOD, "It is 42."),
+        code_executor=sandbox(tmp_path / "work"),
+    )
+    for kind in (CODING, ROUND):
+        with served(team(kind, own), tmp_path) as (server, ask):
+            for _ in range(2):
+                assert ask()["status"]
+                assert wait_until_gone(below(server.pid), 2) == {}
 
 
 def _ask(url: str, server: subprocess.Popen[bytes], log: Path) -> Any:
