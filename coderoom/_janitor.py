@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["janitor_pid", "remove_folder", "temporary_folder"]
+__all__ = ["clearing_pids", "janitor_pid", "remove_folder", "temporary_folder"]
 
 _REMOVE: Final = 'chmod -R u+rwx -- "$1"; rm -rf -- "$1"'
 # It waits for the end of a pipe that only its host writes to: that comes also if the host is killed. What the host has
@@ -39,6 +39,7 @@ class _Janitor:
 
 
 _janitor: _Janitor | None = None
+_removing: set[int] = set()
 _lock = threading.Lock()
 
 
@@ -58,7 +59,14 @@ def temporary_folder() -> Path:
 
 def janitor_pid() -> int | None:
     """The process that clears away after this one, if there is one: it must be the last that is left."""
-    return None if _janitor is None or _janitor.host != os.getpid() else _janitor.pid
+    janitor = _janitor  # Another thread may dismiss it meanwhile.
+    return None if janitor is None or janitor.host != os.getpid() else janitor.pid
+
+
+def clearing_pids() -> set[int]:
+    """The processes that clear away for this one, now or after it."""
+    janitor = janitor_pid()
+    return {*_removing, *(() if janitor is None else (janitor,))}
 
 
 def remove_folder(path: Path) -> None:
@@ -67,8 +75,15 @@ def remove_folder(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     if path.exists() and os.name == "posix":
         # Code may have taken its own rights away, or nested folders deeper than Python can follow.
-        with contextlib.suppress(OSError):
-            subprocess.run(["/bin/sh", "-c", _REMOVE, "sh", str(path)], stderr=subprocess.DEVNULL, check=False)
+        with (
+            contextlib.suppress(OSError),
+            subprocess.Popen(["/bin/sh", "-c", _REMOVE, "sh", str(path)], stderr=subprocess.DEVNULL) as removing,
+        ):
+            _removing.add(removing.pid)
+            try:
+                removing.wait()
+            finally:
+                _removing.discard(removing.pid)
     _dismiss_if_idle()
 
 
@@ -84,8 +99,10 @@ def _dismiss_if_idle() -> None:
         _janitor.folder.rmdir()
         idle, _janitor = _janitor, None
         # Before the pipe is closed: at its end it would start programs, which nobody would take note of.
-        os.kill(idle.pid, signal.SIGKILL)
-        os.close(idle.pipe)
+        try:
+            os.kill(idle.pid, signal.SIGKILL)
+        finally:
+            os.close(idle.pipe)
         os.waitpid(idle.pid, 0)
     except OSError:  # The folder is not empty, or the process has gone by itself.
         return

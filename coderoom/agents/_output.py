@@ -55,7 +55,8 @@ async def with_output(
             pieces += 1
             if pieces > _MOST_AT_ONCE:
                 await asyncio.wait([task], timeout=_GATHER_SECONDS)
-                yield _gathered(waiting)
+                while waiting:
+                    yield _gathered(waiting)
             else:
                 yield waiting.popleft()
         yield await task

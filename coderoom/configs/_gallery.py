@@ -175,7 +175,6 @@ def _complete(component: dict[str, Any], component_class: Any, file: str) -> Non
 def _teams_as_agents(checked: Checked) -> list[dict[str, Any]]:
     """Put an agent around each team in a team, in whose place it does the same: Studio's builder drops teams there."""
     from coderoom.teams import CodingTeam, TeamAgent
-    from coderoom.teams._team_agent import agent_name
 
     made: list[dict[str, Any]] = []
     if not issubclass(checked.components[()], CodingTeam):
@@ -185,7 +184,7 @@ def _teams_as_agents(checked: Checked) -> list[dict[str, Any]]:
         team_class: Any = checked.components["config", "participants", index]
         if team_class.component_type != "team":
             continue
-        name = agent_name(team["config"].get("name") or getattr(team_class, "DEFAULT_NAME", team_class.__name__))
+        name = team["config"].get("name") or getattr(team_class, "DEFAULT_NAME", team_class.__name__)
         agent = {
             "provider": TeamAgent.component_provider_override,
             "component_type": TeamAgent.component_type,

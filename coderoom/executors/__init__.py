@@ -4,7 +4,7 @@ from coderoom.executors._checkpoints import Checkpoints
 from coderoom.executors._docker_names import sweep_containers
 from coderoom.executors._execution import Execution
 from coderoom.executors._launch import descendants, send
-from coderoom.executors._leftovers import adopt_orphans, end_descendants
+from coderoom.executors._leftovers import adopt_orphans, end_descendants, kill_until_gone
 from coderoom.executors._local import LocalCodeExecutor
 from coderoom.executors._output import bound_output, save_output
 from coderoom.executors._runner import ExecutorRunner
@@ -21,6 +21,7 @@ __all__ = [
     "bound_output",
     "descendants",
     "end_descendants",
+    "kill_until_gone",
     "save_output",
     "send",
     "sweep_containers",

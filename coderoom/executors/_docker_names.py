@@ -17,6 +17,7 @@ __all__ = ["free_name", "owner_host", "sweep_containers"]
 
 _PREFIX = "autogen-code-exec"
 _GENERATED = re.compile(rf"{_PREFIX}-[0-9a-f-]{{36}}")
+_ALIVE = ["created", "running", "paused", "restarting"]
 _OWNER = re.compile(r"coderoom_owner_([0-9a-f-]+(?:_[0-9]+){3})[:=].*")
 
 
@@ -52,7 +53,7 @@ def sweep_containers() -> None:
     """
     # Others may be at the same; whatever is left will be met again.
     with contextlib.suppress(Exception), _engine() as client:
-        for found in client.api.containers(all=True):
+        for found in client.api.containers(all=True, filters={"status": _ALIVE}):
             with contextlib.suppress(Exception):
                 _end_if_orphan(client.api, found["Id"])
 

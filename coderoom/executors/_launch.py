@@ -48,8 +48,8 @@ def prctl(option: int, value: int) -> bool:
         return False
 
 
-def descendants(root: int) -> list[int]:
-    """Return the ids of all processes below `root`; none where there is no `/proc`."""
+def descendants(*roots: int) -> list[int]:
+    """Return the ids of all living processes below `roots`; none where there is no `/proc`."""
     children: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")
@@ -60,10 +60,11 @@ def descendants(root: int) -> list[int]:
             # A process may end between the listing and the reading.
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
                 # The program's name is in parentheses and may itself contain some.
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-                children.setdefault(parent, []).append(int(name))
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+                if state != b"Z":
+                    children.setdefault(int(parent), []).append(int(name))
     found: list[int] = []
-    open_ends = [root]
+    open_ends = [*roots]
     while open_ends:
         below = children.get(open_ends.pop(), [])
         found += below

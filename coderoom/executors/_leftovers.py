@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
-from coderoom._janitor import janitor_pid
+from coderoom._janitor import clearing_pids
 from coderoom.executors._launch import PR_SET_CHILD_SUBREAPER, descendants, prctl, send
 
-__all__ = ["adopt_orphans", "end_descendants"]
+__all__ = ["adopt_orphans", "end_descendants", "kill_until_gone"]
 
 _PATIENCE_SECONDS: Final = 0.5
 _AGAIN_SECONDS: Final = 0.02
@@ -28,19 +28,19 @@ def adopt_orphans() -> None:
 
 def end_descendants() -> None:
     """Kill all processes below this one, at once. Does nothing where there is no `/proc`."""
-    janitor = janitor_pid()
+
+    def left() -> list[int]:
+        keep = clearing_pids()
+        return [pid for pid in descendants(os.getpid()) if pid not in keep]
+
+    kill_until_gone(left)
+
+
+def kill_until_gone(find: Callable[[], list[int]]) -> None:
+    """Kill what `find` finds, again for a moment: what is killed may leave children behind."""
     end = time.monotonic() + _PATIENCE_SECONDS
-    # What is killed may leave children behind, which come to this process.
-    while time.monotonic() < end:
-        found = [pid for pid in descendants(os.getpid()) if pid != janitor and not _is_dead(pid)]
-        if not found:
-            break
+    while found := find():
         send(found, signal.SIGKILL)
+        if time.monotonic() > end:
+            return
         time.sleep(_AGAIN_SECONDS)
-
-
-def _is_dead(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
-    except (OSError, IndexError):
-        return True

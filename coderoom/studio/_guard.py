@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
+
+from coderoom.studio._asgi import Application, Message, Receive, Scope, Send
 
 __all__ = ["guarded"]
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _HERE: Final = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")
 # A picture that a message names would tell its server whatever stands in its address, and code can write messages.
@@ -35,7 +32,7 @@ def guarded(application: Application) -> Application:
     """
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
-        async def answer(message: MutableMapping[str, Any]) -> None:
+        async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)

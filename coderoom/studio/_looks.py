@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from coderoom.studio._asgi import Application, Message, Receive, Scope, Send
 
 __all__ = ["styled"]
-
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _MORE: Final = Path(__file__).with_name("pages.html").read_bytes()
 _LENGTH: Final = b"content-length"

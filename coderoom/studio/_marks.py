@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from coderoom import _owner
-from coderoom._janitor import janitor_pid
-from coderoom.executors import descendants, send
+from coderoom._janitor import clearing_pids
+from coderoom.executors import descendants, kill_until_gone, send
 
 __all__ = ["end_below", "end_orphans", "marked", "set_mark"]
 
 _NAME: Final = "CODEROOM_STUDIO"
 _OWNER_WORDS: Final = 4
-_PATIENCE_SECONDS: Final = 0.5
-_AGAIN_SECONDS: Final = 0.02
 
 
 def set_mark() -> None:
@@ -44,25 +41,39 @@ def marked(environment: Mapping[str, str] | None, run: object) -> Mapping[str, s
 
 
 def end_below(is_over: Callable[[str | None], bool]) -> None:
-    """Kill those processes below this one whose run is over, and what is below them. One that removes folders stays.
+    """Kill those processes below this one whose run is over, and what is below them. Those that remove folders stay.
 
     Args:
         is_over: Whether it is, by the run's name; `None` is for a process of which that is not known.
     """
-    janitor = janitor_pid()
-    keep = set() if janitor is None else {janitor, *descendants(janitor)}
+    clearing = clearing_pids()
+    keep = {*clearing, *descendants(*clearing)}
     over = [pid for pid in descendants(os.getpid()) if pid not in keep and is_over(_run(pid))]
-    send([*over, *(below for pid in over for below in descendants(pid))], signal.SIGKILL)
+    if over:
+        send([*over, *descendants(*over)], signal.SIGKILL)
 
 
 def end_orphans() -> None:
     """Kill what servers of ours have left when they were killed."""
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while found := [pid for pid, mark in _marks().items() if _owner.is_orphan(" ".join(mark[:_OWNER_WORDS]))]:
-        send(found, signal.SIGKILL)
-        if time.monotonic() > end:
-            return
-        time.sleep(_AGAIN_SECONDS)
+    # Somebody may have started this from there.
+    above = _line_of(os.getpid())
+    kill_until_gone(lambda: [pid for pid, mark in _marks().items() if pid not in above and _is_left(mark)])
+
+
+def _is_left(mark: list[str]) -> bool:
+    return _owner.is_orphan(" ".join(mark[:_OWNER_WORDS]))
+
+
+def _line_of(pid: int) -> set[int]:
+    """A process and those above it."""
+    found: set[int] = set()
+    while pid and pid not in found:
+        found.add(pid)
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        except OSError:
+            break
+    return found
 
 
 def _run(pid: int) -> str | None:

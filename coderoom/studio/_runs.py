@@ -6,6 +6,7 @@ CodeRoom's parts end by themselves. Of AutoGen's, some do not listen when a run 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
@@ -15,6 +16,8 @@ from coderoom._watching import current_run
 from coderoom.studio._marks import end_below, marked
 
 __all__ = ["RunsLoop"]
+
+_log = logging.getLogger("coderoom")
 
 _LOOK_SECONDS: Final = 0.2
 # What has its own way of ending goes first.
@@ -38,7 +41,11 @@ class RunsLoop(asyncio.SelectorEventLoop):
         """
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            self._look(going(), time.monotonic())
+            try:
+                self._look(going(), time.monotonic())
+            except Exception:
+                # The next look may do better; none at all would leave everything.
+                _log.exception("What runs have left could not be ended")
 
     def _look(self, going: Collection[Any], now: float) -> None:
         self._over = {run: self._over.get(run, now) for run in self._tasks if run not in going}

@@ -84,7 +84,10 @@ class Participant(ChatAgentContainer):
         turns: Turns,
     ) -> None:
         super().__init__(parent_topic_type, output_topic_type, agent, message_factory)
-        self._team = agent.team if isinstance(agent, TeamAgent) else agent if isinstance(agent, Team) else None
+        self._team = agent if isinstance(agent, Team) else None
+        # A subclass may take its turns in another way.
+        if isinstance(agent, TeamAgent) and type(agent).on_messages_stream is TeamAgent.on_messages_stream:
+            self._team = agent.team
         self._turns = turns
 
     @event

@@ -11,7 +11,7 @@ from autogen_agentchat.base import Response, TaskResult, Team
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
-    ModelClientStreamingChunkEvent,
+    HandoffMessage,
     TextMessage,
 )
 from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
@@ -101,23 +101,34 @@ class TeamAgent(DumpsAsItself, ShowsItsTurns, Component[TeamAgentConfig]):
     async def _run_team(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
+        task = [self._for_team(message) for message in messages]
         run = self._team.run_stream(
-            task=list(messages) or None, cancellation_token=cancellation_token, output_task_messages=False
+            task=task or None, cancellation_token=cancellation_token, output_task_messages=False
         )
         # It may be the last one, which is not to be told twice.
         held: BaseChatMessage | None = None
-        async with aclosing(run) as items:
-            async for item in items:
-                if isinstance(item, TaskResult):
-                    yield self._response(item)
-                elif isinstance(item, ModelClientStreamingChunkEvent):
-                    yield item
-                else:
+        try:
+            async with aclosing(run) as items:
+                async for item in items:
+                    if isinstance(item, TaskResult):
+                        held = None
+                        yield self._response(item)
+                        return
                     if held is not None:
                         yield held
                     held = item if isinstance(item, BaseChatMessage) and keys.SHOWN not in item.metadata else None
                     if held is None:
                         yield item
+        except Exception:
+            if held is not None:
+                yield held
+            raise
+
+    def _for_team(self, message: BaseChatMessage) -> BaseChatMessage:
+        """What somebody hands over to this agent is for the whole team, whose agents do not know its name."""
+        if isinstance(message, HandoffMessage) and message.target == self.name:
+            return TextMessage(content=message.content, source=message.source, metadata=message.metadata)
+        return message
 
     def _response(self, result: TaskResult) -> Response:
         inner = list(unshown(result).messages)
@@ -126,7 +137,12 @@ class TeamAgent(DumpsAsItself, ShowsItsTurns, Component[TeamAgentConfig]):
             if isinstance(message, BaseChatMessage):
                 # Who speaks next may be up to who has spoken, and no other team knows the agents of this one.
                 said = message.model_copy(update={"source": self.name})
-                return Response(chat_message=said, inner_messages=[*inner[:place], *inner[place + 1 :]])
+                others = [*inner[:place], *inner[place + 1 :]]
+                # What its agents have handed over to each other is nobody else's turn.
+                return Response(
+                    chat_message=said,
+                    inner_messages=[other for other in others if not isinstance(other, HandoffMessage)],
+                )
         words = f"The team {self._team.name!r} said nothing. {result.stop_reason or ''}".strip()
         return Response(chat_message=TextMessage(content=words, source=self.name), inner_messages=inner)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from coderoom import _janitor
-from coderoom._janitor import janitor_pid, remove_folder, temporary_folder
+from coderoom._janitor import clearing_pids, janitor_pid, remove_folder, temporary_folder
 from coderoom.sandbox import Sandbox
+from tests.support.studio import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +48,29 @@ def test_it_leaves_nobody_behind() -> None:
 import os
 from coderoom._janitor import remove_folder, temporary_folder
 from coderoom.executors import adopt_orphans
-from coderoom.executors._launch import descendants
 adopt_orphans()
 for _ in range(200):
     remove_folder(temporary_folder())
-print(descendants(os.getpid()))
+try:
+    print(os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG))
+except ChildProcessError:
+    print("nobody")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert done.stdout == "nobody\n"
+
+
+def test_who_removes_a_folder_is_known_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "rmtree", lambda *args, **kwargs: None)
+    monkeypatch.setattr(_janitor, "_REMOVE", 'while [ ! -e "$1/go" ]; do sleep 0.05; done; rm -r "$1"')
+    folder = tmp_path / "stubborn"
+    folder.mkdir()
+    removing = threading.Thread(target=remove_folder, args=(folder,))
+    removing.start()
+    try:
+        wait_for(lambda: bool(clearing_pids() - {janitor_pid()}))
+    finally:
+        (folder / "go").touch()
+        removing.join()
+    assert clearing_pids() <= {janitor_pid()}
+    assert not folder.exists()

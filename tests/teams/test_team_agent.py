@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import ChatAgent, Response, Team
-from autogen_agentchat.conditions import MaxMessageTermination, TextMentionTermination
+from autogen_agentchat.conditions import HandoffTermination, MaxMessageTermination, TextMentionTermination
 from autogen_agentchat.messages import (
+    BaseChatMessage,
     CodeExecutionEvent,
+    HandoffMessage,
     ModelClientStreamingChunkEvent,
     StructuredMessage,
     TextMessage,
 )
-from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken, ComponentLoader
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
@@ -158,6 +160,85 @@ async def test_chunks_come_through() -> None:
     )
     assert isinstance(items[-1], Response)
     assert not items[-1].inner_messages
+
+
+async def test_what_is_said_comes_in_order() -> None:
+    speakers = [
+        AssistantAgent(name, ReplayChatCompletionClient([f"{name} says it"]), model_client_stream=True)
+        for name in ("x", "y")
+    ]
+    agent = TeamAgent(CodingTeam(speakers, max_turns=2))
+    told: list[str] = []
+    async for item in agent.on_messages_stream([said("one")], CancellationToken()):
+        if isinstance(item, Response):
+            told.append(f"response of {item.chat_message.source}")
+        elif isinstance(item, ModelClientStreamingChunkEvent):
+            told.append(f"chunk of {item.source}")
+        else:
+            told.append(f"message of {item.source}")
+    assert list(dict.fromkeys(told)) == ["chunk of x", "message of x", "chunk of y", "response of CodingTeam"]
+
+
+async def test_what_was_said_before_an_error_is_told() -> None:
+    agent = TeamAgent(CodingTeam([Player("x"), Player("y", [ValueError("no luck")])], max_turns=2))
+    told: list[Any] = []
+
+    async def take_a_turn() -> None:
+        async for item in agent.on_messages_stream([said("one")], CancellationToken()):
+            told.append(item)
+
+    with pytest.raises(AgentError, match="no luck"):
+        await take_a_turn()
+    assert [item.to_text() for item in told] == ["x 1"]
+
+
+class Handing(Player):
+    """Hands over to whom its first step names, if that is still to do."""
+
+    def __init__(self, name: str, to: str | None = None) -> None:
+        super().__init__(name)
+        self._to = to
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (HandoffMessage, TextMessage)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        response = await super().on_messages(messages, cancellation_token)
+        if self._to is None:
+            return response
+        message = HandoffMessage(content=f"to {self._to}", target=self._to, source=self.name)
+        self._to = None
+        return Response(chat_message=message)
+
+
+@pytest.mark.parametrize("kind", [CodingTeam, Swarm])
+async def test_in_a_swarm_it_is_handed_over_to_as_any_agent(kind: type[CodingTeam | Swarm]) -> None:
+    x, y = Handing("x", to="y"), Handing("y")
+    a, inner = Handing("a", to="inner"), TeamAgent(kind([x, y], name="inner", max_turns=2))
+    result = await play(Swarm([a, inner], max_turns=2), "one")
+    assert [message.source for message in result.messages] == ["user", "a", "x", "inner"]
+    assert x.context == ["user: one", "a: to inner"]
+    assert y.context[-1] == "x: to y"
+
+
+async def test_a_swarm_goes_on_where_its_team_hands_over() -> None:
+    """The inner team ends with a handoff to somebody outside of it."""
+    b = Handing("b")
+    ends = CodingTeam([Handing("x", to="b")], name="inner", termination_condition=HandoffTermination("b"))
+    team = Swarm([Handing("a", to="inner"), TeamAgent(ends), b], max_turns=3)
+    result = await play(team, "one")
+    assert [message.source for message in result.messages] == ["user", "a", "inner", "b"]
+    assert b.context[-1] == "inner: to b"
+
+
+async def test_a_subclass_takes_its_turns_as_it_wants() -> None:
+    class Loud(TeamAgent):
+        async def on_messages_stream(self, messages: Any, cancellation_token: Any) -> Any:
+            yield Response(chat_message=TextMessage(content="Loud.", source=self.name))
+
+    result = await play(CodingTeam([Loud(inner_team(Player("x")))], max_turns=1), "one")
+    assert [message.to_text() for message in result.messages] == ["one", "Loud."]
 
 
 async def test_a_run_in_which_nothing_was_said() -> None:
