@@ -83,15 +83,15 @@ Turn = Callable[[Sequence[BaseChatMessage], CancellationToken], AsyncGenerator[I
 class ShowsItsTurns(BaseChatAgent):
     """An agent whose turns are streams that can be watched; it stands before the class whose turns those are."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        note_run()
+        super().__init__(*args, **kwargs)
+
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Take a turn and return its last item."""
         items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
         assert isinstance(items[-1], Response)
         return items[-1]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        note_run()
-        super().__init__(*args, **kwargs)
 
     def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken

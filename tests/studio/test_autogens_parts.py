@@ -23,9 +23,7 @@ from tests.support.studio import Studio as Server
 from tests.support.studio import end, start_studio, wait_for
 
 SECONDS = 2.0
-"""Within which a run that is stopped has ended."""
-GONE_SECONDS = 5.0
-"""Within which what it has begun is gone, where that does not end by itself."""
+"""Within which a run that is stopped has ended, and what it has begun is gone."""
 
 ENDLESS = "open('begun', 'w').close()\nwhile True:\n    pass"
 STUBBORN = (
@@ -133,7 +131,7 @@ def test_stop_ends_it_at_once(case: str, kind: str, studio_server: Server, drive
             pass
         assert run.wait_for_record(SECONDS)["status"] == "stopped"
         assert time.monotonic() - begun < SECONDS
-        assert wait_until_gone(started, GONE_SECONDS) == {}
+        assert wait_until_gone(started, SECONDS) == {}
 
 
 @pytest.mark.parametrize("kind", [CODING, ROUND])
@@ -141,7 +139,7 @@ def test_stop_ends_it_at_once(case: str, kind: str, studio_server: Server, drive
 def test_a_closed_tab_ends_it(case: str, kind: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
     with stuck(studio_server, driver, nested(kind, RUNNING[case](tmp_path)), tmp_path) as (run, started):
         run.close_tab()
-        assert wait_until_gone(started, GONE_SECONDS) == {}
+        assert wait_until_gone(started, SECONDS) == {}
         assert run.wait_for_record(SECONDS)["status"] == "stopped"
 
 
@@ -155,7 +153,7 @@ def test_nothing_is_left_after_a_run(
     assert run.record()["status"] == "complete"
     assert (tmp_path / "begun").exists()
     left = [pid for pid in below(studio_server.pid) if pid not in before]
-    assert wait_until_gone(left, GONE_SECONDS) == {}
+    assert wait_until_gone(left, SECONDS) == {}
 
 
 def test_a_run_that_goes_on_keeps_what_is_its_own(studio_server: Server, driver: Studio, tmp_path: Path) -> None:
@@ -164,7 +162,7 @@ def test_a_run_that_goes_on_keeps_what_is_its_own(studio_server: Server, driver:
         component = team(ROUND, RUNNING["an endless loop"](tmp_path))
         with stuck(studio_server, driver, component, tmp_path) as (run, started):
             run.stop()
-            assert wait_until_gone(started, GONE_SECONDS) == {}
+            assert wait_until_gone(started, SECONDS) == {}
         time.sleep(SECONDS)
         assert below(studio_server.pid).keys() >= going.keys()
 
