@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from coderoom import __version__
-from coderoom._ends import EXIT_OK, EXIT_WRONG_REQUEST, end_code, print_json, run_and_exit
-from coderoom._text import visible
+from coderoom._util.text import visible
 from coderoom.errors import Problem, RequestError
+from coderoom.exit_codes import EXIT_OK, EXIT_WRONG_REQUEST, end_code, print_json, run_and_exit
 
 if TYPE_CHECKING:
     from coderoom.runs import PreparedRun

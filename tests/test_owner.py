@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from coderoom._owner import is_orphan, ours
+from coderoom._util.owner import is_orphan, ours
 
-_SAY = "from coderoom._owner import ours; print(ours(), flush=True); input()"
+_SAY = "from coderoom._util.owner import ours; print(ours(), flush=True); input()"
 
 
 def test_this_process_lives() -> None:

@@ -8,13 +8,13 @@ An approval decides what is started. It is no wall around what runs: that is the
 
 from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 
-from coderoom.approval._ask import ask_approval
-from coderoom.approval._base import AlwaysApprove, Approval, NeverApprove
-from coderoom.approval._chain import ChainApproval
-from coderoom.approval._human import HumanApproval
-from coderoom.approval._input import InputApproval, InputFunc
-from coderoom.approval._model import ModelApproval
-from coderoom.approval._rules import Rule, RuleApproval
+from coderoom.approval.ask import ask_approval
+from coderoom.approval.base import AlwaysApprove, Approval, NeverApprove
+from coderoom.approval.chain import ChainApproval
+from coderoom.approval.human import HumanApproval
+from coderoom.approval.model import ModelApproval
+from coderoom.approval.remote import InputApproval, InputFunc
+from coderoom.approval.rules import Rule, RuleApproval
 
 __all__ = [
     "AlwaysApprove",

@@ -13,13 +13,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coderoom.configs._dump import dump_team
-    from coderoom.configs._files import write_made
-    from coderoom.configs._gallery import make_gallery
-    from coderoom.configs._load import check_team, load_team, shipped_teams
-    from coderoom.configs._models import default_model, make_model, resolve_model
-    from coderoom.configs._replay import ReplayModel
-    from coderoom.configs._schema import make_schema
+    from coderoom.configs.dumping import dump_team
+    from coderoom.configs.files import write_made
+    from coderoom.configs.gallery import make_gallery
+    from coderoom.configs.loading import check_team, load_team, shipped_teams
+    from coderoom.configs.models import default_model, make_model, resolve_model
+    from coderoom.configs.replay import ReplayModel
+    from coderoom.configs.schema import make_schema
 
 __all__ = [
     "ReplayModel",
@@ -36,17 +36,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ReplayModel": "_replay",
-    "check_team": "_load",
-    "default_model": "_models",
-    "dump_team": "_dump",
-    "load_team": "_load",
-    "make_gallery": "_gallery",
-    "make_model": "_models",
-    "make_schema": "_schema",
-    "resolve_model": "_models",
-    "shipped_teams": "_load",
-    "write_made": "_files",
+    "ReplayModel": "replay",
+    "check_team": "loading",
+    "default_model": "models",
+    "dump_team": "dumping",
+    "load_team": "loading",
+    "make_gallery": "gallery",
+    "make_model": "models",
+    "make_schema": "schema",
+    "resolve_model": "models",
+    "shipped_teams": "loading",
+    "write_made": "files",
 }
 
 

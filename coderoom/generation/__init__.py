@@ -18,10 +18,9 @@ What a test expects never goes where the functions are: values and exceptions co
 from __future__ import annotations
 
 from coderoom.errors import GenerationError
-from coderoom.generation._check import CodeProblem, check_implementation, check_setup, names_defined
-from coderoom.generation._clients import AutoGenModel, OpenAIModel
-from coderoom.generation._compare import Comparison, compare
-from coderoom.generation._events import (
+from coderoom.generation.checks import CodeProblem, check_implementation, check_setup, names_defined
+from coderoom.generation.clients import AutoGenModel, OpenAIModel
+from coderoom.generation.events import (
     CacheHit,
     CodeRefused,
     CodeWritten,
@@ -35,23 +34,24 @@ from coderoom.generation._events import (
     TestsWritten,
     Warned,
 )
-from coderoom.generation._frozen import FrozenTests, TestChange, changed, freeze
-from coderoom.generation._generator import AICodeGenerator
-from coderoom.generation._js.language import JavaScriptLanguage
-from coderoom.generation._language import Job, Language
-from coderoom.generation._model import Message, Model, Reply
-from coderoom.generation._python.language import PythonLanguage
-from coderoom.generation._report import report_markdown
-from coderoom.generation._results import TestResult
-from coderoom.generation._run import TestRunner
-from coderoom.generation._scan import Level, SecurityFinding, scan
-from coderoom.generation._solution import Approach, Attempt, FunctionReport, Solution, StopReason, Usage
-from coderoom.generation._specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
-from coderoom.generation._store.cache import CacheStats, SolutionCache, cache_key
-from coderoom.generation._store.journal import Journal
-from coderoom.generation._tests import FunctionTest, read_tests
-from coderoom.generation._values import Record, TaggedError, decode, encode, show
-from coderoom.generation._writing import WrittenFiles, check_folder, write_solution
+from coderoom.generation.export import WrittenFiles, check_folder, write_solution
+from coderoom.generation.frozen import FrozenTests, TestChange, changed, freeze
+from coderoom.generation.generator import AICodeGenerator
+from coderoom.generation.languages.base import Job, Language
+from coderoom.generation.languages.javascript.language import JavaScriptLanguage
+from coderoom.generation.languages.python.language import PythonLanguage
+from coderoom.generation.model import Message, Model, Reply
+from coderoom.generation.report import report_markdown
+from coderoom.generation.security_scan import Level, SecurityFinding, scan
+from coderoom.generation.solution import Approach, Attempt, FunctionReport, Solution, StopReason, Usage
+from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
+from coderoom.generation.store.cache import CacheStats, SolutionCache, cache_key
+from coderoom.generation.store.journal import Journal
+from coderoom.generation.testing.compare import Comparison, compare
+from coderoom.generation.testing.results import TestResult
+from coderoom.generation.testing.runner import TestRunner
+from coderoom.generation.testing.values import Record, TaggedError, decode, encode, show
+from coderoom.generation.tests import FunctionTest, read_tests
 
 __all__ = [
     "AICodeGenerator",

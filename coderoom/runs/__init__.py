@@ -6,16 +6,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coderoom.runs._doctor import NOT_ISOLATED, Finding, examine
-    from coderoom.runs._exec import BlockRun, FileResult, read_blocks, run_file
-    from coderoom.runs._exec_view import ExecView
-    from coderoom.runs._execute_code import ExecuteCodeResult, execute_code
-    from coderoom.runs._prepare import DEFAULT_WORKSPACE, WALL_VARIABLE, WORKSPACE_VARIABLE, PreparedRun, prepare_run
-    from coderoom.runs._record import RunRecord
-    from coderoom.runs._signals import EXIT_INTERRUPTED
-    from coderoom.runs._solve import Solved, solve
-    from coderoom.runs._team_run import run_team
-    from coderoom.runs._view import RunView
+    from coderoom.runs.doctor import NOT_ISOLATED, Finding, examine
+    from coderoom.runs.exec import BlockRun, FileResult, read_blocks, run_file
+    from coderoom.runs.exec_view import ExecView
+    from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
+    from coderoom.runs.prepare import DEFAULT_WORKSPACE, WALL_VARIABLE, WORKSPACE_VARIABLE, PreparedRun, prepare_run
+    from coderoom.runs.record import RunRecord
+    from coderoom.runs.signals import EXIT_INTERRUPTED
+    from coderoom.runs.solving import Solved, solve
+    from coderoom.runs.team_run import run_team
+    from coderoom.runs.view import RunView
 
 __all__ = [
     "DEFAULT_WORKSPACE",
@@ -42,16 +42,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "_doctor": ("NOT_ISOLATED", "Finding", "examine"),
-    "_exec": ("BlockRun", "FileResult", "read_blocks", "run_file"),
-    "_exec_view": ("ExecView",),
-    "_execute_code": ("ExecuteCodeResult", "execute_code"),
-    "_prepare": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"),
-    "_record": ("RunRecord",),
-    "_signals": ("EXIT_INTERRUPTED",),
-    "_solve": ("Solved", "solve"),
-    "_team_run": ("run_team",),
-    "_view": ("RunView",),
+    "doctor": ("NOT_ISOLATED", "Finding", "examine"),
+    "exec": ("BlockRun", "FileResult", "read_blocks", "run_file"),
+    "exec_view": ("ExecView",),
+    "execute_question": ("ExecuteCodeResult", "execute_code"),
+    "prepare": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"),
+    "record": ("RunRecord",),
+    "signals": ("EXIT_INTERRUPTED",),
+    "solving": ("Solved", "solve"),
+    "team_run": ("run_team",),
+    "view": ("RunView",),
 }
 
 

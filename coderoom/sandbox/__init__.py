@@ -15,13 +15,13 @@ may do.
 from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox._functions import CallRecorder, HostFunction, RecordedCall, check_functions, host_functions
-from coderoom.sandbox._limits import Limits
-from coderoom.sandbox._result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
-from coderoom.sandbox._sandbox import Sandbox
-from coderoom.sandbox._session import Checkpoint, Session
-from coderoom.sandbox._walls import probe_all as probe_walls
-from coderoom.sandbox._walls._base import WallReport
+from coderoom.sandbox.functions import CallRecorder, HostFunction, RecordedCall, check_functions, host_functions
+from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
+from coderoom.sandbox.sandbox import Sandbox
+from coderoom.sandbox.session import Checkpoint, Session
+from coderoom.sandbox.walls import probe_all as probe_walls
+from coderoom.sandbox.walls.base import WallReport
 
 __all__ = [
     "Artifact",

@@ -7,7 +7,7 @@ into it, and ends it with this process.
 
 from __future__ import annotations
 
-from coderoom.studio._environment import prepare_environment
-from coderoom.studio._start import RunningStudio, run_studio
+from coderoom.studio.environment import prepare_environment
+from coderoom.studio.start import RunningStudio, run_studio
 
 __all__ = ["RunningStudio", "prepare_environment", "run_studio"]

@@ -38,7 +38,7 @@ from ruamel.yaml import YAML
 
 from coderoom.agents import CodeGeneratorAgent, ReviewerAgent
 from coderoom.agents import metadata as keys
-from coderoom.agents._shown import _code
+from coderoom.agents.studio_messages import _code
 from coderoom.blocks import extract_code_blocks
 from coderoom.configs import ReplayModel
 from coderoom.errors import AgentError

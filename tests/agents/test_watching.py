@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coderoom._watching import at_end_of_run
+from coderoom._util.watching import at_end_of_run
 from tests.agents.helpers import until
 
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from coderoom.approval import ApprovalRequest, ApprovalResponse, HumanApproval, _terminal, ask_approval
-from coderoom.approval._terminal import visible
+from coderoom.approval import ApprovalRequest, ApprovalResponse, HumanApproval, ask_approval
+from coderoom.approval import terminal as terminal_module
+from coderoom.approval.terminal import visible
 
 CODE = "```python\nprint('[bold]hi[/bold]')\n```"
 REQUEST = ApprovalRequest(code=CODE, context=[])
@@ -72,7 +73,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     ):
         # In `sys` itself it would not last, since pytest puts its own streams there before each test.
         terminal.streams = SimpleNamespace(stdin=stdin, stderr=stderr, platform=sys.platform)
-        monkeypatch.setattr(_terminal, "sys", terminal.streams)
+        monkeypatch.setattr(terminal_module, "sys", terminal.streams)
         yield terminal
     os.close(terminal.slave)
     os.close(terminal.descriptor)

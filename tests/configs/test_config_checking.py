@@ -165,10 +165,10 @@ def test_f8_older_component_version_that_nobody_reads(tmp_path: Path) -> None:
 
 
 def test_f8_file_is_not_changed_by_loading(tmp_path: Path) -> None:
-    from coderoom.configs._build import build
-    from coderoom.configs._kinds import TEAM as TEAM_KIND
-    from coderoom.configs._load import examine
-    from coderoom.configs._source import find_source
+    from coderoom.configs.build import build
+    from coderoom.configs.kinds import TEAM as TEAM_KIND
+    from coderoom.configs.loading import examine
+    from coderoom.configs.source import find_source
 
     checked = examine(find_source(write(tmp_path, TEAM)), TEAM_KIND, (), ENV)
     before = repr(checked.data)

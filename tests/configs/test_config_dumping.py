@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
 from coderoom.configs import dump_team, load_team
-from coderoom.configs._document import read_document
-from coderoom.configs._render import to_json, to_yaml
-from coderoom.configs._restore import Origin, plain, restored
-from coderoom.configs._source import Source
-from coderoom.configs._variables import Reference, References
+from coderoom.configs.document import read_document
+from coderoom.configs.render import to_json, to_yaml
+from coderoom.configs.restore import Origin, plain, restored
+from coderoom.configs.source import Source
+from coderoom.configs.variables import Reference, References
 from coderoom.errors import RequestError
 from tests.configs.config_files import ENV, TEAM, changed, line_of, write
 

@@ -186,7 +186,7 @@ def test_wrong_model(tmp_path: Path) -> None:
 
 
 def test_placeholder_outside_of_loading() -> None:
-    from coderoom.configs._inject import InjectedModel, InjectedModelConfig
+    from coderoom.configs.inject import InjectedModel, InjectedModelConfig
 
     with pytest.raises(RuntimeError, match=r"outside of coderoom\.load_team"):
         InjectedModel._from_config(InjectedModelConfig())

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from coderoom.configs import check_team, load_team
-from coderoom.configs._document import read_document
-from coderoom.configs._source import Source
-from coderoom.configs._yaml import MAX_DEPTH, MAX_NODES
+from coderoom.configs.document import read_document
+from coderoom.configs.source import Source
+from coderoom.configs.yaml import MAX_DEPTH, MAX_NODES
 from coderoom.errors import ConfigError, RequestError
 from tests.configs.config_files import ENV, REPLAY, TEAM, changed, found, line_of, write
 

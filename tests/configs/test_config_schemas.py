@@ -203,7 +203,7 @@ def test_wrong_configs(tmp_path: Path, config: str, path: str, message: str) -> 
 
 
 def test_keys_by_name_and_alias() -> None:
-    from coderoom.configs._shapes import alternatives, fields_by_key, item_alternatives, value_alternatives
+    from coderoom.configs.shapes import alternatives, fields_by_key, item_alternatives, value_alternatives
 
     assert fields_by_key(Both) == {"aliased": "aliased", "theAlias": "aliased"}
     assert alternatives(Bound) == [int]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coderoom.configs._variables import Reference, References, escape, is_secret_key, is_secret_name, resolve
+from coderoom.configs.variables import Reference, References, escape, is_secret_key, is_secret_name, resolve
 
 ENV = {"A": "one", "B": "two", "EMPTY": "", "_under9": "x"}
 

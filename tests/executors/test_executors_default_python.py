@@ -11,7 +11,7 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
-from coderoom.sandbox._interpreter import Interpreter
+from coderoom.sandbox.walls.interpreter import Interpreter
 from tests.executors.helpers import python, raw_local, run_once
 
 WHERE = python("import sys; print(sys.prefix)")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coderoom.executors import _launch
+from coderoom.executors import launch
 from tests.executors.helpers import DEAF, TREE, all_gone, processes, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the launcher's promises are for Linux")
@@ -27,7 +27,7 @@ class Launched:
         self.work.mkdir()
         orders = {"host": os.getpid(), "deadline": 20, "cwd": str(self.work), **settings}
         (self.control / "settings.json").write_text(json.dumps(orders))
-        command = [sys.executable, "-I", "-S", _launch.__file__, str(self.control), sys.executable, "-u", "-c", code]
+        command = [sys.executable, "-I", "-S", launch.__file__, str(self.control), sys.executable, "-u", "-c", code]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     async def end(self) -> tuple[dict[str, Any], str]:

@@ -43,7 +43,7 @@ async def test_a_failure_shows_the_lines_of_the_code_only() -> None:
     assert (result.execution.outcome, result.exit_code) == (Outcome.ERROR, 1)
     assert result.output.endswith("ZeroDivisionError: division by zero\n")
     assert "return x / 0" in result.output
-    assert "_inside" not in result.output
+    assert "coderoom_guest" not in result.output
 
 
 async def test_the_first_block_that_fails_is_the_last_that_runs() -> None:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from coderoom.configs import check_team
 from coderoom.executors import SandboxCodeExecutor
-from coderoom.executors._sandbox_config import WallName
+from coderoom.executors.sandbox_config import WallName
 from coderoom.sandbox import Limits, probe_walls
 from tests.executors.sandboxed import TEAM, run
 

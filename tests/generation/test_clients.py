@@ -13,8 +13,8 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from coderoom.errors import RequestError
 from coderoom.generation import AutoGenModel, Message, Model, OpenAIModel, Reply
-from coderoom.generation._clients import as_model
-from coderoom.generation._forms import SpecsForm, TestsForm
+from coderoom.generation.clients import as_model
+from coderoom.generation.reply_forms import SpecsForm, TestsForm
 from tests.support import openai_server as server
 
 QUESTION = [

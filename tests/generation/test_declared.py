@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coderoom.generation import AICodeGenerator, FunctionSpec, JavaScriptLanguage, PythonLanguage, Solution, freeze
-from coderoom.generation._lenient import as_tests
+from coderoom.generation.replies import as_tests
 from coderoom.sandbox import Sandbox
 
 from .scripted import ScriptedModel, test

@@ -25,8 +25,8 @@ from coderoom.generation import (
     encode,
     freeze,
 )
-from coderoom.generation._inside import same as inside
-from coderoom.generation._python.literals import Literals
+from coderoom.generation.guest import same as inside
+from coderoom.generation.languages.python.literals import Literals
 
 from .examples import test_of
 

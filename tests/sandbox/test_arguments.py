@@ -12,9 +12,9 @@ import pytest
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Limits, Sandbox
-from coderoom.sandbox._walls._base import WallSpec
-from coderoom.sandbox._walls._bubblewrap import BubblewrapWall
-from coderoom.sandbox._walls._probing import Facts
+from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls.bubblewrap import BubblewrapWall
+from coderoom.sandbox.walls.probe import Facts
 
 from .places import Place
 
@@ -150,7 +150,7 @@ def test_a_limit_that_an_engine_does_not_have(name: str) -> None:
 async def test_a_bwrap_in_the_workspace_is_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bwrap").write_text("#!/bin/sh\n")
     (tmp_path / "bwrap").chmod(0o755)
-    monkeypatch.setattr("coderoom.sandbox._walls._bubblewrap._SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr("coderoom.sandbox.walls.bubblewrap._SYSTEM_PATH", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     # As if it had been tried before, with another workspace.
     monkeypatch.setattr(BubblewrapWall, "_facts", AsyncMock(return_value=Facts()))

@@ -72,7 +72,7 @@ async def test_a_traceback_shows_the_lines_of_the_code_only(place: Place, sessio
     assert (result.error.type, result.error.line) == ("ZeroDivisionError", 2)
     assert "half(y)" in result.error.traceback
     assert "return x / 0" in result.error.traceback
-    assert "_inside" not in result.error.traceback
+    assert "coderoom_guest" not in result.error.traceback
     assert result.error.message in result.output
 
 

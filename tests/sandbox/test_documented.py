@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from coderoom.sandbox import ExecutionResult, Limits
-from coderoom.sandbox._monty_cells import MODULES
-from coderoom.sandbox._result import Limit
+from coderoom.sandbox.engines.monty.cells import MODULES
+from coderoom.sandbox.result import Limit
 from tests.support.commands import ROOT
 
 PAGE = (ROOT / "docs" / "sandbox.md").read_text()

@@ -116,7 +116,7 @@ class TestExceptions:
         assert result.error is not None
         assert (result.error.type, result.error.message, result.error.line) == ("PermissionError", "no cake for you", 2)
         assert "fail('cake')" in result.stderr
-        assert "_inside" not in result.stderr
+        assert "coderoom_guest" not in result.stderr
 
     async def test_an_interrupt_in_a_thread_stops_nobody(self, sandbox: Sandbox) -> None:
         def interrupt() -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from coderoom import _janitor
-from coderoom._janitor import clearing_pids, janitor_pid, remove_folder, temporary_folder
+from coderoom._util import temporary
+from coderoom._util.temporary import clearing_pids, janitor_pid, remove_folder, temporary_folder
 from coderoom.sandbox import Sandbox
 from tests.support.studio import wait_for
 
 
 @pytest.fixture(autouse=True)
 def without_those_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_janitor, "_janitor", None)
+    monkeypatch.setattr(temporary, "_janitor", None)
 
 
 def test_it_goes_with_the_last_folder() -> None:
@@ -46,7 +46,7 @@ async def test_a_closed_sandbox_has_left_none(wall: str) -> None:
 def test_it_leaves_nobody_behind() -> None:
     code = """
 import os
-from coderoom._janitor import remove_folder, temporary_folder
+from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.executors import adopt_orphans
 adopt_orphans()
 for _ in range(200):
@@ -62,7 +62,7 @@ except ChildProcessError:
 
 def test_who_removes_a_folder_is_known_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "rmtree", lambda *args, **kwargs: None)
-    monkeypatch.setattr(_janitor, "_REMOVE", 'while [ ! -e "$1/go" ]; do sleep 0.05; done; rm -r "$1"')
+    monkeypatch.setattr(temporary, "_REMOVE", 'while [ ! -e "$1/go" ]; do sleep 0.05; done; rm -r "$1"')
     folder = tmp_path / "stubborn"
     folder.mkdir()
     removing = threading.Thread(target=remove_folder, args=(folder,))

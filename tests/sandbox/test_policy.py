@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coderoom.sandbox._policy import Policy, check_restricted
-from coderoom.sandbox._policy_rules import MAX_CHARACTERS
-from coderoom.sandbox._result import CodeError
+from coderoom.sandbox.policy import Policy, check_restricted
+from coderoom.sandbox.policy_rules import MAX_CHARACTERS
+from coderoom.sandbox.result import CodeError
 from tests.sandbox.policy_cases import (
     ALLOWED_MODULES,
     ORDINARY,
@@ -310,7 +310,7 @@ def test_the_walk_itself_needs_no_stack() -> None:
     tree: ast.expr = ast.Name("eval", ast.Load(), lineno=1)
     for _ in range(sys.getrecursionlimit() * 3):
         tree = ast.UnaryOp(ast.USub(), tree)
-    from coderoom.sandbox._policy_check import find
+    from coderoom.sandbox.policy_check import find
 
     assert [finding.kind for finding in find(ast.Module([ast.Expr(tree)], []))] == ["name"]
 

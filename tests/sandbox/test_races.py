@@ -15,11 +15,11 @@ import pytest
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Sandbox, Session, _files
-from coderoom.sandbox._functions import Calls
-from coderoom.sandbox._room import Holder, Room
-from coderoom.sandbox._walls import _lending
-from coderoom.sandbox._worker import Worker
+from coderoom.sandbox import Sandbox, Session, snapshots
+from coderoom.sandbox.engines.cpython.pool import Worker
+from coderoom.sandbox.engines.cpython.room import Holder, Room
+from coderoom.sandbox.functions import Calls
+from coderoom.sandbox.walls import lending
 
 
 class Gate:
@@ -70,7 +70,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_workspace_that_is_being_lent_is_given_back(monkeypatch: pytest.MonkeyPatch, workspace: Path) -> None:
     (workspace / "a.txt").touch()
     reached, opened = threading.Event(), threading.Event()
-    borrow = _lending.borrow
+    borrow = lending.borrow
 
     def held(folder: Path | None) -> Any:
         lent = borrow(folder)
@@ -78,11 +78,11 @@ async def test_a_workspace_that_is_being_lent_is_given_back(monkeypatch: pytest.
         assert opened.wait(20)
         return lent
 
-    monkeypatch.setattr(_lending, "borrow", held)
+    monkeypatch.setattr(lending, "borrow", held)
 
     async def have_it() -> None:
         with contextlib.ExitStack() as unwind:
-            await _lending.borrowed(workspace, unwind)
+            await lending.borrowed(workspace, unwind)
             raise AssertionError("it should have been cancelled")
 
     having = asyncio.create_task(have_it())
@@ -264,14 +264,14 @@ class TestCancelling:
             mark = await session.checkpoint(files=True)
             await session.run("x = 2\nopen('a.txt', 'w').write('two')\nopen('b.txt', 'w').write('two')")
             reached, opened = threading.Event(), threading.Event()
-            empty = _files._empty
+            empty = snapshots._empty
 
             def held(*args: Any) -> None:
                 reached.set()
                 assert opened.wait(20)
                 empty(*args)
 
-            monkeypatch.setattr(_files, "_empty", held)
+            monkeypatch.setattr(snapshots, "_empty", held)
             going_back = asyncio.create_task(session.rollback(mark))
             await asyncio.to_thread(reached.wait)
             for _ in range(times):
@@ -291,7 +291,7 @@ class TestCancelling:
         async with Sandbox("none", workspace=workspace) as sandbox, sandbox.session() as session:
             await session.run("open('a.txt', 'w').write('one')")
             reached, opened = threading.Event(), threading.Event()
-            copy = _files._copy
+            copy = snapshots._copy
 
             def held(source: Path, target: Path, *more: Any) -> None:
                 copies.append(target)
@@ -299,7 +299,7 @@ class TestCancelling:
                 assert opened.wait(20)
                 copy(source, target, *more)
 
-            monkeypatch.setattr(_files, "_copy", held)
+            monkeypatch.setattr(snapshots, "_copy", held)
             keeping = asyncio.create_task(session.checkpoint(files=True))
             await asyncio.to_thread(reached.wait)
             keeping.cancel()

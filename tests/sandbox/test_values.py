@@ -8,7 +8,7 @@ import pytest
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Limits, Sandbox, Session
-from coderoom.sandbox._inside.values import describe
+from coderoom.sandbox.guest.values import describe
 
 from .places import Place
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
-from coderoom.studio._contents import USER
+from coderoom.studio.contents import USER
 
 __all__ = ["Run", "Studio", "texts"]
 

@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from coderoom.studio._contents import USER
+from coderoom.studio.contents import USER
 from tests.studio import driving
 from tests.studio.teams import shipped_teams
 from tests.support.studio import Studio

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from coderoom.studio._marks import end_orphans
-from coderoom.studio._runs import RunsLoop
+from coderoom.studio.marks import end_orphans
+from coderoom.studio.runs import RunsLoop
 
 
 @pytest.fixture
 def mark() -> str:
     """That of a server that is gone."""
-    code = "from coderoom import _owner; print(_owner.ours())"
+    code = "from coderoom._util import owner; print(owner.ours())"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -38,7 +38,7 @@ def test_what_a_dead_server_has_left_is_ended_and_nothing_else(mark: str) -> Non
 
 
 def test_who_was_started_from_there_does_not_end_itself(mark: str) -> None:
-    inner = f"{sys.executable} -c 'from coderoom.studio._marks import end_orphans; end_orphans(); print(42)'"
+    inner = f"{sys.executable} -c 'from coderoom.studio.marks import end_orphans; end_orphans(); print(42)'"
     environment = {**os.environ, "CODEROOM_STUDIO": mark}
     done = subprocess.run(["sh", "-c", f"{inner}; true"], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from coderoom.configs import shipped_teams
-from coderoom.studio._contents import USER
-from coderoom.studio._rest import RefusedError
+from coderoom.studio.contents import USER
+from coderoom.studio.rest import RefusedError
 from tests.support.commands import ROOT
 from tests.support.studio import Studio, start_studio
 

@@ -19,10 +19,10 @@ import pytest
 
 import coderoom as own
 from coderoom.errors import MissingDependencyError
-from coderoom.executors._launch import descendants
+from coderoom.executors.launch import descendants
 from coderoom.studio import prepare_environment
-from coderoom.studio._environment import PINS, environment_folder
-from coderoom.studio._server import server_environment
+from coderoom.studio.environment import PINS, environment_folder
+from coderoom.studio.server import server_environment
 from tests.support.commands import ROOT, coderoom, environment
 from tests.support.studio import alive, studio_python, wait_for
 
@@ -241,7 +241,7 @@ def test_without_ensurepip_the_own_pip_will_do(cache: Path, small: Path, tmp_pat
 MAKES = """
 import sys
 from coderoom.studio import prepare_environment
-from coderoom.studio._start import _signals_interrupt
+from coderoom.studio.start import _signals_interrupt
 with _signals_interrupt():
     prepare_environment(lambda words, detail="": None, python=sys.argv[1])
 """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coderoom.configs import make_gallery
-from coderoom.studio._contents import USER
+from coderoom.studio.contents import USER
 from tests.support.commands import ROOT
 from tests.support.studio import Studio, start_studio, studio_environment, studio_python
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from coderoom.configs import shipped_teams
-from coderoom.executors._launch import descendants
-from coderoom.studio._contents import USER
-from coderoom.studio._rest import RefusedError, Rest
+from coderoom.executors.launch import descendants
+from coderoom.studio.contents import USER
+from coderoom.studio.rest import RefusedError, Rest
 from tests.support.commands import ROOT, coderoom
 from tests.support.openai_server import OpenAIServer
 from tests.support.studio import KEY, Studio, alive, start_studio, studio_environment, studio_python, wait_for

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coderoom.studio._trusted import link_packages
+from coderoom.studio.trusted import link_packages
 from tests.studio.driving import Studio
 from tests.studio.teams import CODING, EXECUTOR, agent, part, replay, sandbox, team
 from tests.support.commands import ROOT, coderoom

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from coderoom.studio._environment import environment_folder, hold_environment
-from coderoom.studio._in_use import READY, UNUSED_DAYS, hold, mark_ready, remove_unused
+from coderoom.studio.environment import environment_folder, hold_environment
+from coderoom.studio.in_use import READY, UNUSED_DAYS, hold, mark_ready, remove_unused
 from tests.studio.test_studio_environment import answer, be_silent, cache, small
 from tests.support.studio import alive, start_studio, studio_environment, studio_python, wait_for
 
@@ -107,8 +107,8 @@ def test_many_at_once_do_not_fight(cache: Path, small: Path) -> None:
     """Some use an environment while others remove it: whoever has it, has it whole."""
     code = (
         "import subprocess, sys; from pathlib import Path\n"
-        "from coderoom.studio._environment import environment_folder, hold_environment\n"
-        "from coderoom.studio._in_use import remove_unused\n"
+        "from coderoom.studio.environment import environment_folder, hold_environment\n"
+        "from coderoom.studio.in_use import remove_unused\n"
         "pins = Path(sys.argv[1])\n"
         "beside = environment_folder(pins).with_name('none')\n"
         "for _ in range(4):\n"

@@ -16,7 +16,7 @@ FIND = """
 import gc, os, socket, sys, threading
 gc.unfreeze()
 def find(name):
-    return [item for item in gc.get_objects() if type(item).__name__ == name and type(item).__module__.startswith("_inside")]
+    return [item for item in gc.get_objects() if type(item).__name__ == name and type(item).__module__.startswith("coderoom_guest")]
 reached = []
 def reach(name, work):
     try: result = work()
@@ -33,7 +33,7 @@ for channel in find("Channel"):
     if not any(channel.key): reach("zygote", lambda: channel.send({"event": "ready"}))
 """,
     "its namespaces": """
-from _inside import linux, mounts, rooms
+from coderoom_guest.isolation import linux, mounts, room as rooms
 for keeper in find("Keeper"):
     reach("a room", lambda: rooms.enter_room(keeper._config))
     reach("folders", lambda: rooms._mount_memory(keeper._config))
@@ -47,7 +47,7 @@ for name in os.listdir("/proc/1/ns") if os.access("/proc/1/ns", os.R_OK) else []
     reach(name, lambda: linux.libc("setns", os.open("/proc/1/ns/" + name, os.O_RDONLY), 0))
 """,
     "its rights": """
-from _inside import linux, lockdown, boot
+from coderoom_guest.isolation import linux, lockdown, boot
 import ctypes, resource
 reach("a user", lambda: os.setuid(0))
 reach("a group", lambda: os.setgroups([0]))
@@ -94,7 +94,7 @@ reach("su", lambda: subprocess.run(["unshare", "-r", "true"], check=True, captur
 """,
     "places that can be written": """
 for top in ("/", "/usr", "/etc", "/dev", "/bin", "/lib", "/run", "/var", "/sys", "/proc", "/home", sys.prefix, os.path.dirname(os.__file__),
-            os.path.dirname(sys.modules["_inside"].__path__[0]), sys.modules["_inside"].__path__[0], *sys.path):
+            os.path.dirname(sys.modules["coderoom_guest"].__path__[0]), sys.modules["coderoom_guest"].__path__[0], *sys.path):
     if not top or top.startswith(("/workspace", "/tmp")): continue
     reach(top, lambda: open(os.path.join(top, "canary"), "x"))
     reach(top, lambda: os.rename(os.path.join(top, os.listdir(top)[0]), "/tmp/canary"))

@@ -49,7 +49,7 @@ def test_a_cell_for_a_worker_that_does_not_read(caged: Caged, size: int) -> None
 
 
 PLAY = """
-runner = next(item for item in gc.get_objects() if type(item).__name__ == "Runner" and type(item).__module__.startswith("_inside"))
+runner = next(item for item in gc.get_objects() if type(item).__name__ == "Runner" and type(item).__module__.startswith("coderoom_guest"))
 def play(fd):
     other = socket.socket(fileno=fd)
     def say(**message):

@@ -32,12 +32,12 @@ PATCHES = {
     "sys.modules": "import sys\nsys.modules.clear()",
     "sys.modules of its own": "import sys\nsys.modules = {'os': None}",
     "no modules": "import sys\nfor name in list(sys.modules): sys.modules[name] = None",
-    "its modules": "import sys\nfor name, module in list(sys.modules.items()):\n    if name.startswith('_inside'): vars(module).clear()",
+    "its modules": "import sys\nfor name, module in list(sys.modules.items()):\n    if name.startswith('coderoom_guest'): vars(module).clear()",
     "its code": """
 import gc, types
 def nothing(*_, **__): pass
 for item in gc.get_objects():
-    if isinstance(item, types.FunctionType) and item.__module__ and item.__module__.startswith('_inside') and not item.__closure__:
+    if isinstance(item, types.FunctionType) and item.__module__ and item.__module__.startswith('coderoom_guest') and not item.__closure__:
         item.__code__ = nothing.__code__""",
     "traceback": "import traceback\ntraceback.TracebackException = None\n1 / 0",
     "ast": "import ast\nast.Expr = ast.Expression = None",

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coderoom.sandbox._limits import Limits
-from coderoom.sandbox._monty import MontyEngine, MontySession
+from coderoom.sandbox.engines.monty.engine import MontyEngine, MontySession
+from coderoom.sandbox.limits import Limits
 
 
 @pytest.fixture(autouse=True)

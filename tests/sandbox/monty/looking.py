@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from coderoom.sandbox._monty import MontySession
-from coderoom.sandbox._result import CodeError, ExecutionResult
+from coderoom.sandbox.engines.monty.engine import MontySession
+from coderoom.sandbox.result import CodeError, ExecutionResult
 
 
 def error_of(result: ExecutionResult) -> CodeError:

@@ -14,7 +14,7 @@ import pytest
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
-from coderoom.sandbox._monty import MontyEngine, MontySession
+from coderoom.sandbox.engines.monty.engine import MontyEngine, MontySession
 
 from .looking import children, pid_of
 
@@ -124,14 +124,14 @@ class TestStarting:
 
     def test_it_imports_neither_autogen_nor_pydantic_monty(self) -> None:
         seen = "[name for name in sys.modules if name.startswith(('autogen', 'pydantic_monty'))]"
-        code = f"import sys, coderoom.sandbox._monty\nprint({seen})"
+        code = f"import sys, coderoom.sandbox.engines.monty.engine\nprint({seen})"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout == "[]\n"
 
 
 _HOST = """
 import asyncio, sys
-from coderoom.sandbox._monty import MontyEngine
+from coderoom.sandbox.engines.monty.engine import MontyEngine
 
 async def main():
     engine = MontyEngine()
@@ -148,7 +148,7 @@ asyncio.run(main())
 """
 _START = """
 import asyncio
-from coderoom.sandbox._monty import MontyEngine
+from coderoom.sandbox.engines.monty.engine import MontyEngine
 try:
     asyncio.run(MontyEngine().start())
 except Exception as error:

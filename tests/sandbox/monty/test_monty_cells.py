@@ -8,8 +8,8 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox._monty import MontyEngine, MontySession
-from coderoom.sandbox._monty_cells import MODULES, MontyCell
+from coderoom.sandbox.engines.monty.cells import MODULES, MontyCell
+from coderoom.sandbox.engines.monty.engine import MontyEngine, MontySession
 
 from .looking import error_of
 

@@ -9,10 +9,10 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox._functions import Offer
-from coderoom.sandbox._limits import Limits
-from coderoom.sandbox._monty import MontyEngine, MontySession
-from coderoom.sandbox._result import ExecutionResult, OutputChunk
+from coderoom.sandbox.engines.monty.engine import MontyEngine, MontySession
+from coderoom.sandbox.functions import Offer
+from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
 from .looking import children, error_of, pid_of
 

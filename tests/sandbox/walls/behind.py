@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from coderoom.sandbox import Limits, _inside
-from coderoom.sandbox._walls import make_wall
-from coderoom.sandbox._walls._base import WallSpec
-from coderoom.sandbox._walls._local import LocalWorker
-from coderoom.sandbox._walls._probing import ProbedWall
+from coderoom.sandbox import Limits, guest
+from coderoom.sandbox.walls import make_wall
+from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls.local import LocalWorker
+from coderoom.sandbox.walls.probe import ProbedWall
 
 __all__ = ["STUB", "USERS", "Inside", "Started", "behind", "start_stub"]
 
@@ -34,7 +34,7 @@ USERS = [
 # Boots, then runs what it is sent and answers with what is in `r` then.
 _STUB = """
 import json, socket
-from _inside import boot
+from coderoom_guest.isolation import boot
 sock = socket.socket(fileno=CONTROL)
 sock.set_inheritable(False)
 try:
@@ -159,7 +159,7 @@ def behind(
 
 def _python() -> Any:
     """An interpreter that this user can run; `None`: the one that runs this. Empty: none."""
-    if not os.access(_inside.__file__, os.R_OK):
+    if not os.access(guest.__file__, os.R_OK):
         return ""
     if all(os.access(path, os.R_OK | os.X_OK) for path in (os.path.realpath(sys.executable), os.__file__[:-6])):
         return None

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.sandbox._walls import AUTO_ORDER, WALLS, choose, make_wall, probe_all
-from coderoom.sandbox._walls._remedies import namespaces_remedy
+from coderoom.sandbox.walls import AUTO_ORDER, WALLS, choose, make_wall, probe_all
+from coderoom.sandbox.walls.remedies import namespaces_remedy
 
 ROOT = Path(__file__).parents[3]
 # A process that can make no user namespaces: the number is of its own user namespace.
@@ -61,7 +61,7 @@ def forbidden(code: str) -> str:
 
 def test_without_user_namespaces() -> None:
     said = forbidden(
-        "import asyncio\nfrom coderoom.sandbox._walls import make_wall\n"
+        "import asyncio\nfrom coderoom.sandbox.walls import make_wall\n"
         "for name in ('bubblewrap', 'namespaces', 'landlock'):\n"
         "    report = asyncio.run(make_wall(name).probe())\n"
         "    print(name, report.available, report.remedy)"
@@ -73,10 +73,10 @@ def test_without_user_namespaces() -> None:
 
 def test_without_any_wall() -> None:
     said = forbidden(
-        "import asyncio\nfrom coderoom.errors import SandboxUnavailable\nfrom coderoom.sandbox import _walls\n"
+        "import asyncio\nfrom coderoom.errors import SandboxUnavailable\nfrom coderoom.sandbox import walls\n"
         # As on a kernel without Landlock and a machine without Docker.
-        "_walls.AUTO_ORDER = ('bubblewrap', 'namespaces')\n"
-        "try:\n    asyncio.run(_walls.choose())\nexcept SandboxUnavailable as error:\n    print(error)"
+        "walls.AUTO_ORDER = ('bubblewrap', 'namespaces')\n"
+        "try:\n    asyncio.run(walls.choose())\nexcept SandboxUnavailable as error:\n    print(error)"
     )
     assert said.startswith("No wall between code and this machine can be built:\n- bubblewrap: ")
     assert "\n- namespaces: " in said

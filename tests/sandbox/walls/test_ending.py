@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from coderoom._janitor import janitor_pid
+from coderoom._util.temporary import janitor_pid
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox import Limits
-from coderoom.sandbox._inside.supervisor import descendants
-from coderoom.sandbox._walls import make_wall
-from coderoom.sandbox._walls._base import WallSpec
-from coderoom.sandbox._walls._local import LocalWorker, Start
+from coderoom.sandbox.guest.isolation.supervisor import descendants
+from coderoom.sandbox.walls import make_wall
+from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls.local import LocalWorker, Start
 
 from .behind import Inside, start_stub
 
@@ -43,7 +43,7 @@ HOST = """
 import asyncio, os, sys
 from tests.sandbox.walls.behind import start_stub
 from tests.sandbox.walls.test_ending import ESCAPE, SPEC
-from coderoom.sandbox._inside.supervisor import descendants
+from coderoom.sandbox.guest.isolation.supervisor import descendants
 
 async def main():
     inside = await start_stub(sys.argv[1], SPEC)

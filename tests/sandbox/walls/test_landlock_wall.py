@@ -13,9 +13,9 @@ import pytest
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox import Limits
-from coderoom.sandbox._inside import landlock
-from coderoom.sandbox._walls._base import WallSpec
-from coderoom.sandbox._walls._landlock import LandlockWall
+from coderoom.sandbox.guest.isolation import landlock
+from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls.landlock import LandlockWall
 
 from .behind import USERS, Started, behind
 
@@ -38,7 +38,7 @@ async def lock_down(it: Started) -> None:
     """Do what a runner does before it runs any code."""
     settings = it.inside.worker.boot["lockdown"]
     code = (
-        "from _inside import lockdown\n"
+        "from coderoom_guest.isolation import lockdown\n"
         f"lockdown.apply(lockdown.Lockdown(network={it.spec.network}, memory_bytes=1 << 34, open_files=64,\n"
         f"    file_bytes=1 << 20, **{settings!r}))\nr = 'locked'"
     )

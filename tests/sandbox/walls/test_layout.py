@@ -14,9 +14,9 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.sandbox import Limits
-from coderoom.sandbox._interpreter import Interpreter
-from coderoom.sandbox._layout import INSIDE, is_private, layout_for
-from coderoom.sandbox._walls._base import WallSpec
+from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls.interpreter import Interpreter
+from coderoom.sandbox.walls.layout import INSIDE, is_private, layout_for
 from tests.sandbox.places import Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's file tree")
@@ -35,7 +35,7 @@ def test_the_interpreter_and_the_system_are_shown() -> None:
     assert layout.python == sys.executable
     for path in (sys.executable, os.path.realpath(sys.executable), sysconfig.get_path("stdlib"), "/usr/bin/env"):
         assert shown(layout, path), path
-    assert shown(layout, Path(INSIDE, "_inside", "boot.py"))
+    assert shown(layout, Path(INSIDE, "guest", "main.py"))
     assert {path for _, path in layout.symlinks} >= {name for name in ("/bin", "/lib") if Path(name).is_symlink()}
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.sandbox import Limits
-from coderoom.sandbox._inside.supervisor import descendants
-from coderoom.sandbox._walls._base import WallSpec
-from coderoom.sandbox._walls._bubblewrap import BubblewrapWall
+from coderoom.sandbox.guest.isolation.supervisor import descendants
+from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls.bubblewrap import BubblewrapWall
 
 from .behind import STUB, USERS, Started, behind
 
@@ -67,7 +67,7 @@ def test_environment_is_what_was_asked_for(wall: str, user: str) -> None:
 
 def test_everything_but_the_workspace_and_memory_is_read_only(wall: str, user: str) -> None:
     async def check(it: Started) -> None:
-        for folder in ("/", "/usr", "/etc", "/dev", "/run/coderoom/_inside"):
+        for folder in ("/", "/usr", "/etc", "/dev", "/run/coderoom/guest"):
             assert await it.inside.attempt(f"open(os.path.join({folder!r}, 'x'), 'w')") == "OSError", folder
         assert await it.inside.attempt("open(os.path.join(sys.prefix, 'x'), 'w')") == "OSError"
         assert await it.inside.attempt("open(os.__file__, 'a')") in ("OSError", "PermissionError")
@@ -178,7 +178,7 @@ def test_a_room_can_have_namespaces_of_its_own(wall: str, user: str) -> None:
     async def check(it: Started) -> None:
         if it.inside.worker.boot["rooms"] == "plain":
             pytest.skip("not on this machine")
-        code = "from _inside import boot; r = boot._in_child(boot._nest)"
+        code = "from coderoom_guest.isolation import boot; r = boot._in_child(boot._nest)"
         assert await it.inside.ask(code) == ""
 
     behind(wall, user, check)
@@ -259,7 +259,7 @@ def test_a_new_tmp_keeps_what_is_shown_below_it(wall: str, user: str) -> None:
         if str(shown[0]) not in below:
             pytest.skip("temporary folders are not below /tmp here")
         code = (
-            "import os\nfrom _inside import boot, linux, mounts\n"
+            "import os\nfrom coderoom_guest.isolation import boot, linux, mounts\n"
             "def cover():\n"
             "    uid, gid = os.getuid(), os.getgid()\n"
             "    linux.libc('unshare', linux.CLONE_NEWUSER | linux.CLONE_NEWNS)\n"

@@ -12,11 +12,11 @@ import pytest
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox import Limits, Sandbox
-from coderoom.sandbox._inside import landlock
-from coderoom.sandbox._walls import _sandlock
-from coderoom.sandbox._walls._base import WallSpec
-from coderoom.sandbox._walls._probing import Facts
-from coderoom.sandbox._walls._sandlock import SandlockWall
+from coderoom.sandbox.guest.isolation import landlock
+from coderoom.sandbox.walls import sandlock
+from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls.probe import Facts
+from coderoom.sandbox.walls.sandlock import SandlockWall
 
 # To root's workers, who do not stay root, a virtual environment below /root is out of reach.
 PYTHON = Path("/usr/bin/python3") if os.geteuid() == 0 else None
@@ -68,7 +68,7 @@ class TestInstalled:
         assert "Linux 6.12" in report.remedy
 
     def test_the_package_is_not_loaded_into_the_host(self) -> None:
-        code = "import sys, coderoom.sandbox._walls._sandlock as w; w._find(); sys.exit('sandlock' in sys.modules)"
+        code = "import sys, coderoom.sandbox.walls.sandlock as w; w._find(); sys.exit('sandlock' in sys.modules)"
         subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -79,7 +79,7 @@ async def test_options_are_refused(wall: SandlockWall) -> None:
 
 
 async def test_a_workspace_around_what_the_sandbox_runs_is_refused(wall: SandlockWall) -> None:
-    around = Path(_sandlock.__file__).parents[2]
+    around = Path(sandlock.__file__).parents[2]
     if os.access(around, os.W_OK):
         with pytest.raises(RequestError, match=r"sandbox itself runs|must not change|home or system"):
             await wall.start(WallSpec(workspace=around, network=False, env={}, limits=Limits(), python=PYTHON))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coderoom.sandbox._walls._docker import DockerWall
-from coderoom.sandbox._walls._docker_container import DockerWorker
+from coderoom.sandbox.walls.docker.container import DockerWorker
+from coderoom.sandbox.walls.docker.wall import DockerWall
 from tests.support.docker import client
 
 from .common import Start, a_spec, ours

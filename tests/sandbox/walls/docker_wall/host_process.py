@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from coderoom.sandbox import Limits
-from coderoom.sandbox._walls._base import WallSpec
-from coderoom.sandbox._walls._docker import DockerWall
+from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls.docker.wall import DockerWall
 
 
 async def _main(code: str, image: str, workspace: str) -> None:

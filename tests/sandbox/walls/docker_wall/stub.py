@@ -1,4 +1,4 @@
-"""A worker that does what it is told: it stands in the zygote's place, so that only the wall is tested."""
+"""A worker that does what it is told: it stands in the worker's place, so that only the wall is tested."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from coderoom.sandbox import _inside
-from coderoom.sandbox._walls._docker_container import DockerWorker
+from coderoom.sandbox import guest
+from coderoom.sandbox.walls.docker.container import DockerWorker
 
 __all__ = ["ask", "write_stub"]
 
@@ -39,11 +39,11 @@ def main(fd):
 
 def write_stub(folder: Path) -> Path:
     """Write the worker's code, and return its folder."""
-    code = folder / "_inside"
+    code = folder / "guest"
     code.mkdir()
     (code / "__init__.py").touch()
-    (code / "zygote.py").write_text(_STUB, encoding="utf-8")
-    shutil.copy(Path(_inside.__file__).parent / "connect.py", code)
+    (code / "main.py").write_text(_STUB, encoding="utf-8")
+    shutil.copy(Path(guest.__file__).parent / "connect.py", code)
     code.chmod(0o755)
     for path in code.iterdir():
         path.chmod(0o644)

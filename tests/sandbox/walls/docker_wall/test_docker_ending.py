@@ -14,8 +14,8 @@ from typing import Any
 import docker  # type: ignore[import-untyped]
 import pytest
 
-from coderoom import _owner
-from coderoom.sandbox._walls._docker import DockerWall
+from coderoom._util import owner
+from coderoom.sandbox.walls.docker.wall import DockerWall
 
 from .common import Start, a_spec, gone, ours
 from .stub import ask
@@ -81,7 +81,7 @@ async def test_the_hosts_death_ends_the_container(
 
 async def test_the_next_start_removes_what_the_dead_left(start: Start, engine: Any, docker_image: str) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as alive:
-        boot, namespace, pid, began = _owner.ours().split()
+        boot, namespace, pid, began = owner.ours().split()
         living = Path(f"/proc/{alive.pid}/stat").read_text().rpartition(")")[2].split()[19]
         labels = {
             "dead": f"{boot} {namespace} {alive.pid} {int(living) - 1}",

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import pytest
 
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox._walls._docker import DockerWall
-from coderoom.sandbox._walls._docker_engine import Engine, connect
-from coderoom.sandbox._walls._docker_options import DEFAULT_IMAGE, DockerOptions
+from coderoom.sandbox.walls.docker.engine import Engine, connect
+from coderoom.sandbox.walls.docker.options import DEFAULT_IMAGE, DockerOptions
+from coderoom.sandbox.walls.docker.wall import DockerWall
 
 
 @pytest.fixture

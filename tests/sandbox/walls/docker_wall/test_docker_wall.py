@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from coderoom.sandbox import Limits, Sandbox
-from coderoom.sandbox._walls._docker import DockerWall
+from coderoom.sandbox.walls.docker.wall import DockerWall
 
 from .common import Start, as_root, ours
 from .stub import ask
@@ -46,7 +46,7 @@ async def test_only_what_is_in_memory_can_be_written(start: Start) -> None:
 import tempfile
 answer = {}
 for folder in ("/", "/dev", "/etc", "/usr", "/run", "/var/tmp", "/run/coderoom/control", "/proc/sys/kernel",
-               "/run/coderoom/_inside", "/tmp", "/workspace", "/dev/shm"):
+               "/run/coderoom/guest", "/tmp", "/workspace", "/dev/shm"):
     try:
         tempfile.TemporaryFile(dir=folder).close()
         answer[folder] = True
@@ -241,7 +241,7 @@ async def test_readable_folders_are_at_their_own_paths(start: Start, tmp_path: P
 async def test_code_that_others_may_not_read_is_copied(start: Start, code: Path, temporary: Path) -> None:
     code.chmod(0o700)
     worker = await start()
-    assert [path.name for folder in temporary.iterdir() for path in folder.iterdir()] == ["_inside"]
+    assert [path.name for folder in temporary.iterdir() for path in folder.iterdir()] == ["guest"]
     assert await ask(worker, "answer = 1") == 1
     await worker.end()
     assert list(temporary.iterdir()) == []

@@ -1,0 +1,1 @@
+"""Helpers that several packages share; not part of the public interface."""

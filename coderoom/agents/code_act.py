@@ -1,0 +1,334 @@
+"""The agent whose actions are code: it writes, runs, reads, and goes on until it answers without code."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Self
+
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import (
+    BaseChatMessage,
+    ModelClientStreamingChunkEvent,
+)
+from autogen_core import CancellationToken, Component
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.model_context import BufferedChatCompletionContext, ChatCompletionContext
+from autogen_core.models import ChatCompletionClient, CreateResult
+from autogen_core.tools import BaseTool, Workbench
+
+from coderoom._util.components import DumpsAsItself, linked, load_if_given
+from coderoom.agents import prompts
+from coderoom.agents.attempt import Attempt, CodeFormat, Selection, select_blocks
+from coderoom.agents.code_act_config import (
+    CodeActAgentConfig,
+    CodeActAgentState,
+    OnError,
+    check_arguments,
+)
+from coderoom.agents.code_runner import CodeRunner
+from coderoom.agents.code_session import CodeSession
+from coderoom.agents.coding_agent import CodingAgent, Item
+from coderoom.agents.decisions import StopReason
+from coderoom.agents.messages import (
+    code_event,
+    context_message,
+    execution_event,
+    output_chunk,
+    plain_answer,
+    stopped_early,
+)
+from coderoom.agents.output import with_output
+from coderoom.agents.studio_messages import ShowsItsTurns
+from coderoom.agents.tool_configs import check_tools, dump_tool, load_tool
+from coderoom.agents.turn import Turn, TurnLimits
+from coderoom.agents.unrun import unrun_code
+from coderoom.approval import Approval, ApprovalFuncType
+from coderoom.executors import SandboxCodeExecutor
+
+__all__ = ["CodeActAgent"]
+
+
+_REMEMBERED = 50
+
+
+class CodeActAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[CodeActAgentConfig]):
+    """Solves tasks by code that it writes, runs in one lasting session, and reads the results of, step by step.
+
+    The code can call functions of the host: plain or async ones of Python, AutoGen's tools, and all tools of a
+    workbench (an MCP server's, for instance). They run on the host; all else runs in the sandbox. The turn ends when
+    the model answers without code, or at a limit. Variables last from step to step and from turn to turn.
+
+    Args:
+        name: The agent's name, a Python identifier.
+        model_client: The model that writes code.
+        code_executor: Where the code runs, with `state="session"`; a `SandboxCodeExecutor` by default.
+        tools: Functions and AutoGen tools that the code can call by their names.
+        workbench: An AutoGen workbench, or several, all of whose tools the code can call. They are started on first
+            use and stopped in `close()`.
+        model_context: Where the conversation is kept; by default the last 50 messages.
+        model_client_stream: Whether to yield the model's chunks, and the code's output, as they come.
+        description: What the agent is for, for other agents.
+        system_message: What every model call begins with; the functions' signatures follow it.
+        code_format: Where code stands in the model's replies: in `fence`d blocks, or in `<execute>` tags.
+        max_steps: How many pieces of code a turn may run, 1 or more.
+        max_tokens: How many tokens the model may use in a turn; `None`: any number.
+        max_seconds: How many seconds a turn may take; `None`: any number.
+        on_error: Whether the variables and files of a failed piece of code are kept (`keep`) or put back as they were
+            before it (`rollback`). Calls of functions are never undone; the model is told which were made.
+        approval_func: Who must agree before code runs, as in `CodeExecutorAgent`.
+        max_output_chars: How many characters of output the model and other agents see, at least 200.
+
+    Raises:
+        ValueError: A limit is out of its range, the executor keeps no session, or a tool cannot be offered.
+    """
+
+    DEFAULT_DESCRIPTION = "Solves tasks step by step by writing and running Python, and calls functions from it."
+    DEFAULT_SYSTEM_MESSAGE = (
+        "You solve tasks by writing Python code, which is run for you in a session: variables, imports and functions "
+        "that you define stay there for later. Write code when you need to compute or look something up; you then see "
+        "what it printed and the value of its last expression, and can write more. When you know the answer, give it "
+        "in words, without code. Tell only what the code has shown. No input can be typed in."
+    )
+
+    LANGUAGES: Sequence[str] = ("python", "sh")
+
+    component_config_schema = CodeActAgentConfig
+    component_provider_override = "coderoom.agents.CodeActAgent"
+
+    def __init__(
+        self,
+        name: str,
+        model_client: ChatCompletionClient,
+        code_executor: CodeExecutor | None = None,
+        *,
+        tools: Sequence[BaseTool[Any, Any] | Callable[..., Any]] = (),
+        workbench: Workbench | Sequence[Workbench] = (),
+        model_context: ChatCompletionContext | None = None,
+        model_client_stream: bool = False,
+        description: str | None = None,
+        system_message: str | None = DEFAULT_SYSTEM_MESSAGE,
+        code_format: CodeFormat = "fence",
+        max_steps: int = 10,
+        max_tokens: int | None = None,
+        max_seconds: float | None = None,
+        on_error: OnError = "keep",
+        approval_func: Approval | ApprovalFuncType | None = None,
+        max_output_chars: int = 10_000,
+    ) -> None:
+        description = self.DEFAULT_DESCRIPTION if description is None else description
+        context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
+        executor = SandboxCodeExecutor() if code_executor is None else code_executor
+        if not isinstance(executor, SandboxCodeExecutor):
+            raise ValueError(f"CodeActAgent needs a SandboxCodeExecutor, not {type(code_executor).__name__!r}.")
+        if executor.state != "session":
+            raise ValueError(f"CodeActAgent needs an executor with state='session', not {executor.state!r}.")
+        check_arguments(code_format, on_error)
+        runner = CodeRunner(executor, approval_func, max_output_chars)
+        super().__init__(name, description, model_client, context, model_client_stream, system_message, runner)
+        self._limits = TurnLimits(max_steps, max_tokens, max_seconds)
+        self._executor = executor
+        self._tools = check_tools(tools)
+        self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
+        self._code_format: CodeFormat = code_format
+        self._on_error: OnError = on_error
+        self._approval_func = approval_func
+        self._max_output_chars = max_output_chars
+        self._languages = [name for name in self.LANGUAGES if name in executor.languages]
+        self._session = CodeSession(executor, runner, self._tools, self._workbenches, on_error)
+        self._sees = bool(model_client.model_info.get("vision"))
+
+    # --- What AutoGen asks of an agent ---
+
+    @property
+    def code_executor(self) -> SandboxCodeExecutor:
+        """Where the code runs."""
+        return self._executor
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Forget the conversation, and start the session anew."""
+        await self._conversation.reset()
+        self._going.set()
+        await self._session.reset()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The conversation, and the code that ran well with what functions answered it, as JSON-like data."""
+        parts = {**await self._conversation.save(), **await self._session.save()}
+        return CodeActAgentState(**parts).model_dump(mode="json")
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save_state` gave. Variables come back before the next turn: the code is run again.
+
+        Functions are not called again for that; they answer as they did. If some code fails this time (it used the
+        time, the network, files that are gone), the model is told what did not come back.
+        """
+        loaded = CodeActAgentState.model_validate(state)
+        await self._conversation.load(loaded.llm_context, loaded.taken)
+        await self._session.load(loaded.cells, loaded.failed, loaded.workbench)
+
+    async def start(self) -> None:
+        """Start the sandbox and the workbenches now and not on first use."""
+        await self._session.functions()
+        await self._runner.executor.start()
+
+    async def close(self) -> None:
+        """Stop the sandbox and the workbenches. They start again if the agent is used again."""
+        await self._session.close()
+
+    # --- A turn: write, run, read, and again ---
+
+    async def _turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        turn = Turn(self._limits, cancellation_token)
+        self._session.forget_cut()
+        try:
+            await self._prepare(messages, turn.token)
+            while turn.stop_reason is None:
+                async with aclosing(self._step(turn)) as items:
+                    async for item in items:
+                        yield item
+        except asyncio.CancelledError:
+            if not turn.ran_out_of_time:
+                raise
+            if self._session.cut is not None:
+                yield execution_event(self.name, turn.attempts[-1])
+        finally:
+            turn.close()
+        yield Response(chat_message=turn.answer or self._stopped(turn))
+
+    def _end_turn(self) -> None:
+        super()._end_turn()
+        self._session.end_turn()
+
+    async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
+        await self._conversation.take(messages)
+        functions = await linked(self._session.functions(), cancellation_token)
+        self._conversation.system_message = prompts.with_functions(
+            self._system_message, self._code_format, self._languages, functions
+        )
+        if lost := await self._session.restore(cancellation_token):
+            await self._add_to_context(lost)
+
+    async def _step(self, turn: Turn) -> AsyncGenerator[Item, None]:
+        """One model call, and the run of the code that it gave."""
+        message_id = str(uuid.uuid4())
+        reply: CreateResult | None = None
+        async with aclosing(self._ask_model(message_id, turn.token)) as parts:
+            async for part in parts:
+                if isinstance(part, CreateResult):
+                    reply = part
+                else:
+                    yield part
+        assert reply is not None
+        turn.use(reply.usage)
+        selection = select_blocks([str(reply.content)], self._languages, self._code_format)
+        if not selection.is_code:
+            for note in selection.notes:
+                await self._add_to_context(note)
+            if not await self._ask_again(turn, str(reply.content)):
+                past = [] if turn.whole is None else [turn.whole]
+                turn.answer = plain_answer(self.name, message_id, reply, past, StopReason.ANSWERED)
+                return
+            yield code_event(self.name, message_id, reply, turn.number, ())
+            return
+        self._session.forget_cut()
+        ran = len(turn.attempts)
+        try:
+            yield code_event(self.name, message_id, reply, turn.number, selection.blocks)
+            async with aclosing(self._run(turn, selection)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except (asyncio.CancelledError, GeneratorExit):
+            if len(turn.attempts) == ran:
+                await self._take_cut(turn)
+            raise
+        yield execution_event(self.name, turn.attempts[-1])
+
+    async def _ask_again(self, turn: Turn, reply: str) -> bool:
+        """Tell the model of code that is not run where it stands, once in a turn that may go on."""
+        if turn.asked_again or turn.stop_reason is not None:
+            return False
+        told = unrun_code(reply, self._languages, self._code_format, turn.known_texts)
+        if told:
+            turn.asked_again = True
+            await self._add_to_context(told)
+        return bool(told)
+
+    async def _run(self, turn: Turn, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
+        """Run the code, yield its output if that is wanted, and put what came of it into the context."""
+        await self._may_go_on(turn.token)
+        context = await self._model_context.get_messages()
+        message_id = str(uuid.uuid4())
+        run = with_output(
+            lambda tell: self._session.run(
+                turn.number, selection, context, turn.token, tell if self._model_client_stream else None
+            )
+        )
+        async with aclosing(run) as items:
+            async for item in items:
+                if isinstance(item, Attempt):
+                    await self._take(turn, item)
+                else:
+                    yield output_chunk(self.name, message_id, item)
+
+    async def _take(self, turn: Turn, attempt: Attempt) -> None:
+        turn.attempts.append(attempt)
+        await self._model_context.add_message(context_message(self.name, attempt, self._sees))
+
+    async def _take_cut(self, turn: Turn) -> None:
+        """The turn is ended before the code has ended; what is known of it is no less true."""
+        if self._session.cut is None:
+            await self._add_to_context(prompts.NOT_BEGUN)
+        else:
+            await self._take(turn, self._session.cut)
+
+    def _stopped(self, turn: Turn) -> BaseChatMessage:
+        """The message of a turn that ended without an answer."""
+        assert turn.stop_reason is not None
+        return stopped_early(self.name, turn.stop_reason, turn.whole)
+
+    def _to_config(self) -> CodeActAgentConfig:
+        assert self._model_client is not None
+        return CodeActAgentConfig(
+            name=self.name,
+            model_client=self._model_client.dump_component(),
+            code_executor=self._executor.dump_component(),
+            tools=[dump_tool(tool) for tool in self._tools],
+            workbench=[workbench.dump_component() for workbench in self._workbenches],
+            model_context=self._model_context.dump_component(),
+            model_client_stream=self._model_client_stream,
+            description=self.description,
+            system_message=self._system_message_in_config,
+            code_format=self._code_format,
+            max_steps=self._limits.steps,
+            max_tokens=self._limits.tokens,
+            max_seconds=self._limits.seconds,
+            on_error=self._on_error,
+            approval=self._approval_config(self._approval_func),
+            max_output_chars=self._max_output_chars,
+        )
+
+    @classmethod
+    def _from_config(cls, config: CodeActAgentConfig) -> Self:
+        given = "system_message" in config.model_fields_set
+        return cls(
+            config.name,
+            ChatCompletionClient.load_component(config.model_client),
+            load_if_given(config.code_executor, CodeExecutor.load_component),
+            tools=[load_tool(tool) for tool in config.tools],
+            workbench=[Workbench.load_component(workbench) for workbench in config.workbench],
+            model_context=load_if_given(config.model_context, ChatCompletionContext.load_component),
+            model_client_stream=config.model_client_stream,
+            description=config.description,
+            system_message=config.system_message if given else cls.DEFAULT_SYSTEM_MESSAGE,
+            code_format=config.code_format,
+            max_steps=config.max_steps,
+            max_tokens=config.max_tokens,
+            max_seconds=config.max_seconds,
+            on_error=config.on_error,
+            approval_func=load_if_given(config.approval, Approval.load_component),
+            max_output_chars=config.max_output_chars,
+        )

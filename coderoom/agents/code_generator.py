@@ -1,0 +1,251 @@
+"""The agent that makes tested functions of what it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
+from autogen_core import CancellationToken, Component, ComponentModel
+from autogen_core.models import ChatCompletionClient
+from pydantic import BaseModel, Field
+
+from coderoom._util.components import DumpsAsItself, StrictConfig, linked
+from coderoom.agents.generation_messages import event_of, final_message
+from coderoom.agents.studio_messages import ShowsItsTurns
+from coderoom.errors import RequestError
+from coderoom.generation import AICodeGenerator, Level, Solution, write_solution
+from coderoom.sandbox import Sandbox
+
+__all__ = ["CodeGeneratorAgent", "CodeGeneratorAgentConfig"]
+
+_MOST_REMARKS = 6
+_LONGEST_REMARK = 10_000
+
+
+class CodeGeneratorAgentConfig(StrictConfig):
+    """The declarative form of a `CodeGeneratorAgent`; each field is the constructor's argument of that name."""
+
+    name: str
+    model_client: ComponentModel
+    description: str | None = None
+    language: str = "python"
+    work_dir: str | None = None
+    wall: str = "auto"
+    max_attempts: int = Field(default=6, ge=1)
+    max_test_changes: int = Field(default=2, ge=0)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_seconds: float | None = Field(default=None, gt=0)
+    concurrency: int = Field(default=4, ge=1)
+    retries: int = Field(default=4, ge=0)
+    test_timeout: float = Field(default=5.0, gt=0)
+    allowed_imports: list[str] | None = None
+    block_severity: Level | Literal["none"] | None = "high"
+    accept_changed_tests: bool = False
+    cache: bool = False
+    cache_dir: str | None = None
+
+
+class CodeGeneratorAgentState(BaseModel):
+    """What `CodeGeneratorAgent.save_state` gives."""
+
+    type: str = "CodeGeneratorAgentState"
+    version: str = "1.0.0"
+    instruction: str = ""
+    remarks: list[str] = Field(default_factory=list)
+
+
+class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[CodeGeneratorAgentConfig]):
+    """Makes tested functions of an instruction: specs, tests, code, repair.
+
+    It works as `AICodeGenerator` does. What a user says first is the instruction; what a user or other agents say after
+    that, a reviewer for instance, is heeded in the next turn. Another task begins with a reset. The message that ends a
+    turn says how many tests passed and shows the code; its `metadata` has the outcome as computed from the tests: `ok`
+    only if all of them passed.
+
+    Args:
+        name: The agent's name, a Python identifier.
+        model_client: The model that writes specs, tests and code.
+        description: What the agent is for, for other agents.
+        language: The language of the functions.
+        work_dir: The folder that module, tests and report are written to; `None`: nothing is written.
+        wall: The wall around the code.
+        max_attempts: How many attempts there may be for each function.
+        max_test_changes: How many tests of each function may be changed.
+        max_tokens: How many tokens a turn may use; `None`: any number.
+        max_seconds: After how many seconds the model is asked nothing more; `None`: never.
+        concurrency: How many requests may be on their way at the same time.
+        retries: How often a request is sent again when the line broke.
+        test_timeout: The seconds that each test has.
+        allowed_imports: The modules that the code may import; `None`: all that are there.
+        block_severity: The least severity of a scanner's finding that keeps code from being run; `None`: none does.
+        accept_changed_tests: Whether functions that pass only since their tests were changed count as passed.
+        cache: Whether solutions that pass are kept and found again.
+        cache_dir: The folder of the cache; `None`: the user's own.
+
+    Raises:
+        RequestError: An argument is wrong.
+    """
+
+    DEFAULT_DESCRIPTION = "Makes tested functions of an instruction: specs, tests, code, and repair until they pass."
+
+    component_config_schema = CodeGeneratorAgentConfig
+    component_provider_override = "coderoom.agents.CodeGeneratorAgent"
+
+    def __init__(
+        self,
+        name: str,
+        model_client: ChatCompletionClient,
+        *,
+        description: str | None = None,
+        language: str = "python",
+        work_dir: str | Path | None = None,
+        wall: str = "auto",
+        max_attempts: int = 6,
+        max_test_changes: int = 2,
+        max_tokens: int | None = None,
+        max_seconds: float | None = None,
+        concurrency: int = 4,
+        retries: int = 4,
+        test_timeout: float = 5.0,
+        allowed_imports: Sequence[str] | None = None,
+        block_severity: Level | None = "high",
+        accept_changed_tests: bool = False,
+        cache: bool = False,
+        cache_dir: str | Path | None = None,
+    ) -> None:
+        super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
+        self._model_client = model_client
+        self._work_dir = None if work_dir is None else Path(work_dir)
+        self._options: dict[str, Any] = {
+            "language": language,
+            "wall": wall,
+            "max_attempts": max_attempts,
+            "max_test_changes": max_test_changes,
+            "max_tokens": max_tokens,
+            "max_seconds": max_seconds,
+            "concurrency": concurrency,
+            "retries": retries,
+            "test_timeout": test_timeout,
+            "allowed_imports": allowed_imports,
+            "block_severity": block_severity,
+            "accept_changed_tests": accept_changed_tests,
+            "cache": cache,
+            "cache_dir": cache_dir,
+        }
+        self._sandbox = Sandbox(wall)
+        self._generator = AICodeGenerator(model_client, sandbox=self._sandbox, **self._options)
+        self._instruction = ""
+        self._remarks: list[str] = []
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return (TextMessage,)
+
+    @property
+    def wall(self) -> str:
+        """The wall around the code: the one that was asked for, and once it is started the one that there is."""
+        return self._sandbox.wall
+
+    async def start(self) -> None:
+        """Start the sandbox now and not on first use."""
+        await self._sandbox.start()
+
+    async def close(self) -> None:
+        """Stop the sandbox. It starts again if the agent is used again."""
+        await self._sandbox.close()
+        self._sandbox = Sandbox(str(self._options["wall"]))
+        self._generator = AICodeGenerator(self._model_client, sandbox=self._sandbox, **self._options)
+
+    def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        """Make a solution of what came in since the last turn; the `Response` comes last."""
+        return self._watched(self._turn, messages, cancellation_token)
+
+    async def _turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        self._take(messages)
+        if not self._instruction:
+            raise RequestError(f"The agent {self.name!r} was given nothing to do: there is no message from a user.")
+        events: list[BaseAgentEvent | BaseChatMessage] = []
+        async with aclosing(self._generator.stream(self._whole_instruction())) as items:
+            while True:
+                item = await linked(_next(items), cancellation_token)
+                if isinstance(item, Solution):
+                    break
+                event = event_of(self.name, item)
+                if event is not None:
+                    events.append(event)
+                    yield event
+        files = self._write(item)
+        yield Response(chat_message=final_message(self.name, item, files), inner_messages=events)
+
+    def _take(self, messages: Sequence[BaseChatMessage]) -> None:
+        for message in messages:
+            text = message.to_model_text().strip()
+            if message.source == self.name or not text:
+                continue
+            if not self._instruction:
+                self._instruction = text
+            else:
+                self._remarks.append(f"{message.source}: {text[:_LONGEST_REMARK]}")
+        del self._remarks[:-_MOST_REMARKS]
+
+    def _whole_instruction(self) -> str:
+        if not self._remarks:
+            return self._instruction
+        remarks = "\n\n".join(self._remarks)
+        return (
+            f"{self._instruction}\n\nThis was said since then, and is to be heeded, the latest above all:\n\n{remarks}"
+        )
+
+    def _write(self, solution: Solution) -> list[Path]:
+        if self._work_dir is None or not solution.implementations:
+            return []
+        return list(write_solution(solution, self._work_dir).paths)
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Forget the instruction and what was said of it."""
+        self._instruction, self._remarks = "", []
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The instruction and what was said of it, as JSON-like data."""
+        return CodeGeneratorAgentState(instruction=self._instruction, remarks=self._remarks).model_dump()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save_state` gave."""
+        loaded = CodeGeneratorAgentState.model_validate(state)
+        self._instruction, self._remarks = loaded.instruction, list(loaded.remarks)
+
+    def _to_config(self) -> CodeGeneratorAgentConfig:
+        options = {**self._options, "cache_dir": _text(self._options["cache_dir"])}
+        options["block_severity"] = options["block_severity"] or "none"  # What is `None` is not dumped.
+        return CodeGeneratorAgentConfig(
+            name=self.name,
+            model_client=self._model_client.dump_component(),
+            description=self.description,
+            work_dir=_text(self._work_dir),
+            **options,
+        )
+
+    @classmethod
+    def _from_config(cls, config: CodeGeneratorAgentConfig) -> Self:
+        arguments = config.model_dump(exclude={"name", "model_client"})
+        if config.block_severity == "none":
+            arguments["block_severity"] = None
+        return cls(config.name, ChatCompletionClient.load_component(config.model_client), **arguments)
+
+
+async def _next(items: AsyncGenerator[Any]) -> Any:
+    return await anext(items)
+
+
+def _text(path: str | Path | None) -> str | None:
+    return None if path is None else str(path)

@@ -1,0 +1,258 @@
+"""The agent whose code a person must agree to, wherever AutoGen's input function finds that person."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Literal, Self, cast
+
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import BaseChatMessage, TextMessage, UserInputRequestedEvent
+from autogen_core import CancellationToken, ComponentLoader, ComponentModel
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import ChatCompletionClient
+from pydantic import Field
+
+from coderoom._util.components import DumpsAsItself, Seconds, TimedConfig
+from coderoom._util.watching import is_watched
+from coderoom.agents import metadata as keys
+from coderoom.agents.code_act import CodeActAgent
+from coderoom.agents.code_executor import CodeExecutorAgent
+from coderoom.agents.coding_agent import Item
+from coderoom.agents.relay import Relay
+from coderoom.agents.studio_messages import ShowsItsTurns
+from coderoom.approval import (
+    Approval,
+    ApprovalFuncType,
+    ApprovalRequest,
+    ApprovalResponse,
+    ChainApproval,
+    HumanApproval,
+    InputApproval,
+    InputFunc,
+    ask_approval,
+)
+
+__all__ = ["HumanApprovedAgent", "HumanApprovedAgentConfig"]
+
+_SETTLE_SECONDS: Final = 0.15
+_PAGE_SECONDS: Final = 170.0
+"""The page of AutoGen Studio ends the run after 180 seconds; a no that comes before that says why."""
+
+
+class HumanApprovedAgentConfig(TimedConfig):
+    """The declarative form of a `HumanApprovedAgent`; each field is the constructor's argument of that name."""
+
+    agent: ComponentModel
+    name: str | None = Field(default=None, description="The name of `agent`, which gets it; left out: its own.")
+    timeout: Seconds | None = 300.0
+    prompt: str = "Run this code?"
+    mode: Literal["first", "all"] = "first"
+
+
+class HumanApprovedAgent(DumpsAsItself, ShowsItsTurns, UserProxyAgent):
+    """Lets a person decide on each piece of code before another agent runs it.
+
+    It is one of AutoGen's `UserProxyAgent`s, so that whatever gives those their input function, AutoGen Studio for
+    instance, gives this one its too. All else is the other agent's: its turns, its messages, its state, its name.
+
+    Before code runs, the stream has a message with the code and the question, and the input function is asked. A no
+    ends the turn with outcome `rejected`; the timeout, an error and three answers that are not understood mean no.
+    Without an input function the person is asked at the terminal, as by `coderoom.approval.HumanApproval`.
+
+    If the agent has an approval of its own, that one is asked first, and the person about what it has no opinion on.
+
+    Args:
+        agent: A `CodeExecutorAgent` or a `CodeActAgent`. It belongs to this agent from now on.
+        input_func: Gives the person's answer to a question; sync, or async with a cancellation token.
+        timeout: How many seconds the person has; `None` for no limit. At AutoGen Studio's page it is 170 at most.
+        prompt: The question.
+        mode: `"first"`: what the agent's own approval allows runs without a question. `"all"`: the person is asked
+            about all code that it does not refuse.
+
+    Raises:
+        TypeError: If the agent is of another kind.
+        ValueError: If the timeout is not above 0, or the mode is unknown.
+    """
+
+    component_config_schema = HumanApprovedAgentConfig  # type: ignore[assignment]
+    component_provider_override = "coderoom.agents.HumanApprovedAgent"
+
+    def __init__(
+        self,
+        agent: CodeExecutorAgent | CodeActAgent,
+        *,
+        input_func: InputFunc | None = None,
+        timeout: float | None = 300.0,
+        prompt: str = "Run this code?",
+        mode: Literal["first", "all"] = "first",
+    ) -> None:
+        if not isinstance(agent, CodeExecutorAgent | CodeActAgent):
+            raise TypeError(f"agent must be a CodeExecutorAgent or a CodeActAgent, not {type(agent).__name__!r}.")
+        if mode not in ("first", "all"):
+            raise ValueError(f"mode must be 'first' or 'all', not {mode!r}.")
+        super().__init__(agent.name, description=agent.description)
+        # AutoGen's own function reads from the terminal in a way that no cancel ends.
+        self._without_function = self.input_func
+        if input_func is not None:
+            self.input_func = cast(Any, input_func)
+        self._terminal = HumanApproval(timeout=timeout, prompt=prompt)
+        self._agent = agent
+        self._timeout = timeout
+        self._prompt = prompt
+        self._mode: Literal["first", "all"] = mode
+        self._relay: Relay[Item] | None = None
+        self._code: Item | None = None
+        own = agent.ask_instead(_Asks(self.decide))
+        self._own = own if own is None or isinstance(own, Approval) else _Asks(own)
+
+    # --- A turn: the other agent's, with questions ---
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn of the other agent: yield what it yields, and the questions.
+
+        Args:
+            messages: What is new since the last turn.
+            cancellation_token: Ends the turn at once, also while a person is asked.
+
+        Raises:
+            SandboxUnavailable: The place where code runs broke.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        self._relay, self._code = Relay(), None
+        stream = self._agent.on_messages_stream(messages, cancellation_token)
+        try:
+            async with aclosing(self._relay.pass_on(stream)) as items:
+                async for item in items:
+                    if _shows_code(item) and item is not self._code:
+                        # For people. It is held back, since a question shows them the same.
+                        self._code = item
+                        continue
+                    if self._code is not None and item is not self._code:
+                        yield self._code
+                    self._code = None
+                    yield item
+        finally:
+            self._relay = None
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Ask the agent's own approval, if it has one, and the person."""
+        person = _Asks(self.ask)
+        asked: Approval = person if self._own is None else ChainApproval([self._own, person], self._mode)
+        response = await asked(request)
+        if self._code is not None and self._relay is not None:  # There was no question.
+            await self._relay.give(self._code)
+        return response
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Ask the person about code."""
+        if self.input_func is self._without_function:
+            return await self._terminal.decide(request)
+        asked = str(uuid.uuid4())
+        timeout = min(self._timeout or _PAGE_SECONDS, _PAGE_SECONDS) if is_watched() else self._timeout
+        person = InputApproval(
+            cast(InputFunc, self.input_func), timeout, self._prompt, show=lambda text: self._show(text, asked)
+        )
+        with UserProxyAgent.InputRequestContext.populate_context(asked):
+            return await person.decide(request)
+
+    async def _show(self, question: str, request_id: str) -> None:
+        """Let whoever reads the stream see the question before it is asked."""
+        if self._relay is None:  # Code is run outside of a turn: the question itself has all.
+            return
+        code, self._code = self._code, None
+        usage = None if code is None or isinstance(code, Response) else code.models_usage
+        message = TextMessage(content=question, source=self.name, models_usage=usage, metadata={keys.SHOWN: "question"})
+        await self._relay.give(message)
+        await self._relay.give(UserInputRequestedEvent(request_id=request_id, source=self.name))
+        # A team hands messages on a little later than it takes them.
+        await asyncio.sleep(_SETTLE_SECONDS)
+
+    async def close(self) -> None:
+        """Stop what the agent owns. It starts again if the agent is used again."""
+        await self._agent.close()
+        if self._own is not None:
+            await self._own.close()
+
+    # --- All else is the other agent's ---
+
+    @property
+    def agent(self) -> CodeExecutorAgent | CodeActAgent:
+        """The agent whose code the person decides on."""
+        return self._agent
+
+    @property
+    def code_executor(self) -> CodeExecutor:
+        """Where the code runs."""
+        return self._agent.code_executor
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return self._agent.produced_message_types
+
+    @property
+    def _model_client(self) -> ChatCompletionClient | None:
+        return self._agent._model_client
+
+    async def on_reset(self, cancellation_token: CancellationToken | None = None) -> None:
+        """Reset the agent."""
+        await self._agent.on_reset(cancellation_token or CancellationToken())
+
+    async def on_pause(self, cancellation_token: CancellationToken) -> None:
+        """Wait before the next model call or run, until `on_resume`."""
+        await self._agent.on_pause(cancellation_token)
+
+    async def on_resume(self, cancellation_token: CancellationToken) -> None:
+        """Go on after `on_pause`."""
+        await self._agent.on_resume(cancellation_token)
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The agent's state."""
+        return await self._agent.save_state()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save_state` gave."""
+        await self._agent.load_state(state)
+
+    async def start(self) -> None:
+        """Start what the agent owns now and not on first use."""
+        await self._agent.start()
+
+    def _to_config(self) -> HumanApprovedAgentConfig:  # type: ignore[override]
+        return HumanApprovedAgentConfig(
+            agent=self._agent.dump_component(),
+            name=self.name,
+            timeout=self._timeout,
+            prompt=self._prompt,
+            mode=self._mode,
+        )
+
+    @classmethod
+    def _from_config(cls, config: HumanApprovedAgentConfig) -> Self:  # type: ignore[override]
+        agent = config.agent
+        if config.name is not None:
+            # Pages that show agents, and change their names, look for them here.
+            agent = agent.model_copy(update={"config": {**agent.config, "name": config.name}})
+        inner = ComponentLoader.load_component(agent, object)
+        return cls(cast(Any, inner), timeout=config.timeout, prompt=config.prompt, mode=config.mode)
+
+
+def _shows_code(item: Item) -> bool:
+    return not isinstance(item, Response) and item.metadata.get(keys.SHOWN) == "code"
+
+
+class _Asks(Approval):
+    """A function that decides, where an approval is wanted."""
+
+    def __init__(self, function: ApprovalFuncType) -> None:
+        self._function = function
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Ask the function."""
+        return await ask_approval(self._function, request)

@@ -1,0 +1,298 @@
+"""What people see of a turn in AutoGen Studio.
+
+Studio's page shows and keeps messages, and drops the events that tell of code, runs and retries. So where it runs, each
+such event is followed by a message that says the same for people. Those messages are in the stream only: no agent gets
+them, and no condition counts them. Whoever is outermost shows: what is below a `CodingTeam` or an agent of ours leaves
+that to it. Where all that is above an agent is AutoGen's own, teams in teams hand these messages on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.agents import CodeExecutorAgent as AutoGensExecutorAgent
+from autogen_agentchat.base import ChatAgent, Response, TaskResult
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    HandoffMessage,
+    MultiModalMessage,
+    StopMessage,
+    StructuredMessage,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_core import CancellationToken, Image
+from autogen_core.models import RequestUsage
+
+from coderoom._util.advice import advice_for
+from coderoom._util.text import code_span, named, without_escapes
+from coderoom._util.watching import at_end_of_run, is_watched, note_run
+from coderoom.agents import metadata as keys
+from coderoom.agents import prompts
+from coderoom.agents.messages import picture_of
+from coderoom.blocks import extract_code_blocks, fence
+from coderoom.errors import CodeRoomError, TeamError
+from coderoom.outcome import Outcome
+from coderoom.sandbox import Artifact
+
+__all__ = ["ShowsItsTurns", "error_message", "is_error", "shown", "unshown", "watched"]
+
+Item = BaseAgentEvent | BaseChatMessage | Response
+AnyMessage = TypeVar("AnyMessage", BaseAgentEvent | BaseChatMessage, BaseChatMessage)
+
+_is_shown_above = ContextVar("_is_shown_above", default=False)
+_LONGEST = 20_000
+_PLAIN = re.compile(r"[^\W_](?:[ .,:%]?[^\W_])*")
+_ON_THE_PAGE = (TextMessage, MultiModalMessage, StopMessage, HandoffMessage)
+_EMPTY = (
+    "**The model's reply is empty.** If that stays so, look at the address of your model service (OPENAI_BASE_URL), "
+    "and at its limits and filters."
+)
+_WHY_CUT = {"length": "it met its limit of tokens", "content_filter": "a content filter ended it"}
+_MOST_PICTURES = 10
+
+
+def is_error(message: object) -> bool:
+    """Whether this is a message that shows an error."""
+    return isinstance(message, BaseChatMessage) and message.metadata.get(keys.SHOWN) == "error"
+
+
+def unshown(result: TaskResult) -> TaskResult:
+    """A result without what was only shown: programs read it, and other agents if it is a nested team's."""
+    return result.model_copy(update={"messages": _without_shown(result.messages)})
+
+
+def _without_shown(messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+    return [message for message in messages if keys.SHOWN not in message.metadata]
+
+
+Turn = Callable[[Sequence[BaseChatMessage], CancellationToken], AsyncGenerator[Item, None]]
+
+
+class ShowsItsTurns(BaseChatAgent):
+    """An agent whose turns are streams that can be watched; it stands before the class whose turns those are."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        note_run()
+        super().__init__(*args, **kwargs)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        """Take a turn and return its last item."""
+        items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
+        assert isinstance(items[-1], Response)
+        return items[-1]
+
+    def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn, and show it where somebody watches."""
+        return self._watched(super().on_messages_stream, messages, cancellation_token)
+
+    async def run_stream(
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
+        """Run the agent alone, as AutoGen does; the result is without what was only shown."""
+        run = super().run_stream(
+            task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
+        )
+        async with aclosing(run) as items:
+            async for item in items:
+                yield unshown(item) if isinstance(item, TaskResult) else item
+
+    def _watched(
+        self, take_turn: Turn, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        turn = take_turn(_without_shown(messages), cancellation_token)
+        return watched(self, turn)
+
+
+def watched(agent: ChatAgent, turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    """See to it that an agent and its model client are closed when the run is over; show its turn to who watches."""
+    at_end_of_run(agent.close)
+    if isinstance(agent, AutoGensExecutorAgent):
+        at_end_of_run(agent._code_executor.stop)  # It leaves that to nobody.
+    if callable(close := getattr(getattr(agent, "_model_client", None), "close", None)):
+        at_end_of_run(close)
+    return shown(agent.name, turn) if is_watched() else turn
+
+
+async def shown(source: str, turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    """Yield the items of a turn, and after each event what it says to people; an error is told before it is raised."""
+    above = _is_shown_above.get()
+    wrote: set[str] = set()
+    item: Any = None
+    try:
+        async with aclosing(_from_below(turn)) as items:
+            async for item in items:
+                message = None if above else _message_for(item, wrote)
+                # An answer is what comes last on the page.
+                if message is not None and not isinstance(item, BaseAgentEvent):
+                    yield message
+                yield item
+                if message is not None and isinstance(item, BaseAgentEvent):
+                    yield message
+    except Exception as error:
+        if not is_error(item):
+            yield error_message(source, error)
+        raise
+
+
+async def _from_below(turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    """The items of a turn; whoever takes part in it knows that there is somebody who shows them."""
+    async with aclosing(turn) as items:
+        while True:
+            before = _is_shown_above.set(True)
+            try:
+                item = await anext(items)
+            except StopAsyncIteration:
+                return
+            finally:
+                _is_shown_above.reset(before)
+            yield item
+
+
+def _message_for(item: object, wrote: set[str]) -> BaseChatMessage | None:
+    if isinstance(item, CodeGenerationEvent):
+        wrote.add(item.source)
+        return _code(item)
+    if isinstance(item, CodeExecutionEvent):
+        # Who runs the code of others answers with the output; only, a page reads that as Markdown.
+        return _run(item, with_output=item.source in wrote or _PLAIN.fullmatch(item.result.output.strip()) is None)
+    if isinstance(item, ThoughtEvent):
+        return _message(item.source, "thought", _quote(item.content), item.models_usage)
+    answer = item.chat_message if isinstance(item, Response) else item
+    return _beside(answer) if isinstance(answer, BaseChatMessage) else None
+
+
+def error_message(source: str, error: BaseException) -> TextMessage:
+    """What went wrong, and what helps."""
+    cause = error
+    while isinstance(cause, TeamError):
+        source, cause = getattr(cause, "agent", source), cause.cause
+    parts = [f"**{source} could not go on: {type(cause).__name__}**"]
+    # Errors of our own are sentences; those of others may hold anything. AutoGen's have a traceback behind them.
+    said = str(cause).partition("\nTraceback")[0].strip()[:_LONGEST]
+    if said:
+        parts.append(said if isinstance(cause, CodeRoomError) else fence(said, "text", "no-run"))
+    if advice := advice_for(cause):
+        parts.append(advice)
+    return _message(source, "error", "\n\n".join(parts))
+
+
+def _message(source: str, what: str, text: str, usage: RequestUsage | None = None) -> TextMessage:
+    return TextMessage(source=source, content=text, models_usage=usage, metadata={keys.SHOWN: what})
+
+
+def _code(event: CodeGenerationEvent) -> TextMessage:
+    number, text = event.retry_attempt + 1, event.content
+    if event.metadata.get(keys.EVENT) == keys.RETRY_DECISION:
+        again = event.metadata.get(keys.RETRY) == "true"
+        # The first line of the text counts the attempts, the others give the reason.
+        reason = text.partition("\n")[2].partition(": ")[2] or text
+        title = f"**Attempt {number} failed: {'another one follows' if again else 'it is not tried again'}**"
+        return _message(event.source, "retry_decision", f"{title}\n\n{reason}", event.models_usage)
+    title = f"**Attempt {number}**" if event.code_blocks else f"**Attempt {number}: nothing in it can be run**"
+    return _message(event.source, "code", f"{title}\n\n{_not_to_run(text)}", event.models_usage)
+
+
+def _not_to_run(reply: str) -> str:
+    """A model's reply as a page can show it: its code is marked, and stands in no tags."""
+    blocks = extract_code_blocks(reply)
+    lines = re.split(r"\r\n?|\n", reply)
+    if any(block.tag == "execute" for block in blocks):
+        first = blocks[0].line - 1
+        before = re.split(r"<execute|```|~~~", lines[first], maxsplit=1, flags=re.IGNORECASE)[0]
+        prose = "\n".join([*lines[:first], before]).strip()
+        return "\n\n".join([prose, *(fence(block.code, block.language, "no-run") for block in blocks)]).strip()
+    for block in blocks:
+        if not block.no_run:
+            lines[block.line - 1] += " no-run" if block.tag else "text no-run"
+    marked = "\n".join(lines)
+    # A mark may make what closed a block into something else.
+    return marked if all(block.no_run for block in extract_code_blocks(marked)) else fence(reply, "text", "no-run")
+
+
+def _run(event: CodeExecutionEvent, *, with_output: bool) -> TextMessage | MultiModalMessage:
+    result, facts = event.result, event.metadata
+    outcome = facts.get(keys.OUTCOME) or (Outcome.OK if result.exit_code == 0 else Outcome.ERROR).value
+    number, output = event.retry_attempt + 1, without_escapes(result.output.strip("\n")[:_LONGEST])
+    if outcome == Outcome.REJECTED.value:
+        parts = [f"**Attempt {number} was not allowed to run**"]
+    elif facts.get(keys.RAN) == "false":
+        parts = [f"**Attempt {number} was not run**"]
+    else:
+        parts = [f"**Attempt {number}: {outcome}, exit code {result.exit_code}**"]
+    if with_output:
+        parts.append(fence(output, "text", "no-run") if output.strip() else "It printed nothing.")
+    if calls := _listed(facts, keys.CALLS):
+        parts.append("\n".join(["Functions it called:", *(f"- {code_span(call)}" for call in calls)]))
+    artifacts = _listed(facts, keys.ARTIFACTS)
+    if artifacts:
+        parts.append("Files: " + ", ".join(named(artifact["name"]) for artifact in artifacts))
+    found = ((each["name"], picture) for each in artifacts if (picture := _picture(each)))
+    pictures = dict(islice(found, _MOST_PICTURES))
+    full = len(pictures) == _MOST_PICTURES
+    left_out = [each["name"] for each in artifacts if each["name"] not in pictures and _is_drawn(each, full)]
+    if left_out:
+        parts.append("Pictures that are not shown here: " + ", ".join(map(named, left_out)))
+    text = "\n\n".join(parts)
+    if not pictures:
+        return _message(event.source, "run", text)
+    return MultiModalMessage(source=event.source, content=[text, *pictures.values()], metadata={keys.SHOWN: "run"})
+
+
+def _listed(facts: dict[str, str], key: str) -> list[Any]:
+    found: list[Any] = json.loads(facts.get(key, "[]"))
+    return found
+
+
+def _picture(artifact: dict[str, str | None]) -> Image | None:
+    try:
+        path = Path(artifact["path"] or "")
+        return picture_of(Artifact(artifact["name"] or "", path.stat().st_size, artifact["media_type"] or "", path))
+    except OSError:
+        return None
+
+
+def _is_drawn(artifact: dict[str, str | None], full: bool) -> bool:
+    """Whether people may miss a picture; what only claims to be one they do not."""
+    kind = artifact["media_type"] or ""
+    return kind == "image/svg+xml" or (full and kind.startswith("image/"))
+
+
+def _beside(answer: BaseChatMessage) -> TextMessage | None:
+    """What an answer does not say by itself, or the answer in a form that the page has."""
+    text = answer.to_text()
+    if not isinstance(answer, _ON_THE_PAGE):
+        if isinstance(answer, StructuredMessage) and answer.format_string is None:
+            text = fence(answer.content.model_dump_json(indent=2), "json", "no-run")
+        return _message(answer.source, "answer", text, answer.models_usage)
+    cut = _WHY_CUT.get(answer.metadata.get(keys.CUT, ""))
+    if cut is not None:
+        return _message(answer.source, "stop", f"**The model's reply is not whole:** {cut}.")
+    if not text.strip() and answer.models_usage is not None:
+        return _message(answer.source, "stop", _EMPTY)
+    # Why nothing more was tried, where no decision has told it.
+    reason = prompts.why_no_more(answer.metadata.get(keys.STOP_REASON, ""))
+    if reason is None or reason in text:
+        return None
+    return _message(answer.source, "stop", f"**There is no further attempt:** {reason}.")
+
+
+def _quote(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text[:_LONGEST].split("\n"))

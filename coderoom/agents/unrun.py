@@ -1,0 +1,66 @@
+"""Replies whose code stands where none is run, and what their author is told."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Collection, Sequence
+
+from coderoom.agents.attempt import CodeFormat
+from coderoom.blocks import extract_code_blocks, normalize_language
+
+__all__ = ["unrun_code"]
+
+_IN_ONE_LINE = re.compile(r"^ {0,3}```(\w+)[ \t]+[^`\n]+```[ \t]*$", re.MULTILINE)
+_LONGEST = 20_000
+_SAYS = (ast.AnnAssign, ast.Pass)  # As `total: 5` is in an output.
+
+
+def unrun_code(reply: str, languages: Sequence[str], code_format: CodeFormat, known: Collection[str]) -> str:
+    """What to tell a model whose reply holds code, but none that is run; empty if the reply is an answer.
+
+    Args:
+        reply: The reply, in which there is nothing to run.
+        languages: The languages that are run here.
+        code_format: Where code to run stands.
+        known: What was run and printed in this turn: who shows that again wants nothing run.
+    """
+    runs = {normalize_language(language) for language in languages}
+    blocks = [block for block in extract_code_blocks(reply) if block.closed and not block.no_run]
+    new = [block for block in blocks if not any(block.code.strip() in text for text in known)]
+    if code_format == "execute":
+        fenced = any(block.tag != "execute" and block.language in runs for block in new)
+        return f"{_FENCED} {_AGAIN}" if fenced else ""
+    if any(normalize_language(tag) in runs for tag in _IN_ONE_LINE.findall(reply)):
+        return f"{_ONE_LINE} {_AGAIN}"
+    bare = any(block.language == "" and not block.tag and _is_python(block.code) for block in new)
+    return f"{_BARE} {_AGAIN}" if bare else ""
+
+
+def _is_python(code: str) -> bool:
+    """Whether it is Python that does something, and not some output."""
+    if len(code) > _LONGEST:
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(
+        isinstance(node.value, ast.Call | ast.Await) if isinstance(node, ast.Expr) else not isinstance(node, _SAYS)
+        for node in tree.body
+    )
+
+
+_AGAIN = "If it is only shown as part of your answer, give the whole answer again."
+_FENCED = (
+    "The code in your reply was not run: only what stands between <execute> and </execute> is. To have it run, put it "
+    "there."
+)
+_ONE_LINE = (
+    "The code in your reply was not run: a block begins with ```python on a line of its own and ends with ``` on a "
+    "line of its own. To have it run, write it so."
+)
+_BARE = "The code in your reply was not run: its block has no language. To have it run, begin the block with ```python."

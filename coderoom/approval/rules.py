@@ -1,0 +1,141 @@
+"""Patterns that decide what is clear, so that a person is asked only about the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Self
+
+from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
+from autogen_core import Component
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from coderoom._util.components import StrictConfig
+from coderoom.approval.base import Approval, no
+from coderoom.blocks import Block, extract_code_blocks, normalize_language
+
+__all__ = ["Rule", "RuleApproval"]
+
+Action = Literal["allow", "deny", "ask"]
+
+_STRICTNESS: Final[dict[Action, int]] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class Rule(BaseModel):
+    r"""What to do with a block of code that matches a pattern.
+
+    Attributes:
+        pattern: A regular expression that is searched in the block's code, where `^` and `$` match at every line.
+            Begin it with `\A` and end it with `\Z` where it is to describe the whole block, as a rule that allows
+            should.
+        action: `"allow"` and `"deny"` decide; `"ask"` leaves the decision to the next approval.
+        language: The rule is only for blocks in this language. A block whose language is not known may be in any:
+            rules that deny or ask are for it too, and rules that allow are not.
+        reason: What is given as the reason.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pattern: str = Field(min_length=1)
+    action: Action
+    language: str | None = None
+    reason: str | None = None
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern, re.MULTILINE)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return pattern
+
+
+class RuleApprovalConfig(StrictConfig):
+    """Config of `RuleApproval`."""
+
+    rules: list[Rule]
+    default: Action = "ask"
+
+
+class RuleApproval(Approval, Component[RuleApprovalConfig]):
+    """Decides by ordered patterns; for each block of code the first rule that matches counts.
+
+    All blocks of a request run or none, so the strictest action over the blocks wins: deny before ask before allow.
+    What stands in the request outside of any block is judged as a block of unknown language.
+
+    Patterns are a convenience and no wall: code can be written in endless ways that mean the same, and a pattern
+    sees only one. Use them to spare a person the clear cases, and leave safety to the sandbox. A pattern that
+    backtracks without end holds up the whole program.
+
+    Args:
+        rules: The rules, in order.
+        default: What to do with a block that no rule matches. `"ask"` is no opinion: in a `ChainApproval` the next
+            one decides, and alone it is a no.
+
+    Raises:
+        ValueError: If something of it is no rule.
+    """
+
+    component_config_schema = RuleApprovalConfig
+    component_provider_override = "coderoom.approval.RuleApproval"
+
+    def __init__(self, rules: Sequence[Rule], default: Action = "ask") -> None:
+        self._config = RuleApprovalConfig(rules=list(rules), default=default)
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalResponse | None:
+        """Judge each block, and take the strictest action."""
+        judged = [self._judge(part) for part in _parts(request.code)]
+        action, reason = max(judged, key=lambda verdict: _STRICTNESS[verdict[0]])
+        if action == "ask":
+            return None
+        return no(reason) if action == "deny" else ApprovalResponse(approved=True, reason=reason)
+
+    def _judge(self, part: _Part) -> tuple[Action, str]:
+        for rule in self._config.rules:
+            if _is_for(rule, part.language) and re.search(rule.pattern, part.code, re.MULTILINE):
+                return rule.action, rule.reason or f"The rule {rule.pattern!r} says {rule.action}."
+        return self._config.default, f"No rule matches, and the default is to {self._config.default}."
+
+    def _to_config(self) -> RuleApprovalConfig:
+        return self._config
+
+    @classmethod
+    def _from_config(cls, config: RuleApprovalConfig) -> Self:
+        return cls(config.rules, default=config.default)
+
+
+@dataclass(frozen=True)
+class _Part:
+    code: str
+    language: str
+
+
+def _is_for(rule: Rule, language: str) -> bool:
+    if rule.language is None:
+        return True
+    if not language:
+        return rule.action != "allow"
+    return normalize_language(rule.language) == language
+
+
+def _parts(text: str) -> list[_Part]:
+    blocks = extract_code_blocks(text)
+    parts = [_Part(block.code, block.language) for block in blocks]
+    outside = _outside(text, blocks)
+    return [*parts, _Part(outside, "")] if outside or not parts else parts
+
+
+def _outside(text: str, blocks: Sequence[Block]) -> str:
+    """What no block accounts for; a rule that allows a block must not let something pass that stands beside it."""
+    lines = re.split(r"\r\n?|\n", text)
+    accounted: set[int] = set()
+    for block in blocks:
+        code = block.code.split("\n") if block.code else []
+        there = lines[block.line : block.line + len(code)]
+        has_fence = lines[block.line - 1].lstrip().startswith(("```", "~~~"))
+        if has_fence and [line.strip() for line in there] == [line.strip() for line in code]:
+            accounted.update(range(block.line - 1, block.line + len(code)))
+    rest = (line for number, line in enumerate(lines) if number not in accounted)
+    return "\n".join(line for line in rest if line.strip(" \t`~"))

@@ -1,0 +1,129 @@
+"""The public face: blocks, how to get them from a text, and how to put them into one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coderoom.blocks.info import DATA_LANGUAGES, file_name, is_no_run, normalize_language, parse_info
+from coderoom.blocks.markdown import find_code, normalize_text
+from coderoom.blocks.python_strings import PythonStrings
+from coderoom.blocks.scan import Find, dedent
+from coderoom.errors import RequestError
+
+__all__ = ["Block", "extract_code_blocks", "fence"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of code found in a message.
+
+    Attributes:
+        language: The language under the name that `normalize_language` gives it, "" if the block has no label.
+        code: The lines between the fences, without the line end before the closing one.
+        closed: Whether the closing fence or tag was found. Code of a block that is not closed may be cut.
+        filename: The file name that the info string or a comment on the first line gives, as written there.
+        tag: The language as written, for instance "py", or "execute" for a block in `<execute>` tags.
+        attributes: What else the info string says; a flag has the value "".
+        line: The line of the opening fence or tag in the text, from 1.
+    """
+
+    language: str
+    code: str
+    closed: bool = True
+    filename: str | None = None
+    tag: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    line: int = 1
+
+    @property
+    def no_run(self) -> bool:
+        """Whether the info string says `no-run`: the code is to be shown, not run."""
+        return is_no_run(self.attributes)
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the label is one under which models show data and prose, and not code to run."""
+        return self.language in DATA_LANGUAGES
+
+    @property
+    def run_language(self) -> str:
+        """The language to run it as: a script written for bash may use what sh does not have."""
+        return "bash" if self.tag.lower() == "bash" else self.language
+
+
+def extract_code_blocks(text: str) -> list[Block]:
+    """Find the blocks of code in a model's reply.
+
+    Fenced blocks are found as CommonMark defines them, and some more that models write: a block whose closing fence
+    stands left of its list item, a Python block with fences in a string, a Markdown block with fenced examples.
+    `<execute>` tags hold Python, or one fenced block. Indented code, inline code and HTML comments are no blocks.
+
+    The time is proportional to the length of the text, whatever is in it, and no text is an error.
+
+    Args:
+        text: The reply.
+
+    Returns:
+        All blocks in the order of the text, whatever their language.
+    """
+    return [_to_block(find) for find in find_code(normalize_text(text))]
+
+
+def fence(code: str, language: str = "", *flags: str) -> str:
+    r"""Wrap code in a fence from which `extract_code_blocks` gets back exactly this code.
+
+    Args:
+        code: The code. Line ends come back as "\n".
+        language: The label, for instance "python".
+        *flags: What else to put into the info string, for instance "no-run" or "title=x.py".
+
+    Returns:
+        The block, without a line end after the closing fence.
+
+    Raises:
+        RequestError: If the language or a flag has a line end in it.
+    """
+    info = " ".join(part for part in (language, *flags) if part)
+    if "\n" in info or "\r" in info:
+        raise RequestError(f"The info string of a fence is one line, but this one has a line end in it: {info!r}")
+    # Only tildes may have backticks after them.
+    marker = "~" if "`" in info else "`"
+    longest = max((len(run) for run in re.findall(f"{marker}+", code)), default=0)
+    length = max(3, longest + 1)
+    if normalize_language(parse_info(info).tag) == "python" and not _survives_plain_fence(code):
+        length = max(4, length)
+    space = " " if info.startswith(marker) else ""
+    return f"{marker * length}{space}{info}\n{code}\n{marker * length}"
+
+
+def _survives_plain_fence(code: str) -> bool:
+    """Return whether no tolerance for three backticks would change this Python code."""
+    strings = PythonStrings()
+    for line in re.split(r"\r\n?|\n", code):
+        strings.feed(line)
+    return not strings.open and not _is_indented(code)
+
+
+def _is_indented(code: str) -> bool:
+    lines = [line for line in code.split("\n") if line.strip(" \t")]
+    return bool(lines) and all(line.startswith((" ", "\t")) for line in lines)
+
+
+def _to_block(find: Find) -> Block:
+    info = parse_info(find.info)
+    language = normalize_language(info.tag)
+    if find.in_tag and not language:
+        language = "python"
+    # Python whose every line is indented cannot run as it is, so the indentation is the list's or the model's.
+    code = dedent(find.code) if language == "python" and not find.exact and _is_indented(find.code) else find.code
+    return Block(
+        language=language,
+        code=code,
+        closed=find.closed,
+        filename=file_name(info, code),
+        tag="execute" if find.in_tag else info.tag,
+        attributes=info.attributes,
+        line=find.line + 1,
+    )

@@ -1,0 +1,196 @@
+"""Paragraphs, and the `<execute>` tags in them."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import replace
+
+from markdown_it.rules_block import StateBlock, heading
+
+from coderoom.blocks.fences import fence_rule
+from coderoom.blocks.scan import Find, Scan, TagIndex, content_lines, dedent, is_outdented, line_start, scan_of
+
+__all__ = ["heading_rule", "paragraph_rule"]
+
+_UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
+_INTERRUPTING = frozenset("`~>#*+-_=<0123456789")  # what the lines that end a paragraph begin with
+_MARK = re.compile(r"`+|<execute[ \t]*>|<!--|-->", re.IGNORECASE)
+
+
+def paragraph_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a paragraph, a title with its underline included, and the tags in it; a block rule for markdown-it."""
+    _read_text(state, start, _paragraph_end(state, start, end), end)
+    return True
+
+
+def heading_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a heading, and the tags in it; a block rule for markdown-it."""
+    if not heading(state, start, end, True):
+        return False
+    if not silent:
+        _read_text(state, start, start + 1, end)
+    return True
+
+
+def _paragraph_end(state: StateBlock, start: int, end: int) -> int:
+    terminators = state.md.block.ruler.getRules("paragraph")
+    parent, state.parentType = state.parentType, "paragraph"
+    line = start + 1
+    while line < end and not state.isEmpty(line):
+        if state.src[line_start(state, line)] not in _INTERRUPTING:
+            line += 1
+            continue
+        indent = state.sCount[line] - state.blkIndent
+        if 0 <= indent < 4 and _UNDERLINE.match(state.src, line_start(state, line), state.eMarks[line]):
+            line += 1
+            break
+        # A negative count marks the lazy lines of a block quote, which nothing ends.
+        if indent < 4 and state.sCount[line] >= 0 and any(rule(state, line, end, True) for rule in terminators):
+            break
+        line += 1
+    state.parentType = parent
+    return line
+
+
+def _read_text(state: StateBlock, start: int, stop: int, end: int) -> None:
+    """Read the tags in the lines of a paragraph; what a tag encloses is taken whole, whatever it looks like."""
+    tags = scan_of(state).tags
+    state.line = stop
+    if tags is None:
+        return
+    offset, line = line_start(state, start), start
+    while (after := _read_segment(state, tags, offset, line, stop, end)) is not None:
+        # The content went past the paragraph; what follows it on its last line goes on as one.
+        offset = after
+        line = bisect_left(state.eMarks, offset)
+        if not state.src[offset : state.eMarks[line]].strip(" \t"):
+            state.line = line + 1
+            return
+        stop = state.line = _paragraph_end(state, line, end)
+
+
+def _read_segment(state: StateBlock, tags: TagIndex, offset: int, line: int, stop: int, end: int) -> int | None:
+    """Read the tags between the offset and the end of the lines; return where the last one ends if that is beyond."""
+    limit = state.eMarks[stop - 1]
+    index = tags.first_from(offset)
+    if index == len(tags.starts) or tags.starts[index] >= limit:
+        return None
+    for begin, span_end in _code_spans_and_tags(state, offset, line, stop):
+        if begin < offset:
+            continue
+        if span_end:
+            offset = span_end
+            continue
+        index = tags.first_from(begin)
+        is_tag = index < len(tags.starts) and tags.starts[index] == begin
+        after = _read_tag(state, tags, index, end) if is_tag else None
+        if after is None:
+            continue
+        if after > limit:
+            return after
+        offset = after
+    return None
+
+
+def _code_spans_and_tags(state: StateBlock, offset: int, line: int, stop: int) -> list[tuple[int, int]]:
+    """List the opening tags as (offset, 0), and what hides them, code spans and comments, as (offset, its end)."""
+    marks: list[tuple[int, int]] = []
+    span_ends: dict[int, int] = {}
+    comment_end = 0
+    for number in range(stop - 1, line - 1, -1):
+        begin = offset if number == line else line_start(state, number)
+        for match in reversed(list(_MARK.finditer(state.src, begin, state.eMarks[number]))):
+            if match[0] == "-->":
+                comment_end = match.end()
+                continue
+            if match[0] == "<!--":
+                # A comment that is not closed hides nothing: the rule for blocks has read those that are.
+                if comment_end:
+                    marks.append((match.start(), comment_end))
+                continue
+            if match[0][0] == "<":
+                marks.append((match.start(), 0))
+                continue
+            length = match.end() - match.start()
+            if length in span_ends:
+                marks.append((match.start(), span_ends[length]))
+            span_ends[length] = match.end()
+    marks.reverse()
+    return marks
+
+
+def _read_tag(state: StateBlock, tags: TagIndex, index: int, end: int) -> int | None:
+    """Read the block that an opening tag begins; return the offset after it, or None if the tag is only mentioned."""
+    begin, limit = tags.ends[index], state.eMarks[end - 1]
+    if _is_mention(state, tags, index):
+        return None
+    last = tags.end_of(index)
+    if last < len(tags.starts) and tags.starts[last] < limit:
+        if tags.closing[last]:
+            code = _content(state, begin, tags.starts[last])
+            _report(state, begin, code, _single_fence(state, code), closed=True)
+            return tags.ends[last]
+        if not tags.leading[index]:
+            return None
+        limit = state.eMarks[bisect_left(state.eMarks, tags.starts[last]) - 1]
+    return _read_unclosed(state, tags, begin, limit)
+
+
+def _is_mention(state: StateBlock, tags: TagIndex, index: int) -> bool:
+    """Return whether another tag opens first on the same line; after a quote it is taken for a part of a string."""
+    following = index + 1
+    if following == len(tags.starts) or tags.closing[following]:
+        return False
+    between = state.src[tags.ends[index] : tags.starts[following]]
+    return "\n" not in between and not between.endswith(('"', "'", "`"))
+
+
+def _read_unclosed(state: StateBlock, tags: TagIndex, begin: int, limit: int) -> int | None:
+    """Read a tag that is never closed: a reply that was cut, unless fences follow; then it was but a word."""
+    # Without fences the text is used up and need not be paid for.
+    if tags.has_fence(begin, limit) and not scan_of(state).pay(limit - begin):
+        return None
+    lines = range(bisect_left(state.eMarks, begin) + 1, bisect_left(state.eMarks, limit) + 1)
+    stop = next((line for line in lines if is_outdented(state, line)), lines.stop)
+    limit = state.eMarks[stop - 1]
+    code = _content(state, begin, limit)
+    fenced = _single_fence(state, code)
+    if fenced is None and tags.has_fence(begin, limit):
+        return None
+    _report(state, begin, code, fenced, closed=False)
+    return limit
+
+
+def _content(state: StateBlock, begin: int, finish: int) -> str:
+    """Return the text between the offsets as code: without a container's marks, blank edges and indentation."""
+    first, last = bisect_left(state.eMarks, begin), bisect_left(state.eMarks, finish)
+    text = state.src[begin : min(finish, state.eMarks[first])]
+    starts_on_tag_line = bool(text.strip(" \t"))
+    if last > first:
+        lines = content_lines(state, first + 1, last + 1, state.blkIndent).removesuffix("\n")
+        text += "\n" + lines[: len(lines) - (state.eMarks[last] - finish)]
+    text = text.rstrip(" \t\n")
+    blank = len(text) - len(text.lstrip(" \t\n"))
+    code = dedent(text[text.rfind("\n", 0, blank) + 1 :])
+    return code.lstrip(" \t") if starts_on_tag_line else code
+
+
+def _single_fence(state: StateBlock, code: str) -> Find | None:
+    """Return the fenced block that the code of a tag consists of, if it does."""
+    if not code.startswith(("```", "~~~")):
+        return None
+    scan = Scan(scan_of(state).budget)
+    inner = StateBlock(code + "\n", state.md, {"scan": scan}, [])
+    is_single = fence_rule(inner, 0, inner.lineMax, False) and inner.line == inner.lineMax
+    scan_of(state).budget = scan.budget
+    return scan.finds[0] if is_single else None
+
+
+def _report(state: StateBlock, begin: int, code: str, fenced: Find | None, *, closed: bool) -> None:
+    # An empty pair of tags is how prose names them.
+    if not code:
+        return
+    line = bisect_left(state.eMarks, begin)
+    found = fenced or Find(line, "", code, closed)
+    scan_of(state).finds.append(replace(found, line=line, closed=closed, in_tag=True))

@@ -1,0 +1,197 @@
+"""From a short text to a model client: `openai:gpt-4o`, `ollama:llama3.2`, `anthropic:NAME`, `replay:FILE`, a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from coderoom.configs.document import read_document
+from coderoom.configs.kinds import MODEL
+from coderoom.configs.locations import did_you_mean
+from coderoom.configs.providers import how_to_install
+from coderoom.configs.source import find_source, has_suffix, looks_like_path
+from coderoom.errors import MissingDependencyError, RequestError
+
+if TYPE_CHECKING:
+    from autogen_core.models import ChatCompletionClient
+
+    from coderoom.configs.replay import ReplayModel
+
+__all__ = ["default_model", "make_model", "resolve_model"]
+
+_MODEL_VARIABLE = "CODEROOM_MODEL"
+_DEFAULT_MODEL = "gpt-4o"
+"""The same as in the shipped teams."""
+
+_FORMS = "openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE, or a YAML or JSON file with one model component"
+
+_UNKNOWN_MODEL = {
+    "vision": False,
+    "function_calling": True,
+    "json_output": True,
+    "structured_output": True,
+    "family": "unknown",
+    "multiple_system_messages": True,
+}
+_HOSTED = {"gemini-": "GEMINI_API_KEY", "claude-": "ANTHROPIC_API_KEY", "Llama-": "LLAMA_API_KEY"}
+"""Names for which AutoGen's OpenAI client goes to another host, where another key is valid."""
+
+
+def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequence[str] = ()) -> ChatCompletionClient:
+    """Make a model client.
+
+    Args:
+        spec: `openai:NAME`, `ollama:NAME`, `anthropic:NAME`, `replay:FILE`, or a path to a YAML or JSON file that
+            holds one model component.
+        env: Where keys and addresses are looked up; by default the environment.
+        trust: Namespaces whose providers a file may name, besides `autogen_*` and `coderoom`.
+
+    Returns:
+        The client.
+
+    Raises:
+        RequestError: The text has none of these forms, or the file is not there.
+        ConfigError: The file has mistakes.
+        MissingDependencyError: A package is not installed, or a key is not set.
+    """
+    env = os.environ if env is None else env
+    prefix, colon, name = spec.partition(":")
+    if colon and prefix in _MAKERS:
+        if not name.strip():
+            raise RequestError(f"the model {spec!r} names nothing after the colon; expected {_FORMS}")
+        try:
+            return _MAKERS[prefix](name.strip(), env)
+        except ImportError as error:
+            raise MissingDependencyError(f"the model {spec!r} cannot be used: {how_to_install(error)}") from error
+    if looks_like_path(spec):
+        return _from_file(spec, env, trust)
+    hint = did_you_mean(f"{prefix}:", [f"{known}:" for known in _MAKERS])
+    raise RequestError(f"there is no model {spec!r}{hint}; expected {_FORMS}")
+
+
+def resolve_model(
+    model: ChatCompletionClient | str, *, env: Mapping[str, str] | None = None, trust: Sequence[str] = ()
+) -> ChatCompletionClient:
+    """Make a model client of what a caller may give for one.
+
+    Args:
+        model: A client, which is given back as it is, or a text that `make_model` understands.
+        env: As for `make_model`.
+        trust: As for `make_model`.
+
+    Raises:
+        RequestError: It is neither, or as `make_model`.
+        ConfigError: As `make_model`.
+        MissingDependencyError: As `make_model`.
+    """
+    from autogen_core.models import ChatCompletionClient
+
+    if isinstance(model, str):
+        return make_model(model, env=env, trust=trust)
+    if not isinstance(model, ChatCompletionClient):
+        raise RequestError(f"expected a model client or a text such as 'openai:gpt-4o', got {model!r}")
+    return model
+
+
+def default_model(env: Mapping[str, str] | None = None) -> str:
+    """Name the model of whoever names none.
+
+    Args:
+        env: Where the variable `CODEROOM_MODEL` is looked up; by default the environment.
+
+    Returns:
+        A text for `make_model`: that of the variable, where an OpenAI name may also stand alone, as it does for the
+        shipped teams; else `openai:gpt-4o`.
+    """
+    named = (os.environ if env is None else env).get(_MODEL_VARIABLE, "").strip() or _DEFAULT_MODEL
+    # A name alone may have colons and slashes of its own.
+    return named if has_suffix(named) or named.partition(":")[0] in _MAKERS else f"openai:{named}"
+
+
+def _openai(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
+    base_url = env.get("OPENAI_BASE_URL")
+    variable = "OPENAI_API_KEY"
+    if not base_url:
+        variable = next((key for start, key in _HOSTED.items() if name.startswith(start)), variable)
+    key = env.get(variable)
+    if not key and not base_url:
+        raise MissingDependencyError(
+            f"the model 'openai:{name}' needs a key: set {variable}, set OPENAI_BASE_URL for a server that needs none, "
+            "or use --model (model= from Python) with another one"
+        )
+    from coderoom.configs.openai import CountingOpenAIClient
+
+    # The client insists on some key; a server of one's own often does not.
+    arguments: dict[str, Any] = {"model": name, "api_key": key or "none"}
+    if base_url:
+        arguments["base_url"] = base_url
+    return _known_or_not(CountingOpenAIClient, arguments)
+
+
+def _anthropic(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
+    from autogen_ext.models.anthropic import AnthropicChatCompletionClient
+
+    key = env.get("ANTHROPIC_API_KEY")
+    if not key:
+        raise MissingDependencyError(
+            f"the model 'anthropic:{name}' needs a key: set ANTHROPIC_API_KEY, or use --model with another one"
+        )
+    arguments: dict[str, Any] = {"model": name, "api_key": key}
+    if env.get("ANTHROPIC_BASE_URL"):
+        arguments["base_url"] = env["ANTHROPIC_BASE_URL"]
+    return _known_or_not(AnthropicChatCompletionClient, arguments)
+
+
+def _ollama(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
+    from autogen_ext.models.ollama import OllamaChatCompletionClient
+
+    arguments: dict[str, Any] = {"model": name}
+    if env.get("OLLAMA_HOST"):
+        arguments["host"] = env["OLLAMA_HOST"]
+    return _known_or_not(OllamaChatCompletionClient, arguments)
+
+
+def _known_or_not(client_class: Any, arguments: dict[str, Any]) -> ChatCompletionClient:
+    try:
+        client = client_class(**arguments)
+    except ValueError as error:
+        if "model_info" not in str(error):
+            raise RequestError(f"the model {arguments['model']!r} was refused: {error}") from error
+        client = client_class(**arguments, model_info=dict(_UNKNOWN_MODEL))
+    return cast("ChatCompletionClient", client)
+
+
+def _replay(name: str, env: Mapping[str, str]) -> ReplayModel:
+    from pathlib import Path
+
+    from coderoom.configs.build import refuse_mistakes
+    from coderoom.configs.checking import check_config
+    from coderoom.configs.replay import ReplayModel, ReplayModelConfig
+
+    document = read_document(find_source(name if looks_like_path(name) else f"./{name}"))
+    if isinstance(document.data, list):
+        document = document.under("replies")
+    checked = check_config(document, ReplayModelConfig)
+    refuse_mistakes(checked)
+    config = ReplayModelConfig.model_validate({"name": Path(name).name, **checked.data})
+    return ReplayModel(config.replies, config.model_info, name=config.name)
+
+
+def _from_file(spec: str, env: Mapping[str, str], trust: Sequence[str]) -> ChatCompletionClient:
+    from autogen_core.models import ChatCompletionClient
+
+    from coderoom.configs.build import build, refuse_mistakes
+    from coderoom.configs.loading import examine
+
+    checked = examine(find_source(spec), MODEL, trust, env)
+    refuse_mistakes(checked)
+    return build(checked, ChatCompletionClient)  # type: ignore[type-abstract]
+
+
+_MAKERS: dict[str, Callable[[str, Mapping[str, str]], ChatCompletionClient]] = {
+    "openai": _openai,
+    "ollama": _ollama,
+    "anthropic": _anthropic,
+    "replay": _replay,
+}

@@ -1,0 +1,170 @@
+"""From the name of a provider to its class: only from trusted namespaces, since a provider is an import."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from coderoom.configs.locations import in_a_line, nearest, show_key
+
+__all__ = ["Components", "ProviderError", "how_to_install", "provider_of"]
+
+_VARIABLE = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
+_EXTRAS = {"ollama": "ollama", "anthropic": "anthropic"}
+
+
+class ProviderError(Exception):
+    """A provider cannot be used.
+
+    Attributes:
+        not_installed: Whether that is because a package is missing.
+    """
+
+    def __init__(self, message: str, *, not_installed: bool = False) -> None:
+        super().__init__(message)
+        self.not_installed = not_installed
+
+
+def how_to_install(error: ImportError) -> str:
+    """Say what to install so that an import succeeds."""
+    root = (error.name or "").partition(".")[0]
+    if root in _EXTRAS:
+        return f"it needs the package {root!r}: pip install 'coderoom[{_EXTRAS[root]}]'"
+    reason = " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError) and root:
+        return f"it needs the module {root!r}, which is not installed ({reason})"
+    return f"an import that it needs failed: {reason}"
+
+
+def provider_of(component_class: type) -> str:
+    """Give the name under which AutoGen dumps a class."""
+    override = getattr(component_class, "component_provider_override", None)
+    return str(override or f"{component_class.__module__}.{component_class.__qualname__}")
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """The component classes that a file may name.
+
+    Attributes:
+        trusted: Namespaces that are trusted besides AutoGen's and CodeRoom's own.
+    """
+
+    trusted: tuple[str, ...]
+
+    @classmethod
+    def trusting(cls, trust: Sequence[str], env: Mapping[str, str]) -> Components:
+        """Trust the given namespaces, and those that the environment names."""
+        given = [trust] if isinstance(trust, str) else list(trust)
+        names = [*given, *env.get(_VARIABLE, "").split(",")]
+        return cls(tuple(name.strip() for name in names if name.strip()))
+
+    def trusts(self, provider: str) -> bool:
+        """Say whether a provider may be imported."""
+        root = provider.partition(".")[0]
+        if root.startswith("autogen_") or root == "coderoom":
+            return True
+        return any(provider == name or provider.startswith(f"{name}.") for name in self.trusted)
+
+    def refusal(self, provider: str) -> str:
+        """Say why an untrusted provider is not imported, and what to do."""
+        root = provider.partition(".")[0]
+        return (
+            f"the provider {show_key(provider)} is in a namespace that is not trusted; if you trust its code, "
+            f"pass --trust {root} or set {_VARIABLE}={root}"
+        )
+
+    def find(self, provider: str) -> Any:
+        """Import a component class.
+
+        Args:
+            provider: A dotted name, or one of AutoGen's short names.
+
+        Returns:
+            The class, which is a component that can be made from a config.
+
+        Raises:
+            ProviderError: The name is wrong, not trusted, or not the name of such a class.
+        """
+        from autogen_core import is_component_class
+        from autogen_core._component_config import WELL_KNOWN_PROVIDERS
+
+        full = WELL_KNOWN_PROVIDERS.get(provider, provider)
+        module_name, dot, class_name = full.rpartition(".")
+        if not dot or not all(part.isidentifier() for part in full.split(".")):
+            close = nearest(provider, WELL_KNOWN_PROVIDERS)
+            hint = f"; did you mean {close[0]!r}?" if close else ", such as 'autogen_agentchat.agents.AssistantAgent'"
+            raise ProviderError(f"the provider {show_key(provider)} is no dotted name of a class{hint}")
+        if not self.trusts(full):
+            raise ProviderError(self.refusal(provider))
+        module = _import(module_name, full)
+        found = getattr(module, class_name, None)
+        if found is None:
+            close = nearest(class_name, _component_names(module), 3)
+            raise ProviderError(_no_such(full, [f"{module_name}.{name}" for name in close]))
+        if not isinstance(found, type) or not is_component_class(found):
+            raise ProviderError(
+                f"the provider {show_key(full)} is not a component class{_components_near(module, class_name)}"
+            )
+        if not hasattr(found, "component_config_schema") or not hasattr(found, "component_type"):
+            raise ProviderError(
+                f"the provider {show_key(full)} is not a component class that can be made from a config"
+            )
+        if getattr(found, "__abstractmethods__", None):
+            raise ProviderError(f"the provider {show_key(full)} is abstract; name one of its subclasses")
+        return found
+
+
+def _import(name: str, provider: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ProviderError(_no_such(provider, _neighbours(name, provider))) from None
+        raise ProviderError(f"{provider} cannot be imported: {how_to_install(error)}", not_installed=True) from None
+    except ImportError as error:
+        raise ProviderError(f"{provider} cannot be imported: {how_to_install(error)}", not_installed=True) from None
+    except (Exception, SystemExit) as error:  # a module may raise anything
+        raise ProviderError(f"{provider} cannot be imported: {in_a_line(error)}") from None
+
+
+def _neighbours(module_name: str, provider: str) -> list[str]:
+    """Give the names of classes in modules that lie where a module is missing."""
+    parent_name = module_name
+    while "." in parent_name:
+        parent_name, _, missing = parent_name.rpartition(".")
+        try:
+            parent = importlib.import_module(parent_name)
+        except Exception:  # nothing to suggest, then
+            continue
+        modules = [module.name for module in pkgutil.iter_modules(getattr(parent, "__path__", []))]
+        rest = provider.removeprefix(f"{parent_name}.{missing}")
+        return [f"{parent_name}.{name}{rest}" for name in nearest(missing, modules)]
+    return []
+
+
+def _no_such(provider: str, close: list[str]) -> str:
+    hint = "; did you mean " + " or ".join(repr(name) for name in close) + "?" if close else ""
+    return f"there is no such provider: {show_key(provider)}{hint}"
+
+
+def _public_names(module: ModuleType) -> list[str]:
+    exported = getattr(module, "__all__", None)
+    names = exported if isinstance(exported, (list, tuple)) else [name for name in vars(module) if name[:1] != "_"]
+    return [str(name) for name in names]
+
+
+def _component_names(module: ModuleType) -> list[str]:
+    from autogen_core import is_component_class
+
+    found = {name: getattr(module, name, None) for name in _public_names(module)}
+    return [name for name, part in found.items() if isinstance(part, type) and is_component_class(part)]
+
+
+def _components_near(module: ModuleType, name: str) -> str:
+    close = nearest(name, _component_names(module))
+    return f"; did you mean '{module.__name__}.{close[0]}'?" if close else ""

@@ -1,0 +1,169 @@
+"""The JSON Schema of team files, by which editors complete and check them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from coderoom.configs.catalog import Entry, catalog
+from coderoom.configs.docstrings import fields_of, summary_of
+from coderoom.configs.kinds import TEAM, Kind, all_kinds, kind_for
+
+__all__ = ["make_schema"]
+
+_ANY = "component"
+_COMPONENT_REF = "#/$defs/ComponentModel"
+_OTHERS = (
+    r"^(?!(coderoom|autogen_agentchat|autogen_core)\.)[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
+    r"|^autogen_(agentchat|core)(\.\w+)*\._\w+(\.\w+)+$|\$\{"
+)
+"""Providers that may be right and are not known: other packages', AutoGen's by their private modules, references."""
+
+
+def make_schema() -> dict[str, Any]:
+    """Make the JSON Schema (2020-12) of team files.
+
+    CodeRoom's components and those of AutoGen that are installed are described in full. Components of other packages
+    may stand in a file; what their configs hold is not checked.
+
+    Returns:
+        The schema, as plain data.
+    """
+    from coderoom.configs.config_schemas import PLACEHOLDER, config_schemas
+
+    entries = catalog()
+    schemas, definitions = config_schemas(
+        {entry.names[0]: entry.component_class.component_config_schema for entry in entries}
+    )
+    found: dict[str, Any] = {
+        "placeholder": {"description": "The value of a variable of the environment.", **PLACEHOLDER}
+    }
+    found |= {name: _linked(schema) for name, schema in definitions.items()}
+    for entry in entries:
+        found[entry.names[0]] = _component(entry, _linked(schemas[entry.names[0]]), found)
+    for kind in all_kinds():
+        found[_name(kind)] = _choice(kind, [entry for entry in entries if kind.has(entry.component_class)])
+    found[_ANY] = _choice(None, entries)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "CodeRoom team file",
+        "description": "A team in AutoGen's component format. See `coderoom validate` for what no schema can tell.",
+        "type": "object",
+        "$ref": f"#/$defs/{_name(TEAM)}",
+        "$defs": _reachable(found),
+    }
+
+
+def _name(kind: Kind | None) -> str:
+    return _ANY if kind is None else re.sub(r"\ban? ", "", kind.phrase).replace(" ", "_")
+
+
+def _choice(kind: Kind | None, entries: Iterable[Entry]) -> dict[str, Any]:
+    """Describe an envelope, whose provider decides what else may stand in it."""
+    from coderoom.configs.config_schemas import ANCHORS
+
+    known = list(entries)
+    names = [entry.names[0] for entry in known]
+    aliases = [name for entry in known for name in entry.names[1:]]
+    number = {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/placeholder"}, {"type": "null"}]}
+    text = {"type": ["string", "null"]}
+    others = [{"enum": aliases}] if aliases else []
+    provider = {
+        "description": "The class of this component.",
+        "type": "string",
+        "anyOf": [{"enum": names}, *others, {"pattern": _OTHERS}],
+    }
+    # Whether it is an object or may also be null stands where it is referred to.
+    return {
+        "description": kind.phrase[:1].upper() + kind.phrase[1:] + "." if kind else "A component.",
+        "required": ["provider"],
+        "properties": {
+            "provider": provider,
+            "component_type": {"type": ["string", "null"], "description": "The kind of component that the class is."},
+            "version": {"description": "The version of this form.", **number},
+            "component_version": {"description": "The version of the config.", **number},
+            "label": {"description": "What to call it in AutoGen Studio.", **text},
+            "description": {"description": "What it is, in a sentence.", **text},
+            "config": {"type": ["object", "null"], "description": "What the component is made of."},
+        },
+        "patternProperties": dict(ANCHORS),
+        "additionalProperties": False,
+        "allOf": [_rule(entry) for entry in known],
+    }
+
+
+def _rule(entry: Entry) -> dict[str, Any]:
+    return {
+        "if": {"required": ["provider"], "properties": {"provider": {"enum": entry.names}}},
+        "then": {"$ref": f"#/$defs/{entry.names[0]}"},
+    }
+
+
+def _component(entry: Entry, config: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Describe what stands beside one provider."""
+    component_class = entry.component_class
+    target = config
+    while "$ref" in target:
+        target = definitions[target["$ref"].rpartition("/")[2]]
+    # The arguments of the class are the keys of its config, and it is the class that documents them.
+    described = fields_of(component_class)
+    for name, schema in target.get("properties", {}).items():
+        text = described.get(name) or described.get(f"{name}_func")
+        if text:
+            schema.setdefault("description", text)
+    made: dict[str, Any] = {
+        "properties": {
+            "component_type": {"anyOf": [{"const": component_class.component_type}, {"type": "null"}]},
+            "config": config,
+        },
+    }
+    if summary_of(component_class):
+        made["description"] = summary_of(component_class)
+    if target.get("required"):
+        made["required"] = ["config"]
+    if component_class.component_version == 1:
+        return made
+    # What the configs of other versions hold is known to their class only.
+    current = {"properties": {"component_version": {"enum": [component_class.component_version, 0, None]}}}
+    return {"if": current, "then": made}
+
+
+def _linked(value: Any, key: str | None = None) -> Any:
+    """Put the kinds that belong under their keys in place of the components in a schema."""
+    from coderoom.configs.config_schemas import COMPONENT, PLACEHOLDER
+
+    if isinstance(value, list):
+        return [_linked(inner, key) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if value == PLACEHOLDER:
+        return {"$ref": "#/$defs/placeholder"}
+    if value == COMPONENT or value.get("$ref") == _COMPONENT_REF:
+        return {"type": "object", "$ref": f"#/$defs/{_name(kind_for(key))}"}
+    made = {name: _linked(inner, key) for name, inner in value.items() if name != "properties"}
+    if "properties" in value:
+        made["properties"] = {name: _linked(inner, name) for name, inner in value["properties"].items()}
+    return _nullable(made)
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Say of a component that may be left out so without alternatives, which would hide what is wrong inside it."""
+    choices = schema.get("anyOf", [])
+    if len(choices) == 2 and "$ref" in choices[0] and "type" in choices[0] and choices[1] == {"type": "null"}:
+        rest = {name: value for name, value in schema.items() if name != "anyOf"}
+        return {**rest, "$ref": choices[0]["$ref"], "type": ["object", "null"]}
+    return schema
+
+
+def _reachable(definitions: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what nothing refers to."""
+    needed: set[str] = set()
+    waiting = [_name(TEAM)]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += re.findall(r'"#/\$defs/([^"]+)"', json.dumps(definitions[name]))
+    return {name: definitions[name] for name in sorted(needed)}

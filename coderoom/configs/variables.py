@@ -1,0 +1,162 @@
+"""`${NAME}` and `${NAME:-default}` in the texts of a document.
+
+`$${` means a literal `${`. As in a shell, the default of `:-` also stands in for a variable that is set but empty.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coderoom.configs.locations import Path, show_key
+
+__all__ = ["Reference", "References", "escape", "is_secret_key", "is_secret_name", "resolve", "resolve_all"]
+
+_TOKEN = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\})?")
+_BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<or>:-(?P<default>.*))?", re.DOTALL)
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|PAT|CREDENTIALS?|AUTH|AUTHORIZATION|COOKIE)(?:_|$)",
+    re.IGNORECASE,
+)
+_SECRET_KEY = re.compile(
+    r"(?:^|_)(?:api_?key|secret(?:_key)?|password|passwd|authorization|(?:access|auth|ad|bearer|refresh|session)_token)$",
+    re.IGNORECASE,
+)
+_LITERALLY = "for a literal '${' write '$${'"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A text that refers to variables.
+
+    Attributes:
+        raw: The text as the file has it.
+        value: The text as it is used.
+        used: The variables that were taken from the environment, with their values.
+        problems: What is wrong with it; `value` is `raw` then.
+    """
+
+    raw: str
+    value: str
+    used: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+class References(dict[Path, Reference]):
+    """The texts of a document that refer to variables, by their place."""
+
+    def secrets(self) -> dict[str, str]:
+        """Give the values that may not be shown or written, with the reference that stands for each."""
+        return {
+            value: f"${{{name}}}"
+            for reference in self.values()
+            for name, value in reference.used.items()
+            if len(value) >= 6 and is_secret_name(name)
+        }
+
+    def hide(self, text: str, secrets: Mapping[str, str] | None = None) -> str:
+        """Put the references back in place of the secret values in a text.
+
+        Args:
+            text: The text.
+            secrets: What `secrets` gave, for whoever hides them in many texts.
+        """
+        for value, name in (self.secrets() if secrets is None else secrets).items():
+            text = text.replace(value, name)
+            if "..." in text:  # it may have been cut
+                cut = next((n for n in range(len(value) - 1, 5, -1) if f"{value[:n]}..." in text), None)
+                text = text if cut is None else text.replace(value[:cut], name)
+        return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Say whether a variable of this name holds something that may not be shown."""
+    return bool(_SECRET_NAME.search(name))
+
+
+def is_secret_key(key: str) -> bool:
+    """Say whether a text under this key of a config is one that may not be shown or written."""
+    return bool(_SECRET_KEY.search(key.replace("-", "_")))
+
+
+def escape(text: str) -> str:
+    """Write a text so that `resolve` gives it back as it is."""
+    return text.replace("${", "$${")
+
+
+def resolve(text: str, env: Mapping[str, str]) -> Reference | str:
+    """Put the values of variables into a text.
+
+    Args:
+        text: The text.
+        env: The variables.
+
+    Returns:
+        The text with its `$${` undone, or a `Reference` where it refers to variables or tries to.
+    """
+    used: dict[str, str] = {}
+    problems: list[str] = []
+    refers = False
+
+    def replace(token: re.Match[str]) -> str:
+        nonlocal refers
+        if token["body"] is None:
+            return "${"
+        refers = True
+        try:
+            return _value(token, env, used)
+        except LookupError as error:
+            problems.append(str(error.args[0]))
+            return token[0]
+
+    value = _TOKEN.sub(replace, text)
+    if problems:
+        return Reference(text, text, {}, tuple(dict.fromkeys(problems)))
+    return Reference(text, value, used) if refers else value
+
+
+def resolve_all(data: Any, env: Mapping[str, str], found: Callable[[Path, Reference], None], path: Path = ()) -> Any:
+    """Resolve every text of a document, its keys excepted.
+
+    Args:
+        data: The document, or a part of it.
+        env: The variables.
+        found: Is told each text that refers to variables.
+        path: Where `data` stands.
+
+    Returns:
+        A copy with the values.
+    """
+    if isinstance(data, dict):
+        return {key: resolve_all(value, env, found, (*path, key)) for key, value in data.items()}
+    if isinstance(data, list):
+        return [resolve_all(value, env, found, (*path, index)) for index, value in enumerate(data)]
+    if isinstance(data, str) and "${" in data:
+        resolved = resolve(data, env)
+        if isinstance(resolved, Reference):
+            found(path, resolved)
+            return resolved.value
+        return resolved
+    return data
+
+
+def _value(token: re.Match[str], env: Mapping[str, str], used: dict[str, str]) -> str:
+    body = token["body"]
+    if token["end"] is None:
+        raise LookupError(f"the reference {show_key(token[0])} is never closed with '}}'; {_LITERALLY}")
+    parts = _BODY.fullmatch(body)
+    if parts is None:
+        raise LookupError(f"{show_key(token[0])} does not name a variable; {_LITERALLY}")
+    name, default = parts["name"], parts["default"]
+    if default is not None and "{" in default:
+        raise LookupError(f"the default of ${{{name}}} cannot hold a '{{', and so no other reference")
+    value = env.get(name)
+    if value is None or (value == "" and default is not None):
+        if default is None:
+            message = f"the environment variable {name!r} is not set; set it, or write ${{{name}:-default}}"
+            raise LookupError(message)
+        return str(default)
+    used[name] = value
+    return value

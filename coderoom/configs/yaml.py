@@ -1,0 +1,252 @@
+"""YAML 1.2, and with it JSON, as plain data that knows its places: ruamel.yaml reads, and too much is refused here."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from coderoom.configs.locations import Mark, Path, show, show_key
+from coderoom.errors import ConfigError, Problem
+
+__all__ = ["MAX_DEPTH", "MAX_NODES", "Reader", "core_value"]
+
+MAX_DEPTH = 100
+"""How deep a team file may nest. A team of teams of teams is about 30 deep."""
+MAX_NODES = 20_000
+"""How many keys and values a team file may hold, those that aliases repeat counted each time."""
+
+_CORE: dict[str, Any] = {"null": (type(None),), "bool": (bool,), "int": (int,), "float": (int, float)}
+_TOO_DEEP = f"the file nests deeper than {MAX_DEPTH} levels"
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ENDLESS_TAG = re.compile(r"(?:^|[\s\[{,])!\S{100000}")
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_OTHER_INTEGER = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INFINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+_SENTENCES = {
+    "mapping values are not allowed here": "there is a ': ' where no value can begin; quote the text, or indent it as "
+    "the lines above",
+    "could not find expected ':'": "a key stands here without its ':'",
+    "found unexpected end of stream": "a quote that is opened here is never closed",
+    "sequence entries are not allowed here": "a '- ' cannot stand here; begin the list on a line of its own",
+    "mapping keys are not allowed here": "a key cannot begin here",
+    "while parsing a flow sequence": "a '[' that is opened here is not closed where it should be",
+    "while parsing a flow mapping": "a '{' that is opened here is not closed where it should be",
+    "while parsing a block mapping": "the indentation, or what is here, does not fit the mapping above it",
+    "while parsing a block collection": "the indentation, or what is here, does not fit the list above it",
+}
+
+
+class Reader:
+    """Reads one document.
+
+    Attributes:
+        problems: The mistakes that did not stop the reading.
+        marks: Where each value stands.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.marks: dict[Path, Mark] = {}
+        self._count = 0
+        self._open: list[Node] = []
+
+    def read_json(self, text: str) -> Any:
+        """Read JSON: `json` says whether it is, and as YAML it is then read."""
+        try:
+            json.loads(text, parse_constant=_no_constant)
+        except json.JSONDecodeError as error:
+            mark = Mark(error.lineno, error.colno)
+            self.fail(mark, f"this is not JSON: {error.msg[:1].lower() + error.msg[1:]} ({_at(mark)})")
+        except RecursionError:
+            self.fail(Mark(1, 1), _TOO_DEEP)
+        except ValueError as error:  # a constant that JSON does not have, or thousands of digits
+            self.fail(Mark(1, 1), f"this is not JSON: {error}")
+        # What JSON allows and YAML does not: tabs between values, and any character in a text.
+        return self.read_yaml(re.sub("[^\n -~]", lambda odd: json.dumps(odd[0])[1:-1], re.sub("[\t\r]", " ", text)))
+
+    def read_yaml(self, text: str) -> Any:
+        """Read YAML."""
+        _refuse_unreadable(text, self)
+        try:
+            root = YAML(typ="safe", pure=True).compose(text)
+        except MarkedYAMLError as error:
+            _fail_marked(error, self)
+        except RecursionError:
+            self.fail(Mark(1, 1), _TOO_DEEP)
+        except Exception as error:  # ruamel.yaml lets some of its own slip on damaged input
+            self.fail(Mark(1, 1), f"this is not YAML: {' '.join(str(error).split()) or type(error).__name__}")
+        if root is None:
+            return None
+        self.marks[()] = _mark(root.start_mark)
+        return self._value(root, ())
+
+    def problem(self, mark: Mark, message: str, path: Path = ()) -> None:
+        """Note a mistake that does not stop the reading."""
+        self.problems.append(Problem(message, self.file, mark.line, show(path)))
+
+    def fail(self, mark: Mark, message: str, path: Path = ()) -> NoReturn:
+        """Stop the reading."""
+        self.problem(mark, message, path)
+        raise ConfigError(self.problems) from None
+
+    def _value(self, node: Node, path: Path) -> Any:
+        mark = _mark(node.start_mark)
+        self._count += 1
+        if self._count > MAX_NODES:
+            self.fail(
+                mark, f"the file holds more than {MAX_NODES:,} keys and values, with its aliases written out", path
+            )
+        if node in self._open:
+            alias = show_key(f"*{node.anchor}")
+            self.fail(mark, f"the alias {alias} stands inside its own anchor, so it would never end", path)
+        if len(self._open) >= MAX_DEPTH:
+            self.fail(mark, _TOO_DEEP, path)
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, path)
+        self._check_tag(node, path)
+        self._open.append(node)
+        value: Any = self._list(node, path) if isinstance(node, SequenceNode) else self._mapping(node, path)
+        self._open.pop()
+        return value
+
+    def _list(self, node: SequenceNode, path: Path) -> list[Any]:
+        self.marks |= {(*path, index): _mark(item.start_mark) for index, item in enumerate(node.value)}
+        return [self._value(item, (*path, index)) for index, item in enumerate(node.value)]
+
+    def _mapping(self, node: Node, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        merged: list[Node] = []
+        for key, value in node.value:
+            mark = _mark(key.start_mark)
+            if not isinstance(key, ScalarNode):
+                self.problem(mark, "a key has to be a text, and this one is a list or a mapping", path)
+            elif key.tag == "tag:yaml.org,2002:merge":
+                merged += value.value if isinstance(value, SequenceNode) else [value]
+            elif key.value in lines:
+                first = lines[key.value]
+                self.problem(mark, f"the key {show_key(key.value)} is here twice; the first is on line {first}", path)
+            else:
+                lines[key.value] = mark.line
+                name = self._sound(key.value, mark, path)
+                self.marks[(*path, name)] = mark
+                data[name] = self._value(value, (*path, name))
+        for other in merged:
+            if isinstance(other, MappingNode):
+                before = dict(self.marks)
+                data = self._value(other, path) | data
+                self.marks |= before
+            else:
+                self.problem(_mark(other.start_mark), "'<<' takes a mapping, or a list of mappings, to merge in", path)
+        return data
+
+    def _scalar(self, node: ScalarNode, path: Path) -> Any:
+        kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
+        mark = _mark(node.start_mark)
+        if kind in _CORE:
+            value = core_value(node.value)
+            if isinstance(value, _CORE[kind]) or (node.style is None and not isinstance(value, str)):
+                return value
+            if not _explicit(node):
+                return node.value
+            self.problem(mark, f"the tag {'!!' + kind!r} does not fit this value", path)
+        elif kind not in {"str", "timestamp", "value", "merge", "!"}:
+            self._check_tag(node, path)
+        return self._sound(node.value, mark, path)
+
+    def _check_tag(self, node: Node, path: Path) -> None:
+        tag = str(node.tag).replace("tag:yaml.org,2002:", "!!", 1)
+        if tag not in {"!!map", "!!seq"}:
+            message = f"the tag {tag[:80]!r} is not allowed; a team file is plain data"
+            self.problem(_mark(node.start_mark), message, path)
+
+    def _sound(self, value: str, mark: Mark, path: Path) -> str:
+        try:
+            # Escapes such as "\ud83d\ude00" come as two halves of one character.
+            return value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self.problem(mark, r"the text holds half of a character, a lone '\ud8..' or '\udc..' escape", path)
+            return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _explicit(node: ScalarNode) -> bool:
+    return node.style is not None or isinstance(core_value(node.value), str)
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word!r} is not a JSON value")
+
+
+def core_value(text: str) -> Any:
+    """Give the value of a plain scalar by YAML 1.2's core schema, in which `yes` and dates are texts."""
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _OTHER_INTEGER.fullmatch(text):
+            return int(text, 0)
+        if _FLOAT.fullmatch(text):
+            return float(text)
+        if _INFINITE.fullmatch(text):
+            return float(text.replace(".", ""))
+    except ValueError:  # thousands of digits
+        return text
+    return text
+
+
+def _refuse_unreadable(text: str, builder: Reader) -> None:
+    found = _UNPRINTABLE.search(text)
+    if found:
+        mark = _mark_at(text, found.start())
+        builder.fail(mark, f"YAML does not allow the control character U+{ord(found[0]):04X} ({_at(mark)})")
+    found = _ENDLESS_TAG.search(text)
+    if found:  # the scanner needs minutes for these
+        builder.fail(_mark_at(text, found.start()), "a word that begins with '!' is more than 100,000 characters long")
+
+
+def _fail_marked(error: MarkedYAMLError, builder: Reader) -> NoReturn:
+    problem, context = str(error.problem or ""), str(error.context or "")
+    # Ruamel sees some mistakes only far behind the place where a person has to look.
+    sentence = _SENTENCES.get(problem, _SENTENCES.get(context, ""))
+    behind = "opened here" in sentence or "stands here" in sentence
+    mark = _mark(error.context_mark if behind and error.context_mark else error.problem_mark or error.context_mark)
+    if problem in _SENTENCES:
+        sentence = _SENTENCES[problem]
+    elif problem.startswith("found character '\\t'"):
+        sentence = "a tab cannot indent; use spaces"
+    elif problem.startswith("found character"):
+        character = problem.split("'")[1] if "'" in problem else "this"
+        sentence = f"no value can begin with {character!r}; put it in quotes"
+    elif problem.startswith("found undefined tag handle"):
+        sentence = "tags are not allowed; a team file is plain data"
+    elif context in _SENTENCES:
+        sentence = _SENTENCES[context]
+    else:
+        sentence = " ".join(f"{context}, {problem}".strip(", ").split())
+    builder.fail(mark, f"this is not YAML: {sentence} ({_at(mark)})")
+
+
+def _mark(mark: Any) -> Mark:
+    return Mark(1, 1) if mark is None else Mark(mark.line + 1, mark.column + 1)
+
+
+def _mark_at(text: str, offset: int) -> Mark:
+    return Mark(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset))
+
+
+def _at(mark: Mark) -> str:
+    return f"line {mark.line}, column {mark.column}"

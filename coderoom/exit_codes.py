@@ -1,0 +1,121 @@
+"""How a command ends: its exit code, and what it says of a failure."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import traceback
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+import typer
+
+from coderoom._util.text import visible
+from coderoom.errors import CodeRoomError, ConfigError, MissingDependencyError, RequestError, SandboxUnavailable
+
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_MISSING",
+    "EXIT_OK",
+    "EXIT_WRONG_REQUEST",
+    "end_code",
+    "print_json",
+    "run_and_exit",
+]
+
+EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def run_and_exit(app: typer.Typer) -> NoReturn:
+    """Run a command line and exit: 0 it worked, 1 the task failed, 2 the request was wrong, 3 something is missing.
+
+    130 means that it was interrupted.
+    """
+    _open_standard_streams()
+    for stream in (sys.stdout, sys.stderr):
+        # What a model writes must not fail for want of a character set.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        code = app(standalone_mode=False)
+    except _UsageProblem as error:
+        if _flag("--json"):
+            print_json({"succeeded": False, "error": error.format_message(), "problems": []})
+        error.show()
+        code = error.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone: there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_FAILED
+    except CodeRoomError as error:
+        code = _tell(error)
+    except Exception as error:
+        code = _tell_surprise(error)
+    sys.exit(code or EXIT_OK)
+
+
+def _open_standard_streams() -> None:
+    """Give whoever was started without input or output an empty one, so that no file or socket gets that number."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
+# Typer brings a Click of its own, or takes the one that is installed, and exports no base class of its errors.
+_UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def _tell(error: CodeRoomError) -> int:
+    if _flag("--json"):
+        problems = error.problems if isinstance(error, ConfigError) else ()
+        listed = [asdict(problem) for problem in problems]
+        print_json({"succeeded": False, "error": str(error), "problems": listed})
+    if _flag("--debug"):
+        traceback.print_exception(error)
+    else:
+        for line in str(error).splitlines() if isinstance(error, ConfigError) else [f"coderoom: {error}"]:
+            print(visible(line), file=sys.stderr)  # noqa: T201
+    return _exit_code(error)
+
+
+def _tell_surprise(error: Exception) -> int:
+    words = f"{type(error).__name__}: {error}"
+    if _flag("--json"):
+        print_json({"succeeded": False, "error": words, "problems": []})
+    if _flag("--debug"):
+        traceback.print_exception(error)
+    else:
+        advice = "This is a mistake of CodeRoom's; --debug shows where."
+        print(f"coderoom: {visible(words)}\n{advice}", file=sys.stderr)  # noqa: T201
+    return EXIT_FAILED
+
+
+def _exit_code(error: CodeRoomError) -> int:
+    if isinstance(error, ConfigError | RequestError):
+        return EXIT_WRONG_REQUEST
+    if isinstance(error, MissingDependencyError | SandboxUnavailable):
+        return EXIT_MISSING
+    return EXIT_FAILED
+
+
+def _flag(name: str) -> bool:
+    """Whether an option was given; what comes after `--` is none."""
+    arguments = sys.argv[1:]
+    return name in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+
+
+def end_code(succeeded: bool, cancelled: bool) -> int:
+    """The exit code of a task."""
+    if cancelled:
+        return EXIT_INTERRUPTED
+    return EXIT_OK if succeeded else EXIT_FAILED
+
+
+def print_json(data: dict[str, Any]) -> None:
+    """Print what a program wants to know."""
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))

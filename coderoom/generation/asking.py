@@ -1,0 +1,192 @@
+"""Asks a model: within the budget, not too often, again where the line broke, and never twice for the same money."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from coderoom._util.advice import advice_for
+from coderoom._util.text import encodable
+from coderoom.errors import ModelError
+from coderoom.generation.events import GenerationEvent, ModelAsked
+from coderoom.generation.model import Message, Model, Reply
+from coderoom.generation.pace import Pace
+from coderoom.generation.solution import StopReason, Usage
+
+__all__ = ["Asker", "BudgetSpent", "Memory"]
+
+_LONGEST = 400_000  # To look for blocks and JSON in more would take too long.
+_TRANSIENT = frozenset(
+    {"APIConnectionError", "APITimeoutError", "InternalServerError", "RateLimitError", "TransportError"}
+)
+"""What clients raise when asking again may help, by the names of the classes, since this imports none of them."""
+
+
+class Memory(Protocol):
+    """Keeps what was answered, so that it need not be asked again."""
+
+    def take(self, request: str) -> Reply | None:
+        """The next answer to a request that is known."""
+
+    def add(self, request: str, reply: Reply) -> None:
+        """Keep an answer."""
+
+
+class BudgetSpent(Exception):  # noqa: N818 (nothing failed)
+    """There is no more to spend.
+
+    Attributes:
+        reason: What of.
+    """
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+class Asker:
+    """Asks a model for one solution.
+
+    Args:
+        model: The model.
+        memory: What was answered before this was cut short.
+        emit: Called with each event.
+        places: Lets only so many requests be on their way at the same time.
+        pace: Lets only so many of them begin in a minute.
+        retries: How often a request is sent again when the line broke.
+        max_tokens: How many tokens may be spent; `None`: any number.
+        max_seconds: After how many seconds nothing is asked any more; `None`: never.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        memory: Memory | None,
+        emit: Callable[[GenerationEvent], None],
+        *,
+        places: asyncio.Semaphore,
+        pace: Pace | None,
+        retries: int,
+        max_tokens: int | None,
+        max_seconds: float | None,
+    ) -> None:
+        self._model = model
+        self._memory = memory
+        self._emit = emit
+        self._places = places
+        self._pace: AbstractAsyncContextManager[Any] = pace if pace is not None else nullcontext()
+        self._retries = retries
+        self._max_tokens = max_tokens
+        self._end = None if max_seconds is None else time.monotonic() + max_seconds
+        self._broken: ModelError | None = None
+        self.usage = Usage()
+
+    async def ask(
+        self, step: str, function: str, messages: Sequence[Message], form: type[BaseModel] | None = None
+    ) -> Reply:
+        """Ask.
+
+        Args:
+            step: What for: `specs`, `tests`, `code` or `repair`.
+            function: The function that it is about; empty for the specs.
+            messages: The whole conversation.
+            form: What the answer has to be as JSON.
+
+        Raises:
+            BudgetSpent: There are no more tokens, or there is no more time.
+            ModelError: The model could not be asked.
+        """
+        request = _hash(self._model.name, messages, form)
+        reply = self._memory.take(request) if self._memory is not None else None
+        replayed = reply is not None
+        if reply is None:
+            reply = await self._ask(messages, form)
+            if self._memory is not None:
+                self._memory.add(request, reply)
+        self._count(reply, replayed)
+        self._emit(ModelAsked(step, function, reply.prompt_tokens, reply.completion_tokens, replayed))
+        return reply
+
+    async def _ask(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
+        async with self._places:
+            self._check()
+            try:
+                async with asyncio.timeout_at(self._deadline()):
+                    return await self._ask_again(messages, form)
+            except TimeoutError:
+                raise BudgetSpent(StopReason.SECONDS) from None
+
+    async def _ask_again(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
+        wait = wait_random_exponential(multiplier=0.5, max=30)
+        tries = AsyncRetrying(
+            stop=stop_after_attempt(self._retries + 1), wait=wait, retry=retry_if_exception(_may_pass), reraise=True
+        )
+        try:
+            async for attempt in tries:
+                with attempt:
+                    async with self._pace:
+                        reply = await self._model.complete(messages, form)
+        except Exception as error:
+            text = f"The model {self._model.name!r} could not be asked: {type(error).__name__}: {error!s:.500}"
+            text = f"{text} {advice_for(error)}".rstrip()
+            self._broken = ModelError(text)
+            raise self._broken from error
+        return _cleaned(reply)
+
+    def _deadline(self) -> float | None:
+        if self._end is None:
+            return None
+        return asyncio.get_running_loop().time() + max(self._end - time.monotonic(), 0)
+
+    def _check(self) -> None:
+        if self._broken is not None:  # Others need not find out by themselves.
+            raise ModelError(str(self._broken)) from self._broken
+        if self._max_tokens is not None and self.usage.total_tokens >= self._max_tokens:
+            raise BudgetSpent(StopReason.TOKENS)
+        if self._end is not None and time.monotonic() >= self._end:
+            raise BudgetSpent(StopReason.SECONDS)
+
+    def _count(self, reply: Reply, replayed: bool) -> None:
+        usage = self.usage
+        if replayed:
+            self.usage = usage.model_copy(update={"replayed": usage.replayed + 1})
+            return
+        self.usage = Usage(
+            requests=usage.requests + 1,
+            prompt_tokens=usage.prompt_tokens + reply.prompt_tokens,
+            completion_tokens=usage.completion_tokens + reply.completion_tokens,
+            replayed=usage.replayed,
+        )
+
+
+def _cleaned(reply: Reply) -> Reply:
+    """The answer, whatever a server puts where text and numbers should be."""
+    text = reply.text if isinstance(reply.text, str) else ""
+    return Reply(
+        encodable(text[:_LONGEST]),
+        _tokens(reply.prompt_tokens),
+        _tokens(reply.completion_tokens),
+        bool(reply.complete) and len(text) <= _LONGEST,
+    )
+
+
+def _tokens(told: object) -> int:
+    return told if type(told) is int and told > 0 else 0
+
+
+def _may_pass(error: BaseException) -> bool:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return isinstance(error, ConnectionError | TimeoutError) or bool(names & _TRANSIENT)
+
+
+def _hash(model: str, messages: Sequence[Message], form: type[BaseModel] | None) -> str:
+    told = [model, [[each.role, each.content] for each in messages], form.__name__ if form is not None else ""]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()

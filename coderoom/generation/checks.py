@@ -1,0 +1,253 @@
+"""Whether generated code has the form that it has to have, before it runs anywhere."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from coderoom.generation.languages.python.setup import problems_of_setup
+from coderoom.generation.parsing import parsed
+from coderoom.generation.specs import FunctionSpec
+
+__all__ = ["CodeProblem", "check_implementation", "check_setup", "names_defined"]
+
+_LONGEST = 200_000
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_BINDING = (*_DEFINING, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
+_TypeAlias = getattr(ast, "TypeAlias", ast.Pass)
+
+
+class CodeProblem(BaseModel):
+    """Something that code has to do otherwise.
+
+    Attributes:
+        line: The line, counted from 1; `None` where all of it is meant.
+        text: What, and what to do about it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    line: int | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text if self.line is None else f"line {self.line}: {self.text}"
+
+
+def check_implementation(
+    source: str,
+    spec: FunctionSpec,
+    *,
+    taken: Mapping[str, str] | None = None,
+    allowed_imports: Collection[str] | None = None,
+) -> list[CodeProblem]:
+    """Check the code of a function.
+
+    At the top level there may be definitions, imports, assignments and text, `try` and `if` around these, and a block
+    `if __name__ == "__main__":`, which never runs. All else would do something while it is loaded.
+
+    Args:
+        source: The code.
+        spec: The function that it has to define.
+        taken: Names that other functions' code defines, and the function that does.
+        allowed_imports: The modules that may be imported, with what is below them; `None`: all.
+
+    Returns:
+        What is wrong with it, in the order of the lines.
+    """
+    tree = _parse(source)
+    if isinstance(tree, CodeProblem):
+        return [tree]
+    found = [*_of_statements(tree.body), *_of_imports(tree, allowed_imports), *_of_function(tree, spec)]
+    others = {name: owner for name, owner in (taken or {}).items() if owner != spec.name}
+    for node in tree.body:
+        for name in _bound(node):
+            if name in spec.dependencies:
+                text = f"{name!r} is a function of its own, which is there when this code runs; do not define it"
+                found.append(CodeProblem(line=node.lineno, text=text))
+            elif others.get(name) == name:
+                text = f"{name!r} is another function of the program; do not define it here, or take another name"
+                found.append(CodeProblem(line=node.lineno, text=text))
+            elif name in others:
+                text = f"{name!r} is defined by the code of {others[name]!r} already; take another name"
+                found.append(CodeProblem(line=node.lineno, text=text))
+    return sorted(found, key=lambda problem: problem.line or 0)
+
+
+def check_setup(
+    source: str,
+    functions: Collection[str],
+    *,
+    allowed_imports: Collection[str] | None = None,
+    known: bool = True,
+) -> list[CodeProblem]:
+    """Check the setup code of a test before it runs anywhere.
+
+    It builds inputs, and brings the program into a state by calling its functions. Of the program it names these
+    functions and classes; it writes into nothing that is the program's, and looks at nothing behind it.
+
+    Args:
+        source: The code.
+        functions: The names of the program's functions.
+        allowed_imports: As for `check_implementation`; what setup code never imports is not among them.
+        known: Whether these functions are all that there are.
+    """
+    tree = _parse(source)
+    if isinstance(tree, CodeProblem):
+        return [tree]
+    found = _of_imports(tree, allowed_imports)
+    methods = {id(each) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for each in node.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and id(node) not in methods:
+            for name in sorted(set(_bound(node)) & set(functions)):
+                text = f"setup code may not define or change {name!r}, which is to be tested"
+                found.append(CodeProblem(line=node.lineno, text=text))
+    if not found:
+        told = dict.fromkeys(problems_of_setup(tree, functions, known))
+        found = [CodeProblem(line=line, text=text) for line, text in told]
+    return sorted(found, key=lambda problem: problem.line or 0)
+
+
+def names_defined(source: str) -> list[str]:
+    """The names that the top level of code defines; none if it is no Python."""
+    tree = _parse(source)
+    if isinstance(tree, CodeProblem):
+        return []
+    imports = (ast.Import, ast.ImportFrom)
+    return [name for node in tree.body if not isinstance(node, imports) for name in _bound(node)]
+
+
+def _parse(source: str) -> ast.Module | CodeProblem:
+    if len(source) > _LONGEST:
+        return CodeProblem(line=None, text=f"there are {len(source):,} characters, and may be {_LONGEST:,}")
+    try:
+        return parsed(source)
+    except SyntaxError as error:
+        return CodeProblem(line=error.lineno, text=f"this is no Python: {error.msg}")
+    except (ValueError, RecursionError, MemoryError) as error:
+        return CodeProblem(line=None, text=f"this is no Python: {error}")
+
+
+def _of_statements(body: list[ast.stmt]) -> Iterator[CodeProblem]:
+    for node in body:
+        if isinstance(node, (*_BINDING, _TypeAlias)) or _is_text(node) or _is_main(node):
+            continue
+        if isinstance(node, ast.If):
+            yield from _of_statements([*node.body, *node.orelse])
+        elif isinstance(node, ast.Try):
+            handlers = [statement for handler in node.handlers for statement in handler.body]
+            yield from _of_statements([*node.body, *handlers, *node.orelse, *node.finalbody])
+        else:
+            what = type(node).__name__.lower() if not isinstance(node, ast.Expr) else "an expression"
+            text = f"at the top level there may only be definitions, imports and assignments, and this is {what}"
+            yield CodeProblem(line=node.lineno, text=f"{text}; put it into a function")
+
+
+def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeProblem]:
+    found = []
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+            if node.level:
+                found.append(CodeProblem(line=node.lineno, text="there is no package here to import from"))
+                continue
+        elif allowed is not None and isinstance(node, ast.Name) and node.id == "__import__":
+            text = "__import__() is not there; write an import of one of the modules that are allowed"
+            found.append(CodeProblem(line=node.lineno, text=text))
+        for name in names:
+            parts = name.split(".")
+            if allowed is not None and not any(
+                ".".join(parts[:count]) in allowed for count in range(1, len(parts) + 1)
+            ):
+                text = f"the module {name!r} may not be imported; allowed are {', '.join(sorted(allowed)) or 'none'}"
+                found.append(CodeProblem(line=getattr(node, "lineno", None), text=text))
+    return found
+
+
+def _of_function(tree: ast.Module, spec: FunctionSpec) -> list[CodeProblem]:
+    functions = [node for node in tree.body if isinstance(node, _Function) and node.name == spec.name]
+    if not functions:
+        return [CodeProblem(line=None, text=f"it does not define the function {spec.name!r} at its top level")]
+    if len(functions) > 1:
+        return [CodeProblem(line=functions[1].lineno, text=f"it defines the function {spec.name!r} twice")]
+    if any(spec.name in _bound(node) for node in tree.body if node is not functions[0]):
+        return [CodeProblem(line=functions[0].lineno, text=f"{spec.name!r} is the function and something else too")]
+    return _of_parameters(functions[0], spec)
+
+
+def _of_parameters(node: _Function, spec: FunctionSpec) -> list[CodeProblem]:
+    arguments = node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    names = [each.arg for each in (*positional, *arguments.kwonlyargs)]
+    wanted = [each.name for each in spec.inputs]
+    defaulted = {each.arg for each in positional[len(positional) - len(arguments.defaults) :]}
+    defaulted |= {
+        each.arg
+        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if default is not None
+    }
+    told = f"{spec.name}({', '.join(wanted)})"
+    found = [
+        CodeProblem(line=node.lineno, text=f"the parameter {name!r} of {told} is missing")
+        for name in wanted
+        if name not in names
+    ]
+    found += [
+        CodeProblem(line=node.lineno, text=f"{name!r} is no parameter of {told}; leave it out, or give it a default")
+        for name in names
+        if name not in wanted and name not in defaulted
+    ]
+    if not found and [name for name in names if name in wanted] != wanted:
+        found.append(CodeProblem(line=node.lineno, text=f"the parameters are to stand in the order of {told}"))
+    return found
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    """The names that a statement binds where it stands."""
+    return [*_defined(node), *_by_walrus(node)]
+
+
+def _by_walrus(statement: ast.stmt) -> Iterator[str]:
+    """The names that expressions of a statement bind where it stands; bodies of functions have a scope of their own."""
+    left: list[ast.AST] = [statement]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.NamedExpr):
+            yield node.target.id
+        own = node.body if isinstance(node, (*_DEFINING, ast.Lambda)) else ()
+        inside = own if isinstance(own, list | tuple) else [own]
+        left += [each for each in ast.iter_child_nodes(node) if each not in inside]
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, _DEFINING):
+        return [node.name]
+    if isinstance(node, ast.Import):
+        return [alias.asname or alias.name.split(".")[0] for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [alias.asname or alias.name for alias in node.names]
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+    if isinstance(node, ast.If | ast.Try):
+        bodies = [*node.body, *node.orelse]
+        if isinstance(node, ast.Try):
+            bodies += [*(each for handler in node.handlers for each in handler.body), *node.finalbody]
+        return [name for each in bodies for name in _defined(each)]
+    return []
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_main(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and any(
+        isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test)
+    )

@@ -1,0 +1,253 @@
+"""From tagged data to values; `coderoom.generation.testing.values` describes the form."""
+
+from __future__ import annotations
+
+import binascii
+from typing import Any, Callable, Dict
+
+from .records import Record
+from .values import DEEPEST, Path, place
+
+__all__ = ["TAGS", "TaggedError", "decode"]
+
+
+class TaggedError(ValueError):
+    """Data is not in the tagged form; the message says where and why."""
+
+
+def decode(data: Any, root: str = "value") -> Any:
+    """The value of tagged data.
+
+    Args:
+        data: JSON-like data.
+        root: What the whole of it is called in an error.
+
+    Raises:
+        TaggedError: It has not the tagged form.
+    """
+    return _Reader(root).read(data)
+
+
+class _Reader:
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._path: Path = []
+
+    def read(self, data: Any) -> Any:
+        if data is None or type(data) in (bool, int):
+            return data
+        if type(data) is str:
+            return self._text(data)
+        if type(data) is float:
+            if data - data != 0:
+                raise self.wrong("%r is not JSON; write {'$float': '%r'}" % (data, data))
+            return data
+        if len(self._path) > 2 * DEEPEST:
+            raise self.wrong("it is nested too deeply")
+        if type(data) is list:
+            return self.items(data)
+        if type(data) is dict:
+            return self._object(data)
+        raise self.wrong("%s is no JSON; use encode() for values" % type(data).__name__)
+
+    def _text(self, data: str) -> str:
+        if not data.isascii():
+            try:
+                data.encode()
+            except UnicodeEncodeError:
+                raise self.wrong("it has halves of characters; use encode() for such text") from None
+        return data
+
+    def wrong(self, why: str) -> TaggedError:
+        return TaggedError("%s: %s" % (place(self._root, self._path), why))
+
+    def at(self, kind: str, key: Any, data: Any) -> Any:
+        self._path.append((kind, key))
+        value = self.read(data)
+        self._path.pop()
+        return value
+
+    def items(self, data: Any) -> Any:
+        if type(data) is not list:
+            raise self.wrong("a list was expected, and this is %s" % type(data).__name__)
+        return [self.at("index", index, item) for index, item in enumerate(data)]
+
+    def _object(self, data: Dict[str, Any]) -> Any:
+        tag = next((key for key in data if type(key) is str and key.startswith("$")), None)
+        if tag is None:
+            for key in data:
+                if type(key) is not str:
+                    raise self.wrong("the key %r is no string; use {'$dict': [[key, value], ...]}" % (key,))
+            return {key: self.at("key", key, item) for key, item in data.items()}
+        read = TAGS.get(tag)
+        if read is None or len(data) != 1:
+            known = ", ".join(sorted(TAGS))
+            what = "%r stands beside other keys" % tag if read is not None else "%r is no tag" % tag
+            raise self.wrong(
+                "%s. A tag stands alone, and is one of %s; "
+                "a dict with keys that begin with $ is written as {'$dict': [[key, value], ...]}" % (what, known)
+            )
+        self._path.append(("key", tag))
+        try:
+            value = read(self, data[tag])
+        except (ValueError, TypeError, OverflowError, ArithmeticError) as error:
+            if isinstance(error, TaggedError):
+                raise
+            raise self.wrong(str(error) or type(error).__name__) from error
+        self._path.pop()
+        return value
+
+
+def _text(data: Any) -> str:
+    if type(data) is not str:
+        raise ValueError("a text was expected, and this is %s" % type(data).__name__)
+    return data
+
+
+def _ints(data: Any, count: int) -> Any:
+    if type(data) is not list or len(data) != count or any(type(item) is not int for item in data):
+        raise ValueError("a list of %d integers was expected" % count)
+    return data
+
+
+def _bytes(data: Any) -> bytes:
+    text = _text(data)
+    found = binascii.a2b_base64(text)
+    if binascii.b2a_base64(found, newline=False).decode() != text:
+        raise ValueError("this is no base64")
+    return found
+
+
+def _float(reader: _Reader, data: Any) -> float:
+    if data not in ("nan", "inf", "-inf"):
+        raise ValueError("'nan', 'inf' or '-inf' was expected; other numbers are written as they are")
+    return float(data)
+
+
+def _int(reader: _Reader, data: Any) -> int:
+    return int(_text(data), 16)
+
+
+def _pairs(reader: _Reader, data: Any) -> Any:
+    if type(data) is not list or any(type(pair) is not list or len(pair) != 2 for pair in data):
+        raise ValueError("a list of pairs [key, value] was expected")
+    found = {}
+    for index, (key, item) in enumerate(data):
+        name = reader.at("index", index, key)
+        if name in found:
+            raise ValueError("the key %r stands there twice" % (name,))
+        found[name] = reader.at("key", name, item)
+    return found
+
+
+def _set(kind: Any) -> Callable[[_Reader, Any], Any]:
+    def read(reader: _Reader, data: Any) -> Any:
+        items = reader.items(data)
+        found = kind(items)
+        if len(found) != len(items):
+            raise ValueError("an item stands there twice")
+        return found
+
+    return read
+
+
+def _complex(reader: _Reader, data: Any) -> complex:
+    parts = reader.items(data)
+    if len(parts) != 2 or any(type(part) not in (int, float) for part in parts):
+        raise ValueError("two numbers were expected")
+    return complex(*parts)
+
+
+def _moment(name: str) -> Callable[[_Reader, Any], Any]:
+    def read(reader: _Reader, data: Any) -> Any:
+        import datetime
+
+        return getattr(datetime, name).fromisoformat(_text(data))
+
+    return read
+
+
+def _timedelta(reader: _Reader, data: Any) -> Any:
+    import datetime
+
+    days, seconds, microseconds = _ints(data, 3)
+    return datetime.timedelta(days, seconds, microseconds)
+
+
+def _decimal(reader: _Reader, data: Any) -> Any:
+    import decimal
+
+    return decimal.Decimal(_text(data))
+
+
+def _fraction(reader: _Reader, data: Any) -> Any:
+    import fractions
+
+    parts = reader.items(data)
+    if len(parts) != 2 or any(type(part) is not int for part in parts):
+        raise ValueError("a list of 2 integers was expected")
+    return fractions.Fraction(*parts)
+
+
+def _fields(reader: _Reader, data: Any) -> Any:
+    """The name of a class, and the fields of an object: a mapping, or pairs in their order."""
+    if type(data) is not dict or "type" not in data or "fields" not in data:
+        raise ValueError("{'type': NAME, 'fields': {...}} was expected")
+    fields = data["fields"]
+    pairs = list(fields.items()) if type(fields) is dict else fields
+    if type(pairs) is not list or any(len(pair) != 2 or type(pair[0]) is not str for pair in pairs):
+        raise ValueError("fields is a mapping of names to values")
+    return _text(data["type"]), {name: reader.at("field", name, item) for name, item in pairs}
+
+
+def _record(reader: _Reader, data: Any) -> Record:
+    return Record(*_fields(reader, data))
+
+
+def _namedtuple(reader: _Reader, data: Any) -> Any:
+    import collections
+
+    name, fields = _fields(reader, data)
+    return collections.namedtuple(name, list(fields))(**fields)
+
+
+def _enum(reader: _Reader, data: Any) -> Any:
+    if type(data) is not dict or not {"type", "name", "value"} <= set(data):
+        raise ValueError("{'type': NAME, 'name': MEMBER, 'value': VALUE} was expected")
+    value = reader.at("field", "value", data["value"])
+    return value if data.get("mixed") is True else Record(_text(data["type"]), {"name": data["name"], "value": value})
+
+
+def _array(reader: _Reader, data: Any) -> Any:
+    if type(data) is not dict or "items" not in data:
+        raise ValueError("{'dtype': ..., 'shape': [...], 'items': [...]} was expected")
+    return reader.read(data["items"])
+
+
+def _opaque(reader: _Reader, data: Any) -> Any:
+    raise ValueError("what could not be encoded cannot be decoded")
+
+
+TAGS: Dict[str, Callable[[_Reader, Any], Any]] = {
+    "$tuple": lambda reader, data: tuple(reader.items(data)),
+    "$set": _set(set),
+    "$frozenset": _set(frozenset),
+    "$dict": _pairs,
+    "$bytes": lambda reader, data: _bytes(data),
+    "$bytearray": lambda reader, data: bytearray(_bytes(data)),
+    "$str": lambda reader, data: _bytes(data).decode("utf-8", "surrogatepass"),
+    "$complex": _complex,
+    "$float": _float,
+    "$int": _int,
+    "$datetime": _moment("datetime"),
+    "$date": _moment("date"),
+    "$time": _moment("time"),
+    "$timedelta": _timedelta,
+    "$decimal": _decimal,
+    "$fraction": _fraction,
+    "$object": _record,
+    "$namedtuple": _namedtuple,
+    "$enum": _enum,
+    "$array": _array,
+    "$opaque": _opaque,
+}

@@ -1,0 +1,270 @@
+"""From values to tagged data; `coderoom.generation.testing.values` describes the form."""
+
+from __future__ import annotations
+
+import binascii
+import sys
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .records import Record
+
+__all__ = ["DEEPEST", "MOST_CHARACTERS", "MOST_ITEMS", "Encoder", "place"]
+
+MOST_ITEMS = 50_000
+MOST_CHARACTERS = 400_000
+DEEPEST = 60
+
+_MOST_BITS = 13_000  # Python reads no decimal integer of more than 4,300 digits.
+_WHY = {
+    "generator": "it gives its items only once; return a list",
+    "async_generator": "it gives its items only once; return a list",
+    "coroutine": "nobody has awaited it",
+    "function": "functions have no value to compare; return what it computes",
+    "builtin_function_or_method": "functions have no value to compare; return what it computes",
+    "method": "functions have no value to compare; return what it computes",
+    "partial": "functions have no value to compare; return what it computes",
+    "module": "modules have no value to compare",
+    "range": "return a list of it",
+    "map": "it gives its items only once; return a list",
+    "filter": "it gives its items only once; return a list",
+    "zip": "it gives its items only once; return a list",
+    "TextIOWrapper": "it is an open file; return its content",
+    "BufferedReader": "it is an open file; return its content",
+    "BufferedWriter": "it is an open file; return its content",
+}
+
+Path = List[Tuple[str, Any]]
+
+
+def place(root: str, path: Path) -> str:
+    """A place in a value, as one would write it in Python."""
+    told = root
+    for kind, key in path:
+        told += ".%s" % key if kind == "field" else "[%s]" % (repr(key) if kind == "key" else key)
+    return told[:300]
+
+
+class Encoder:
+    """Turns a value into tagged data.
+
+    Args:
+        refuse: What to do with what has no form: it gets the value's type, why, and the place; what it returns stands
+            in the data. `None`: the tag `$opaque` says it.
+        most_items: How many items there may be in all.
+        most_characters: How much text there may be in all.
+    """
+
+    def __init__(
+        self,
+        refuse: Optional[Callable[[str, str, Path], Any]] = None,
+        most_items: int = MOST_ITEMS,
+        most_characters: int = MOST_CHARACTERS,
+    ) -> None:
+        self._refuse = refuse
+        self._items = self._most_items = most_items
+        self._characters = self._most_characters = most_characters
+        self._path: Path = []
+        self._above: List[int] = []
+        self._exact: Dict[type, Callable[[Any], Any]] = {
+            bool: lambda value: value,
+            int: self._int,
+            float: _float,
+            str: self._str,
+            list: self._list,
+            dict: self._dict,
+            tuple: lambda value: {"$tuple": self._list(value)},
+            set: lambda value: {"$set": self._list(value)},
+            frozenset: lambda value: {"$frozenset": self._list(value)},
+            bytes: lambda value: {"$bytes": self._bytes(value)},
+            bytearray: lambda value: {"$bytearray": self._bytes(value)},
+            complex: lambda value: {"$complex": [_float(value.real), _float(value.imag)]},
+            Record: lambda value: self._object(value._kind_of_record, value.__dict__),
+        }
+
+    def encode(self, value: Any) -> Any:
+        """The tagged data of a value, or of any part of one."""
+        if value is None:
+            return None
+        kind = type(value)
+        exact = self._exact.get(kind)
+        if exact is not None and kind in (bool, int, float, str):
+            return exact(value)
+        if id(value) in self._above:
+            return self._opaque(value, "it contains itself")
+        if len(self._above) >= DEEPEST:
+            return self._opaque(value, "it is nested more than %d levels deep" % DEEPEST)
+        self._above.append(id(value))
+        try:
+            return exact(value) if exact is not None else self._derived(value, kind)
+        finally:
+            self._above.pop()
+
+    def _opaque(self, value: Any, why: str = "") -> Any:
+        kind = type(value).__name__
+        why = why or _WHY.get(kind, "there is no form for it; return plain data")
+        if self._refuse is not None:
+            return self._refuse(kind, why, self._path)
+        return {"$opaque": {"type": self._cut(kind), "why": why}}
+
+    def _at(self, kind: str, key: Any, value: Any) -> Any:
+        self._path.append((kind, key))
+        try:
+            return self.encode(value)
+        finally:
+            self._path.pop()
+
+    def _take_items(self, value: Any, count: int) -> Any:
+        self._items -= count
+        if self._items < 0:
+            return self._opaque(value, "there are more than %d items in all" % self._most_items)
+        return None
+
+    def _int(self, value: int) -> Any:
+        bits = value.bit_length()
+        if bits <= _MOST_BITS:
+            return value
+        too_much = self._take_characters(value, bits // 4)
+        return too_much if too_much is not None else {"$int": hex(value)}
+
+    def _take_characters(self, value: Any, count: int) -> Any:
+        self._characters -= count
+        if self._characters < 0:
+            return self._opaque(value, "there are more than %d characters in all" % self._most_characters)
+        return None
+
+    def _str(self, value: str) -> Any:
+        too_much = self._take_characters(value, len(value))
+        if too_much is not None:
+            return too_much
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return {"$str": self._bytes(value.encode("utf-8", "surrogatepass"))}
+        return value
+
+    def _bytes(self, value: Any) -> Any:
+        too_much = self._take_characters(value, len(value))
+        return too_much if too_much is not None else binascii.b2a_base64(value, newline=False).decode()
+
+    def _list(self, value: Any) -> Any:
+        too_much = self._take_items(value, len(value))
+        if too_much is not None:
+            return too_much
+        return [self._at("index", index, item) for index, item in enumerate(value)]
+
+    def _dict(self, value: Dict[Any, Any]) -> Any:
+        too_much = self._take_items(value, len(value))
+        if too_much is not None:
+            return too_much
+        pairs = [[self._at("index", "a key", key), self._at("key", key, item)] for key, item in value.items()]
+        plain = all(type(key) is str and not key.startswith("$") for key, _ in pairs)
+        return dict(pairs) if plain else {"$dict": pairs}
+
+    def _cut(self, name: str) -> str:
+        return name.encode("ascii", "backslashreplace").decode()[:200]
+
+    def _object(self, kind: str, fields: Dict[Any, Any], tag: str = "$object", **more: Any) -> Any:
+        too_much = self._take_items(fields, len(fields))
+        if too_much is not None:
+            return too_much
+        pairs = [[self._cut(str(name)), self._at("field", name, item)] for name, item in fields.items()]
+        return {tag: {"type": self._cut(kind), "fields": pairs, **more}}
+
+    def _derived(self, value: Any, kind: type) -> Any:
+        for find in (self._enum, self._numpy, self._named, self._of_library):
+            found = find(value, kind)
+            if found is not None:
+                return found
+        for base in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex):
+            if issubclass(kind, base):
+                return self._exact[base](_plain(value, base))
+        return self._of_fields(value, kind)
+
+    def _enum(self, value: Any, kind: type) -> Any:
+        enum = sys.modules.get("enum")
+        if enum is None or not issubclass(kind, enum.Enum):
+            return None
+        mixed = issubclass(kind, (int, str, float))
+        told = {"type": self._cut(kind.__name__), "name": self._cut(str(value._name_)), "mixed": mixed}
+        return {"$enum": {**told, "value": self._at("field", "value", value._value_)}}
+
+    def _numpy(self, value: Any, kind: type) -> Any:
+        numpy = sys.modules.get("numpy")
+        if numpy is None or not hasattr(numpy, "ndarray"):
+            return None
+        if issubclass(kind, numpy.generic):
+            plain = value.item()
+            return self._opaque(value) if type(plain) is kind else self.encode(plain)
+        if not issubclass(kind, numpy.ndarray):
+            return None
+        if value.size > self._items:
+            return self._opaque(value, "there are more than %d items in all" % self._most_items)
+        items = self.encode(value.tolist())
+        return {"$array": {"dtype": self._cut(str(value.dtype)), "shape": list(value.shape), "items": items}}
+
+    def _named(self, value: Any, kind: type) -> Any:
+        if issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
+            items = tuple.__iter__(value)
+            fields: Any = kind._fields  # type: ignore[attr-defined]
+            return self._object(kind.__name__, dict(zip(fields, items)), "$namedtuple")  # noqa: B905
+        names = getattr(kind, "__dataclass_fields__", None)
+        if isinstance(names, dict):
+            return self._object(kind.__name__, {name: getattr(value, name) for name in names if hasattr(value, name)})
+        return None
+
+    def _of_library(self, value: Any, kind: type) -> Any:
+        module = kind.__module__
+        if module == "decimal" and kind.__name__ == "Decimal":
+            return {"$decimal": self._str(str(value))}
+        if module == "fractions" and kind.__name__ == "Fraction":
+            return {"$fraction": [self._int(value.numerator), self._int(value.denominator)]}
+        if module == "datetime" and kind.__name__ in ("datetime", "date", "time"):
+            return {"$" + kind.__name__: value.isoformat()}
+        if module == "datetime" and kind.__name__ == "timedelta":
+            return {"$timedelta": [value.days, value.seconds, value.microseconds]}
+        if module.split(".")[0] == "pathlib":
+            return self._opaque(value, "paths differ from place to place; return its text")
+        return None
+
+    def _of_fields(self, value: Any, kind: type) -> Any:
+        if issubclass(kind, type) or kind.__name__ in _WHY:
+            return self._opaque(value, "classes have no value to compare" if issubclass(kind, type) else "")
+        if issubclass(kind, BaseException):
+            return self._object(kind.__name__, {"args": value.args, **value.__dict__})
+        fields: Dict[Any, Any] = {}
+        slots = False
+        for owner in kind.__mro__:
+            names = owner.__dict__.get("__slots__", ())
+            slots = slots or "__slots__" in owner.__dict__
+            for name in (names,) if isinstance(names, str) else names:
+                if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                    fields[name] = getattr(value, name)
+        try:
+            fields.update(object.__getattribute__(value, "__dict__"))
+        except (AttributeError, TypeError):
+            if not slots:
+                return self._opaque(value)
+        return self._object(kind.__name__, fields)
+
+
+def _float(value: float) -> Any:
+    if value != value:
+        return {"$float": "nan"}
+    if value in (float("inf"), float("-inf")):
+        return {"$float": "inf" if value > 0 else "-inf"}
+    return value
+
+
+def _plain(value: Any, base: Any) -> Any:
+    """The value without what its own class makes of it."""
+    if base is dict:
+        return dict(dict.items(value))
+    if base in (list, tuple, set, frozenset):
+        return list(base.__iter__(value))
+    if base is str:
+        return str.__str__(value)
+    if base in (bytes, bytearray):
+        return base(memoryview(value))
+    if base is complex:
+        return complex(complex.__add__(value, 0))
+    return base.__add__(value, 0)

@@ -1,0 +1,1 @@
+"""The languages that generated programs are written in."""

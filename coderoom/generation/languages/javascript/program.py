@@ -1,0 +1,276 @@
+"""What the top level of a source in JavaScript declares, imports and exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coderoom.generation.languages.javascript.text import Token, tokens_of
+
+__all__ = ["Declared", "Imported", "Parameter", "Program", "read_program", "starts"]
+
+_VARIABLES = ("const", "let", "var")
+_JOINING = frozenset({"in", "instanceof", "of", "else", "catch", "finally", "while", "as", "from"})
+_CLOSING = (")", "]", "}", "++", "--")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a function.
+
+    Attributes:
+        name: Its name; empty if it is a pattern.
+        optional: Whether it may be left out.
+        rest: Whether it takes all that is left.
+    """
+
+    name: str
+    optional: bool = False
+    rest: bool = False
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Something that the top level declares.
+
+    Attributes:
+        name: Its name.
+        line: Its line.
+        parameters: Those of a function; `None` if it is none.
+    """
+
+    name: str
+    line: int
+    parameters: tuple[Parameter, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A statement that imports.
+
+    Attributes:
+        module: The module's name.
+        line: Its line.
+        names: What each name is called there and here; `default` and `*` are not names but kinds.
+        simple: Whether that is all that it says.
+    """
+
+    module: str
+    line: int
+    names: tuple[tuple[str, str], ...] = ()
+    simple: bool = True
+
+
+@dataclass
+class Program:
+    """The top level of a source.
+
+    Attributes:
+        tokens: All tokens.
+        declared: What it declares.
+        imported: What it imports.
+        spans: What has no place where several sources become one module: its imports and the words that export.
+        passed_on: The lines of statements that export what another module has.
+        statements: The first tokens of statements that declare nothing.
+    """
+
+    tokens: list[Token]
+    declared: list[Declared] = field(default_factory=list)
+    imported: list[Imported] = field(default_factory=list)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    passed_on: list[int] = field(default_factory=list)
+    statements: list[Token] = field(default_factory=list)
+
+
+def read_program(source: str) -> Program:
+    """Read a source. Of what is no JavaScript it says anything."""
+    program = Program(tokens_of(source))
+    reader = _Reader(program)
+    for index, token in enumerate(program.tokens):
+        if index >= reader.done and token.depth == 0 and starts(program.tokens, index):
+            reader.statement(index)
+    return program
+
+
+def starts(tokens: list[Token], index: int) -> bool:
+    """Whether a statement begins with a token of the top level."""
+    token = tokens[index]
+    if index == 0:
+        return True
+    last = tokens[index - 1]
+    if token.kind == "sign":
+        return last.text == ";" and token.text not in (";", "}")
+    if last.text in (";", "}") and last.depth == 0:
+        return token.text not in _JOINING
+    return token.first and (last.kind != "sign" or last.text in _CLOSING) and token.text not in _JOINING
+
+
+class _Reader:
+    """Reads statements of the top level into a program."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._tokens = program.tokens
+        self.done = 0
+
+    def statement(self, index: int) -> None:
+        """Read the statement that begins with a token."""
+        token = self._tokens[index]
+        if token.text == "import" and self._text(index + 1) not in ("(", "."):
+            self._import(index)
+        elif token.text == "export":
+            self._export(index)
+        elif not self._declaration(index) and token.kind not in ("text",):
+            self._program.statements.append(token)
+
+    def _text(self, index: int) -> str:
+        return self._tokens[index].text if index < len(self._tokens) else ""
+
+    def _name(self, index: int) -> str:
+        return self._text(index) if index < len(self._tokens) and self._tokens[index].kind == "word" else ""
+
+    def _declaration(self, index: int) -> bool:
+        word = self._text(index)
+        at = index + 1 if word == "async" and self._text(index + 1) == "function" else index
+        if self._text(at) == "function":
+            at += 2 if self._text(at + 1) == "*" else 1
+            if self._name(at):
+                parameters = self._parameters(at + 1) if self._text(at + 1) == "(" else None
+                self._add(at, parameters)
+            return bool(self._name(at))
+        if word == "class" and self._name(index + 1):
+            self._add(index + 1, None)
+            return True
+        if word in _VARIABLES:
+            for place in self._variables(index + 1):
+                self._add(place, self._of_value(place + 1))
+            return True
+        return False
+
+    def _add(self, index: int, parameters: tuple[Parameter, ...] | None) -> None:
+        token = self._tokens[index]
+        self._program.declared.append(Declared(token.text, token.line, parameters))
+
+    def _variables(self, index: int) -> Iterator[int]:
+        """Where the names of a declaration of variables stand."""
+        while index < len(self._tokens):
+            if self._name(index):
+                yield index
+            elif self._text(index) in ("{", "["):
+                yield from self._pattern(index)
+            index = self._after(index)
+            if self._text(index) != ",":
+                return
+            index += 1
+
+    def _pattern(self, index: int) -> Iterator[int]:
+        """Where the names that a pattern binds stand."""
+        for at in range(index + 1, self._closing(index)):
+            follows = self._text(at + 1)
+            if self._name(at) and follows in (",", "}", "]", "=") and self._text(at - 1) not in ("=", "."):
+                yield at
+
+    def _after(self, index: int) -> int:
+        """The end of a declarator: a comma, a semicolon, or the next statement."""
+        index += 1
+        while index < len(self._tokens):
+            token = self._tokens[index]
+            if token.depth == 0 and (token.text in (",", ";") or (token.first and starts(self._tokens, index))):
+                break
+            index += 1
+        return index
+
+    def _of_value(self, index: int) -> tuple[Parameter, ...] | None:
+        """The parameters of the function that a variable is set to."""
+        if self._text(index) != "=":
+            return None
+        index += 2 if self._text(index + 1) == "async" else 1
+        if self._text(index) == "function":
+            index += 1
+            index += 1 if self._text(index) == "*" else 0
+            index += 1 if self._name(index) else 0
+            return self._parameters(index) if self._text(index) == "(" else None
+        if self._name(index) and self._text(index + 1) == "=>":
+            return (Parameter(self._name(index)),)
+        if self._text(index) == "(" and self._text(self._closing(index) + 1) == "=>":
+            return self._parameters(index)
+        return None
+
+    def _closing(self, index: int) -> int:
+        depth = self._tokens[index].depth
+        for at in range(index + 1, len(self._tokens)):
+            if self._tokens[at].depth == depth:
+                return at
+        return len(self._tokens)
+
+    def _parameters(self, index: int) -> tuple[Parameter, ...]:
+        """Those between the bracket at a token and its end."""
+        depth, end = self._tokens[index].depth + 1, self._closing(index)
+        groups: list[list[Token]] = [[]]
+        for token in self._tokens[index + 1 : end]:
+            if token.text == "," and token.depth == depth:
+                groups.append([])
+            else:
+                groups[-1].append(token)
+        found = []
+        for group in filter(None, groups):
+            rest = group[0].text == "..."
+            head = group[1:] if rest else group
+            name = head[0].text if head and head[0].kind == "word" else ""
+            optional = rest or any(token.text == "=" and token.depth == depth for token in group)
+            found.append(Parameter(name, optional, rest))
+        return tuple(found)
+
+    def _import(self, index: int) -> None:
+        end = index + 1
+        while end < len(self._tokens) and self._tokens[end].kind != "text":
+            end += 1
+        if end == len(self._tokens):
+            return
+        names, simple = _bindings(self._tokens[index + 1 : end])
+        more = self._text(end + 1) in ("with", "assert") and self._text(end + 2) == "{"
+        module = self._text(end)[1:-1]
+        self._program.imported.append(Imported(module, self._tokens[index].line, names, simple and not more))
+        if more:
+            end = self._closing(end + 2)
+        self._blank(index, end + 1 if self._text(end + 1) == ";" else end)
+
+    def _export(self, index: int) -> None:
+        follows = self._text(index + 1)
+        if follows in ("{", "*"):
+            end = self._closing(index + 1) if follows == "{" else index + 1
+            if follows == "*" or self._text(end + 1) == "from":
+                self._program.passed_on.append(self._tokens[index].line)
+                return
+            self._blank(index, end + 1 if self._text(end + 1) == ";" else end)
+            return
+        last = index + 1 if follows == "default" else index
+        self._blank(index, last)
+        self._declaration(last + 1)
+
+    def _blank(self, first: int, last: int) -> None:
+        last = min(last, len(self._tokens) - 1)
+        self._program.spans.append((self._tokens[first].start, self._tokens[last].end))
+        self.done = last + 1
+
+
+def _bindings(tokens: list[Token]) -> tuple[tuple[tuple[str, str], ...], bool]:
+    """What `import a, * as b, {c as d} from` binds, and whether all of it was understood."""
+    words = [token.text for token in tokens]
+    if not words:
+        return (), True
+    if words.pop() != "from":
+        return (), False
+    found: list[tuple[str, str]] = []
+    while words:
+        if words[0] in ("{", "}", ","):
+            words.pop(0)
+            continue
+        if words[1:2] == ["as"] and len(words) > 2:
+            found.append((words[0], words[2]))
+            del words[:3]
+        else:
+            braced = "}" in words and "{" not in words
+            found.append((words[0] if braced else "default", words[0]))
+            del words[:1]
+    return tuple(found), True

@@ -1,0 +1,316 @@
+"""Plain JSON as what a spec says that it is: a list for a set, text for a date.
+
+Only what cannot be of the declared type as it stands becomes something else, and only where that can be one thing.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import binascii
+import datetime
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from coderoom.generation.parsing import UNREADABLE, parsed_expression
+from coderoom.generation.testing.values import canonical, decode, encode, tag_of
+
+__all__ = ["as_declared", "fits", "unclear"]
+
+_LONGEST = 500
+_LONGEST_KEY = 200
+_UNCLEAR = "$unclear"  # In the place of a value that could be one of several; nobody else knows this tag.
+_ANY = ast.Name("Any")
+_NONE = ast.Constant(None)
+_WORDS = {"null": "None", "true": "True", "false": "False"}
+_RATIO = re.compile(r"[-+]?\d{1,1000}([/.]\d{1,1000})?")
+_ENDLESS = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
+
+# For each type what its values may be, of which the first is what a list becomes.
+_ITEMS = {
+    "list": ("list",),
+    "tuple": ("$tuple", "$namedtuple"),
+    "set": ("$set",),
+    "frozenset": ("$frozenset",),
+    "AbstractSet": ("$set", "$frozenset"),
+    "Sequence": ("list", "$tuple", "$namedtuple", "str"),
+    "Iterable": ("list", "$tuple", "$namedtuple", "$set", "$frozenset", "$dict", "str"),
+}
+_DICTS = frozenset(["dict", "Dict", "Mapping", "MutableMapping", "defaultdict", "DefaultDict", "OrderedDict"])
+_ALIASES = {
+    "List": "list",
+    "MutableSequence": "list",
+    "Tuple": "tuple",
+    "Set": "set",
+    "MutableSet": "set",
+    "FrozenSet": "frozenset",
+    "Collection": "Iterable",
+}
+_PLAIN = {
+    "None": ("None",),
+    "bool": ("bool",),
+    "int": ("int", "bool"),
+    "float": ("float", "int", "bool"),
+    "complex": ("float", "int", "bool"),
+    "str": ("str",),
+}
+
+_Made = tuple[Any, bool]
+"""Data, and whether it is of the type now, as far as that can be told."""
+
+
+def as_declared(data: Any, declared: str) -> Any:
+    """Tagged data as a value of a type.
+
+    Args:
+        data: The data.
+        declared: The type, as an annotation; what is none says nothing.
+
+    Returns:
+        The data as it was, if it is of the type already, cannot be, or could be several values of it.
+    """
+    found = _read(data, declared)
+    return found[0] if found is not None and not any(_unclear_in(found[0])) else data
+
+
+def fits(data: Any, declared: str) -> bool:
+    """Whether data is, or is taken for, a value of a type; so does everything if the type is none.
+
+    Args:
+        data: The data.
+        declared: The type, as for `as_declared`.
+    """
+    found = _read(data, declared)
+    return found is None or found[1]
+
+
+def unclear(data: Any, declared: str) -> str:
+    """What is to be asked of data that could be several values of its type; empty if nothing is.
+
+    Args:
+        data: The data.
+        declared: The type, as for `as_declared`.
+    """
+    found = _read(data, declared)
+    text = next(_unclear_in(found[0]), None) if found is not None else None
+    if text is None:
+        return ""
+    letters = base64.b64encode(text.encode("ascii")).decode()
+    return (
+        f"{text!r} may be these letters or, as base64, what they stand for, and the type is {declared}: write "
+        f'{{"$bytes": "{letters}"}} for the letters, {{"$bytes": "{text}"}} for the other'
+    )
+
+
+def _read(data: Any, declared: str) -> _Made | None:
+    """The data as it is meant; `None` if one of both is not what it has to be."""
+    if len(declared) > _LONGEST:
+        return None
+    try:
+        decode(data)
+        made, fits = _made(data, parsed_expression(declared.partition("=")[0].strip()))
+        if not any(_unclear_in(made)):
+            decode(made)
+    except (*UNREADABLE, ArithmeticError, TypeError):
+        return None
+    return made, fits
+
+
+def _unclear_in(data: Any) -> Iterator[str]:
+    if isinstance(data, dict) and _UNCLEAR in data:
+        yield data[_UNCLEAR]
+    elif isinstance(data, dict | list):
+        for each in data.values() if isinstance(data, dict) else data:
+            yield from _unclear_in(each)
+
+
+def _made(data: Any, kind: ast.expr) -> _Made:
+    if isinstance(kind, ast.BinOp) and isinstance(kind.op, ast.BitOr):
+        return _one_of(data, [kind.left, kind.right])
+    name, parts = _named(kind)
+    if name in ("Optional", "Union"):
+        return _one_of(data, [*parts, _NONE] if name == "Optional" else parts)
+    if name == "Annotated" and parts:
+        return _made(data, parts[0])
+    tag, content = tag_of(data)
+    name = _ALIASES.get(name, name)
+    if name in _ITEMS:
+        return _items(data, tag, content, name, parts)
+    if name in _DICTS:
+        return _entries(data, content, parts) if tag == "$dict" else (data, False)
+    if tag.startswith("$") and tag != "$dict":
+        return data, True  # Somebody knew the tags.
+    if tag in _PLAIN.get(name, ()):
+        return data, True
+    read = _READERS.get(name)
+    if read is None:
+        return data, name not in _PLAIN
+    try:
+        return encode(read(data)), True
+    except _UnclearError:
+        return {_UNCLEAR: data}, True
+    except (ValueError, TypeError, ArithmeticError, SyntaxError):
+        return data, False
+
+
+def _one_of(data: Any, kinds: Sequence[ast.expr]) -> _Made:
+    found = {canonical(made): made for made, fits in (_made(data, kind) for kind in kinds) if fits}
+    if canonical(data) in found:
+        return data, True
+    return (found.popitem()[1], True) if len(found) == 1 else (data, False)
+
+
+def _items(data: Any, tag: str, content: Any, name: str, parts: Sequence[ast.expr]) -> _Made:
+    fitting = _ITEMS[name]
+    if tag not in ("list", "$tuple", "$set", "$frozenset"):
+        return data, tag in fitting
+    kinds = _kinds(name, parts, len(content))
+    if kinds is None:
+        return data, False
+    made = [_made(item, each) for item, each in zip(content, kinds, strict=True)]
+    items, fits = [item for item, _ in made], all(fits for _, fits in made)
+    if fitting[0] in ("$set", "$frozenset"):
+        items = [*{canonical(item): item for item in items}.values()]  # Twice is once in a set.
+    if tag != "list":
+        return {tag: items}, fits and tag in fitting
+    return (items if fitting[0] == "list" else {fitting[0]: items}), fits
+
+
+def _kinds(name: str, parts: Sequence[ast.expr], count: int) -> list[ast.expr] | None:
+    """The type of each of so many items; `None` if there cannot be so many."""
+    if name != "tuple" or not parts:
+        return [parts[0] if parts else _ANY] * count
+    if len(parts) == 2 and isinstance(parts[1], ast.Constant) and parts[1].value is ...:
+        return [parts[0]] * count
+    if len(parts) == 1 and isinstance(parts[0], ast.Tuple) and not parts[0].elts:
+        parts = ()
+    return list(parts) if len(parts) == count else None
+
+
+def _entries(data: Any, pairs: Any, parts: Sequence[ast.expr]) -> _Made:
+    of_key, of_item = parts if len(parts) == 2 else (_ANY, _ANY)
+    plain = "$dict" not in data
+    keys = [_key(key, of_key) if plain else _made(key, of_key) for key, _ in pairs]
+    items = [_made(item, of_item) for _, item in pairs]
+    fits = all(fits for _, fits in (*keys, *items))
+    found = [[key, item] for (key, _), (item, _) in zip(keys, items, strict=True)]
+    if plain and all(isinstance(key, str) for key, _ in found):
+        return dict(found), fits
+    return {"$dict": found}, fits
+
+
+def _key(text: str, kind: ast.expr) -> _Made:
+    """In JSON all keys are text, also those that stand for numbers."""
+    made, fits = _made(text, kind)
+    if fits or len(text) > _LONGEST_KEY:
+        return made, fits
+    try:
+        value = ast.literal_eval(parsed_expression(_WORDS.get(text, text)))
+        made, fits = _made(encode(value), kind)
+    except (*UNREADABLE, TypeError):
+        return text, False
+    return (made, True) if fits else (text, False)
+
+
+def _named(kind: ast.expr) -> tuple[str, Sequence[ast.expr]]:
+    """The last name of a type, and what stands in its brackets."""
+    if isinstance(kind, ast.Subscript):
+        inner = kind.slice
+        return _named(kind.value)[0], inner.elts if isinstance(inner, ast.Tuple) and inner.elts else [inner]
+    if isinstance(kind, ast.Attribute):
+        return kind.attr, ()
+    if isinstance(kind, ast.Constant) and kind.value is None:
+        return "None", ()
+    return (kind.id if isinstance(kind, ast.Name) else ""), ()
+
+
+def _of(*types: type) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Only data of these types can be read so."""
+
+    def limited(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(read)
+        def checked(data: Any) -> Any:
+            if type(data) not in types:
+                raise TypeError
+            return read(data)
+
+        return checked
+
+    return limited
+
+
+@_of(str)
+def _float(text: str) -> float:
+    if not _ENDLESS.fullmatch(text):
+        raise ValueError
+    return float(text)
+
+
+@_of(str, list)
+def _complex(data: Any) -> complex:
+    return complex(data) if isinstance(data, str) else complex(*_two(data))
+
+
+@_of(str, int, float)
+def _decimal(data: Any) -> Decimal:
+    return Decimal(str(data))
+
+
+@_of(str, int, list)
+def _fraction(data: Any) -> Fraction:
+    if isinstance(data, str) and not _RATIO.fullmatch(data):
+        raise ValueError  # An exponent can be so large that nobody waits for it.
+    return Fraction(*_two(data)) if isinstance(data, list) else Fraction(data)
+
+
+@_of(list)
+def _timedelta(data: list[Any]) -> datetime.timedelta:
+    days, seconds, microseconds = data
+    return datetime.timedelta(days, seconds, microseconds)
+
+
+class _UnclearError(ValueError):
+    """It may be these letters, or what they stand for."""
+
+
+@_of(str, list)
+def _bytes(data: Any) -> bytes:
+    if isinstance(data, list):
+        return bytes(data)
+    if re.match("b['\"]", data):
+        value = ast.literal_eval(parsed_expression(data))
+        return bytes(value)
+    if data and _is_base64(data):
+        raise _UnclearError
+    return bytes(data, "ascii")
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return bool(binascii.a2b_base64(text, strict_mode=True))
+    except ValueError:
+        return False
+
+
+def _two(data: list[Any]) -> list[Any]:
+    if len(data) != 2 or any(type(each) not in (int, float) for each in data):
+        raise ValueError
+    return data
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "float": _float,
+    "complex": _complex,
+    "Decimal": _decimal,
+    "Fraction": _fraction,
+    "date": _of(str)(datetime.date.fromisoformat),
+    "datetime": _of(str)(datetime.datetime.fromisoformat),
+    "time": _of(str)(datetime.time.fromisoformat),
+    "timedelta": _timedelta,
+    "bytes": _bytes,
+    "bytearray": lambda data: bytearray(_bytes(data)),
+}

@@ -1,0 +1,193 @@
+"""Whether setup code does what setup code is for, as far as its text tells; what it does not tell is seen inside."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from coderoom.generation.languages.python.setup_rules import DECORATORS, DEFINED, IN_PLACE, PATCHED, setup_rules
+from coderoom.sandbox.guest.restricted import Rulebook
+from coderoom.sandbox.policy_check import find
+
+__all__ = ["problems_of_setup"]
+
+_RULES: Final = Rulebook(setup_rules())
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_CALLING = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+_BUILTINS: Final = frozenset(dir(builtins)) - {"copyright", "credits", "exit", "license", "quit"}
+_OF_NAMED_TUPLES: Final = frozenset({"_asdict", "_fields", "_make", "_replace"})
+_GROWING: Final = frozenset({"append", "appendleft", "extend", "insert", "popitem", "reverse", "setdefault", "sort"})
+_WAY_OUT: Final = "setup builds inputs and calls the program's functions, and changes only what it has made itself"
+
+
+def problems_of_setup(
+    tree: ast.Module, functions: Collection[str], known: bool = True
+) -> Iterator[tuple[int | None, str]]:
+    """What setup code does beyond building inputs and calling the program's functions.
+
+    Args:
+        tree: The code, which this changes.
+        functions: The names of the program's functions.
+        known: Whether these are all.
+
+    Returns:
+        Lines, and what is wrong there.
+    """
+    reader = _Reader(tree, functions, known)
+    for node in ast.walk(tree):
+        for text in reader.said_of(node):
+            yield getattr(node, "lineno", None), text
+    for finding in find(_without_super(tree), _RULES):
+        yield finding.line, f"in setup code, {finding.message.replace(' under this policy', '')}"
+
+
+class _Reader:
+    """What is bound where, and what is done with it."""
+
+    def __init__(self, tree: ast.Module, functions: Collection[str], known: bool) -> None:
+        self._functions = functions
+        self._known = known
+        nodes = list(ast.walk(tree))
+        self._bound = {name for node in nodes for name in _names_bound(node)}
+        self._modules: dict[str, str] = {}
+        self._members: dict[str, tuple[str, str]] = {}
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    first = alias.name.partition(".")[0]
+                    self._modules[alias.asname or first] = alias.name if alias.asname else first
+            elif isinstance(node, ast.ImportFrom):
+                members = {alias.asname or alias.name: (node.module or "", alias.name) for alias in node.names}
+                self._members.update(members)
+        self._over = [each for node in nodes if isinstance(node, _DEFINITIONS) for each in node.decorator_list]
+        self._over += [each.func for each in self._over if isinstance(each, ast.Call)]
+        self._bases = [node.value for node in nodes if isinstance(node, ast.Attribute)]
+        self._called = [node.func for node in nodes if isinstance(node, ast.Call)]
+        self._bare_super = [
+            node for node in nodes if isinstance(node, ast.Call) and (node.args or node.keywords) and _is_super(node)
+        ]
+        self._made = {name: callee for node in nodes for name, callee in self._made_by_program(node)}
+
+    def said_of(self, node: ast.AST) -> Iterator[str]:
+        """What is wrong with a node."""
+        for name in _names_bound(node):
+            if name.startswith("__") and name.endswith("__") and name not in DEFINED:
+                yield f"setup code may not define {name!r}"
+            elif name in self._modules and not isinstance(node, ast.Import | ast.alias):
+                yield f"{name!r} is a module in this setup code; take another name"
+        if isinstance(node, ast.ImportFrom):
+            yield from _of_import(node)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield from self._of_name(node)
+        elif isinstance(node, ast.Attribute | ast.Subscript):
+            yield from self._of_part(node)
+            if not isinstance(node.ctx, ast.Load):
+                yield from self._of_target(node)
+        elif isinstance(node, ast.AugAssign) and any(isinstance(each, _CALLING) for each in ast.walk(node.target)):
+            yield "setup code changes in place only what has a name; give it one first"
+
+    def _of_name(self, node: ast.Name) -> Iterator[str]:
+        name = node.id
+        if name == "super" and (node not in self._called or any(node is each.func for each in self._bare_super)):
+            yield "setup code writes super() only so, with nothing in the brackets"
+        if name in self._modules and node not in self._bases:
+            yield f"setup code uses the module {name!r} only by what is in it, as in {name}.name"
+        elif self._is_free(name) and self._known and name not in self._functions and not self._may_be_class(node):
+            called = ", ".join(map(repr, self._functions))
+            yield f"setup code does not know {name!r}; of the program it may call {called}, and use classes"
+        yield from self._of_decorator(node)
+
+    def _of_part(self, node: ast.Attribute | ast.Subscript) -> Iterator[str]:
+        attribute = node.attr if isinstance(node, ast.Attribute) else ""
+        private = attribute.startswith("_") and not attribute.endswith("__") and attribute not in _OF_NAMED_TUPLES
+        if private and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+            yield f"{attribute!r} is private; {_WAY_OUT}"
+        made_by = self._made.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        if attribute in _GROWING and made_by in self._functions:
+            yield f"setup code may not change what {made_by!r} has returned; copy it first"
+        yield from self._of_decorator(node)
+
+    def _of_decorator(self, node: ast.expr) -> Iterator[str]:
+        module, name = self._member(node)
+        if name in DECORATORS.get(module, ()) and node not in self._over:
+            yield f"{name!r} stands in setup code only over what it defines itself, as @{name}"
+
+    def _of_target(self, node: ast.Attribute | ast.Subscript) -> Iterator[str]:
+        root = _root(node)
+        if not isinstance(root, ast.Name):
+            return
+        if root.id in self._modules:
+            owner = node if isinstance(node, ast.Attribute) else node.value
+            module, name = self._member(owner)
+            patched = PATCHED.get(module, frozenset())
+            if not name or (patched is not None and name not in patched):
+                yield f"setup code may not change {ast.unparse(node)!r}"
+        elif self._is_free(root.id):
+            yield f"setup code may not write into {root.id!r}, which is the program's: {_WAY_OUT}"
+        elif root.id in self._made:
+            yield f"setup code may not write into what {self._made[root.id]!r} has made: {_WAY_OUT}"
+
+    def _member(self, node: ast.expr) -> tuple[str, str]:
+        """The module and the name in it that an expression stands for; two empty texts if it is something else."""
+        if isinstance(node, ast.Name):
+            return self._members.get(node.id, ("", ""))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self._modules:
+            return self._modules[node.value.id], node.attr
+        return "", ""
+
+    def _is_free(self, name: str) -> bool:
+        return name not in self._bound and name not in _BUILTINS and name != "inputs"
+
+    def _may_be_class(self, node: ast.Name) -> bool:
+        """Whether a name looks like that of a class; what is none is not there when the setup code runs."""
+        return node.id[0].isupper() and (not node.id.isupper() or len(node.id) == 1 or node in self._called)
+
+    def _made_by_program(self, node: ast.AST) -> Iterator[tuple[str, str]]:
+        """Names that are given to what a function or a class of the program has returned, and what that is called."""
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            callee = _root(node.value)
+            if isinstance(callee, ast.Name) and self._is_free(callee.id):
+                yield from ((each.id, callee.id) for each in node.targets if isinstance(each, ast.Name))
+
+
+def _of_import(node: ast.ImportFrom) -> Iterator[str]:
+    module = node.module or ""
+    for alias in node.names:
+        if alias.name == "*":
+            yield f"setup code names what it imports from {module!r}"
+        elif alias.name in IN_PLACE.get(module, ()):
+            yield f"in setup code, write import {module}, and {module}.{alias.name}(...)"
+        elif f"{module}.{alias.name}" in _RULES.modules:
+            yield f"in setup code, write import {module}, and {module}.{alias.name}"
+
+
+def _names_bound(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Name):
+        return [] if isinstance(node.ctx, ast.Load) else [node.id]
+    if isinstance(node, ast.alias):
+        return [node.asname or node.name.partition(".")[0]]
+    name = getattr(
+        node, "arg" if isinstance(node, ast.arg) else "rest" if isinstance(node, ast.MatchMapping) else "name", None
+    )
+    return [name] if isinstance(name, str) else []
+
+
+def _root(node: ast.expr) -> ast.expr:
+    """What an expression begins with: `a` of `a.b[0]`, and of `a()[0]`."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node
+
+
+def _is_super(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _without_super(tree: ast.Module) -> ast.Module:
+    """The code with other names for what is taken of `super()`, which reaches only what the setup code has defined."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _is_super(node.value) and node.attr in DEFINED:
+            node.attr = node.attr.strip("_")
+    return tree

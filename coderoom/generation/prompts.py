@@ -1,0 +1,274 @@
+"""What models are asked. Whoever changes a word here gives the version another number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from coderoom.generation.languages.base import Language
+from coderoom.generation.model import Message
+from coderoom.generation.specs import FunctionSpec
+from coderoom.generation.testing.results import TestResult
+from coderoom.generation.testing.values import show
+from coderoom.generation.tests import FunctionTest
+
+__all__ = [
+    "PROMPT_VERSION",
+    "again",
+    "code_request",
+    "failures",
+    "fresh_request",
+    "refusals",
+    "repair_request",
+    "specs_request",
+    "tests_request",
+]
+
+PROMPT_VERSION = "3"
+
+_MOST_SHOWN = 6
+_LONGEST = 1_500
+
+_SYSTEM = (
+    "You are a careful engineer who turns an instruction into small functions in {language}, tests first. "
+    "Answer exactly in the form that is asked for, and with nothing else."
+)
+
+_SPECS = """\
+Instruction:
+
+{instruction}
+
+Name the functions of a program that does this: as few as make sense, one where one is enough, each of which can be
+tested by itself. If the instruction gives a name or a signature, keep it. Answer with one JSON object:
+
+{{"function_specs": [{{"name": "...", "purpose": "what it does, exactly, edge cases and errors included",
+"inputs": [{{"name": "...", "type": "..."}}], "outputs": {{"type": "...", "description": "..."}},
+"dependencies": ["names of functions of this list that it calls"], "complexity": "simple" | "medium" | "complex"}}]}}
+
+Dependencies may not form a circle; a function that calls itself does not depend on itself. Functions return what they
+find; only where the instruction asks for it does one change its arguments, and its purpose says so.
+
+{ways}"""
+
+_TESTS = """\
+Instruction of the whole program:
+
+{instruction}
+
+Write the tests of the function `{name}`, before there is any code:
+
+{spec}
+
+Answer with one JSON object: {{"tests": [...]}}, with {least} to 12 tests: normal cases, edge cases and, where the spec
+names any, errors. Each test is an object with
+
+- "name": what it is about, another one for each test,
+- "kind": "normal", "edge" or "error",
+- "inputs": an object with the arguments by their names,
+- and exactly one of
+  "expected_output": the value that has to be returned,
+  "expected_error": the name of the exception that has to be raised (with "error_message", text that has to be in its
+  message, only if the instruction demands it),
+  "property": an expression of Python over `result` and the inputs that has to be True, for what has many right answers,
+  or for a function that changes its arguments: the inputs are as they were, and the dict `after` has them as the call
+  has left them, so that of one that sorts its list `xs` "result is None and after['xs'] == [1, 2, 3]" has to be True,
+- "setup", only where it cannot be done without: code that runs before the call. It changes the dict `inputs`, and
+  brings the program into a state by calling its functions. It knows these, the program's classes and what it imports;
+  it writes only into what it has made itself, and into nothing that the program keeps.
+
+Work out every expected value step by step before you write it down; test only what the instruction says. Values are
+JSON; for what JSON lacks there are {{"$tuple": [...]}}, {{"$set": [...]}}, {{"$frozenset": [...]}},
+{{"$dict": [[key, value], ...]}} for keys that are no text, {{"$bytes": "base64"}},
+{{"$float": "nan" | "inf" | "-inf"}}, {{"$complex": [1.0, 2.0]}}, {{"$decimal": "1.10"}},
+{{"$fraction": [1, 3]}}, {{"$datetime": "2024-02-29T12:30:00"}},
+{{"$date": "2024-02-29"}}, {{"$time": "12:30:00"}}, {{"$timedelta": [days, seconds, microseconds]}}.
+A list that is expected also takes a tuple, and floats are compared with a tolerance."""
+
+_CODE = """\
+Instruction of the whole program:
+
+{instruction}
+
+Write the function `{name}`:
+
+{spec}
+
+Signature:
+
+```{language}
+{signature}
+```
+{dependencies}
+{ways}
+
+Answer with one block of {language} with all of its code, helpers and imports included."""
+
+_REPAIR = """\
+Instruction of the whole program:
+
+{instruction}
+
+The function `{name}` is to do this:
+
+{spec}
+{dependencies}
+This is its code now:
+
+```{language}
+{code}
+```
+
+{trouble}
+
+Find out which is wrong: the implementation, or a test that contradicts the instruction. Answer with one JSON object:
+
+{{"wrong": "implementation" | "test", "reason": "...", "implementation": "the whole new code of the function, or null",
+"test": the whole test as it should be, under its name, or null}}
+
+A test is wrong only if the instruction says otherwise; that code fails is no reason. At most {changes} more of its
+tests may be changed, each change is recorded with your reason, and a function that passes only so is not done.
+
+{ways}"""
+
+_FRESH = """\
+Instruction of the whole program:
+
+{instruction}
+
+Write the function `{name}` anew, in another way than before: earlier code for it went on to fail.
+
+{spec}
+
+Signature:
+
+```{language}
+{signature}
+```
+{dependencies}
+{trouble}
+
+{ways}
+
+Answer with one block of {language} with all of its code, helpers and imports included."""
+
+
+def specs_request(instruction: str, language: Language) -> list[Message]:
+    """Ask for the functions of a program."""
+    return _request(_SPECS, instruction, language)
+
+
+def tests_request(instruction: str, spec: FunctionSpec, language: Language, least: int) -> list[Message]:
+    """Ask for the tests of a function."""
+    return _request(_TESTS, instruction, language, **_facts(spec, language), least=max(least, 5))
+
+
+def code_request(
+    instruction: str, spec: FunctionSpec, language: Language, dependencies: Mapping[FunctionSpec, str | None]
+) -> list[Message]:
+    """Ask for the code of a function.
+
+    Args:
+        instruction: The instruction.
+        spec: What the function is to do.
+        language: The language.
+        dependencies: What the functions that it calls are to do, with their code where it passes its tests.
+    """
+    return _request(_CODE, instruction, language, **_facts(spec, language, dependencies))
+
+
+def repair_request(
+    instruction: str,
+    spec: FunctionSpec,
+    language: Language,
+    dependencies: Mapping[FunctionSpec, str | None],
+    code: str,
+    trouble: str,
+    changes: int,
+) -> list[Message]:
+    """Ask what is wrong, and for the remedy."""
+    facts = _facts(spec, language, dependencies)
+    return _request(_REPAIR, instruction, language, **facts, code=code, trouble=trouble, changes=changes)
+
+
+def fresh_request(
+    instruction: str,
+    spec: FunctionSpec,
+    language: Language,
+    dependencies: Mapping[FunctionSpec, str | None],
+    trouble: str,
+) -> list[Message]:
+    """Ask for another approach, without showing the code that failed."""
+    return _request(_FRESH, instruction, language, **_facts(spec, language, dependencies), trouble=trouble)
+
+
+def again(messages: Sequence[Message], answer: str, problems: Sequence[str]) -> list[Message]:
+    """Send an answer back with what is wrong with it."""
+    listed = "\n".join(f"- {problem}" for problem in problems[:20])
+    text = f"That cannot be used:\n\n{listed}\n\nAnswer again, in the form that was asked for, with all of it."
+    return [*messages, Message("assistant", answer[:20_000] or "(nothing)"), Message("user", text)]
+
+
+def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes: Sequence[str] = ()) -> str:
+    """What to say of tests that failed; the same for the same failures.
+
+    Args:
+        results: What came of all tests.
+        tests: The tests.
+        notes: What was done with the code before.
+    """
+    by_name = {test.name: test for test in tests}
+    failed = [result for result in results if not result.passed]
+    lines = [f"{len(results) - len(failed)} of its {len(results)} tests pass. These do not:"]
+    for result in failed[:_MOST_SHOWN]:
+        test = by_name[result.test]
+        lines.append("")
+        lines.append(f"Test: {json.dumps(test.model_dump(mode='json'), ensure_ascii=False)[:_LONGEST]}")
+        if result.actual_output is not None:
+            lines.append(f"Returned: {show(result.actual_output, _LONGEST)}")
+        if result.arguments_after is not None:
+            lines.append(
+                f"Left in its arguments: {show({'$dict': [*map(list, result.arguments_after.items())]}, _LONGEST)}"
+            )
+        lines.append(f"Failed because: {result.why[:_LONGEST]}")
+        if result.error:
+            lines.append(f"Raised:\n{result.error[:_LONGEST]}")
+    if len(failed) > _MOST_SHOWN:
+        lines.append(f"\n... and {len(failed) - _MOST_SHOWN} more.")
+    return "\n".join([*lines, *_noted(notes)])
+
+
+def refusals(problems: Sequence[str], notes: Sequence[str] = ()) -> str:
+    """What to say of code that was not run."""
+    return "\n".join(["It was not run:\n", *(f"- {problem}" for problem in problems[:20]), *_noted(notes)])
+
+
+def _noted(notes: Sequence[str]) -> list[str]:
+    return ["", *(f"Note: {note}." for note in notes[:20])] if notes else []
+
+
+def _request(text: str, instruction: str, language: Language, **facts: object) -> list[Message]:
+    question = text.format(instruction=instruction, language=language.name, ways=language.ways, **facts)
+    return [Message("system", _SYSTEM.format(language=language.name)), Message("user", question)]
+
+
+def _facts(
+    spec: FunctionSpec, language: Language, dependencies: Mapping[FunctionSpec, str | None] | None = None
+) -> dict[str, str]:
+    """What there is to be said of a function; each question takes of it what it needs."""
+    return {
+        "name": spec.name,
+        "spec": json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, indent=1),
+        "signature": language.signature(spec),
+        "dependencies": _dependencies(dependencies or {}, language),
+    }
+
+
+def _dependencies(dependencies: Mapping[FunctionSpec, str | None], language: Language) -> str:
+    if not dependencies:
+        return ""
+    parts = ["\nThese functions of the program are there when it runs; call them, and do not define them:\n"]
+    for spec, code in dependencies.items():
+        told = code if code is not None else f"{language.signature(spec)}\n    ...  # {spec.purpose}"
+        parts.append(f"```{language.name}\n{told}\n```\n")
+    return "\n".join(parts)

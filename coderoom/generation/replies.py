@@ -1,0 +1,220 @@
+"""What models write where JSON of a certain form was asked for, read as it was meant."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from coderoom._util.json_output import json_objects, without_thoughts
+from coderoom._util.text import encodable
+from coderoom.blocks import extract_code_blocks
+from coderoom.generation.languages.base import Language
+from coderoom.generation.parsing import parsed_expression
+from coderoom.generation.specs import FunctionSpec
+from coderoom.generation.tests import FunctionTest
+
+__all__ = ["as_specs", "as_tests", "unclear_values", "values_in"]
+
+_DATA = frozenset({"", "json", "json5", "jsonc", "python", "py"})
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_LARGEST_LITERAL = 100_000
+_EXPECTATIONS = ("expected_output", "expected_error", "property")
+_WRONG_TYPES = ("TypeError", "AttributeError")  # Whoever expects these may mean a value just as it stands.
+_EMPTY = ("expected_error", "property", "setup", "error_message")
+
+
+def values_in(text: str) -> list[Any]:
+    """The JSON values in an answer: the whole of it, what is in fences, or objects in the middle of prose.
+
+    What nearly is JSON counts too: comments, trailing commas, and literals of Python. An object that cannot be read is
+    none; what stands inside of it is not taken in its place.
+
+    Args:
+        text: The answer. What the model thinks aloud is left out.
+    """
+    stripped = without_thoughts(text).strip()
+    fenced = _fenced(stripped) if "```" in stripped or "~~~" in stripped else []  # To look takes its time.
+    for candidates in ([stripped], fenced, [_widest(stripped)]):
+        found = [value for value in map(_read, candidates) if isinstance(value, dict | list)]
+        if found:
+            return found
+    # Prose may have braces of its own; a whole object is one that nothing encloses.
+    return [value for value, raw in json_objects(stripped) if _widest(raw) == raw and _stands_alone(stripped, raw)]
+
+
+def as_specs(found: Sequence[Any]) -> list[Any]:
+    """Specs with what is superfluous left out, and short forms written in full."""
+    return [_as_spec(each) if isinstance(each, Mapping) else each for each in found]
+
+
+def as_tests(found: Sequence[Any], spec: FunctionSpec, language: Language) -> list[Any]:
+    """Tests with what is superfluous left out, short forms written in full, and values of the types of the spec."""
+    names: set[str] = set()
+    return [
+        _of_types(_as_test(each, number, spec, names), spec, language) if isinstance(each, Mapping) else each
+        for number, each in enumerate(found, 1)
+    ]
+
+
+def unclear_values(test: FunctionTest, spec: FunctionSpec, language: Language) -> list[str]:
+    """What is to be asked of values that could be several of the types of the spec."""
+    types = {each.name: each.type for each in spec.inputs}
+    asked = []
+    if _are_read(test.inputs, test.expected_error, types, language):
+        asked += [(f"inputs[{name!r}]", language.unclear(data, types[name])) for name, data in test.inputs.items()]
+    if test.expects == "output":
+        asked.append(("expected_output", language.unclear(test.expected_output, spec.outputs.type)))
+    return [f"{place}: {what}" for place, what in asked if what]
+
+
+def _as_spec(told: Mapping[str, Any]) -> dict[str, Any]:
+    spec = {key: told[key] for key in FunctionSpec.model_fields if key in told}
+    if isinstance(spec.get("name"), str):
+        spec["name"] = spec["name"].strip().removesuffix("()")
+    inputs = spec.get("inputs")
+    if isinstance(inputs, Mapping):
+        spec["inputs"] = [{"name": name, "type": kind} for name, kind in inputs.items()]
+    elif isinstance(inputs, list):
+        spec["inputs"] = [_as_input(each) for each in inputs]
+    elif inputs is None:
+        spec["inputs"] = []
+    outputs = spec.get("outputs")
+    if isinstance(outputs, Mapping):
+        spec["outputs"] = {key: outputs[key] for key in ("type", "description") if outputs.get(key) is not None}
+        spec["outputs"].setdefault("type", "Any")
+    elif isinstance(outputs, str) or outputs is None:
+        spec["outputs"] = {"type": outputs or "Any"}
+    needs = spec.get("dependencies") or []
+    spec["dependencies"] = [each for each in needs if each != spec.get("name")] if isinstance(needs, list) else needs
+    if spec.get("complexity") not in ("simple", "medium", "complex"):
+        spec.pop("complexity", None)
+    return spec
+
+
+def _as_input(told: Any) -> Any:
+    if isinstance(told, str):
+        name, _, kind = told.partition(":")
+        return {"name": name.strip(), "type": kind.strip() or "Any"}
+    if isinstance(told, Mapping) and "name" in told:
+        return {"name": told["name"], "type": told.get("type") or "Any"}
+    return told
+
+
+def _as_test(told: Mapping[str, Any], number: int, spec: FunctionSpec, names: set[str]) -> dict[str, Any]:
+    test = {key: told[key] for key in FunctionTest.model_fields if key in told}
+    given = [key for key in _EXPECTATIONS if test.get(key) not in (None, "")]
+    for key in _EMPTY:  # What a form asks for and does not apply is often filled with nothing.
+        if test.get(key) == "":
+            del test[key]
+    if test.get("expected_output") == "" and given:
+        del test["expected_output"]
+    if test.get("kind") not in ("normal", "edge", "error"):
+        test.pop("kind", None)
+    name = str(test.get("name") or f"test {number}")
+    test["name"] = name if name not in names else f"{name} ({number})"
+    names.add(test["name"])
+    error = test.get("expected_error")
+    if isinstance(error, str):
+        test["expected_error"] = error.partition(":")[0].strip().rpartition(".")[2]
+    inputs = test.get("inputs")
+    if isinstance(inputs, list) and len(inputs) == len(spec.inputs):
+        test["inputs"] = {each.name: value for each, value in zip(spec.inputs, inputs, strict=True)}
+    return test
+
+
+def _of_types(test: dict[str, Any], spec: FunctionSpec, language: Language) -> dict[str, Any]:
+    inputs = test.get("inputs")
+    types = {each.name: each.type for each in spec.inputs}
+    if isinstance(inputs, Mapping) and _are_read(inputs, test.get("expected_error"), types, language):
+        test["inputs"] = {
+            name: language.as_declared(data, types[name]) if name in types else data for name, data in inputs.items()
+        }
+    if "expected_output" in test:
+        test["expected_output"] = language.as_declared(test["expected_output"], spec.outputs.type)
+    return test
+
+
+def _are_read(inputs: Mapping[str, Any], error: Any, types: Mapping[str, str], language: Language) -> bool:
+    """Whether plain JSON is taken for what the spec says.
+
+    Where a wrong type is to be refused, and nothing else is of one, it may be the plain JSON that is meant.
+    """
+    known = [language.fits(data, types[name]) for name, data in inputs.items() if name in types]
+    return error not in _WRONG_TYPES or not all(known)
+
+
+def _fenced(text: str) -> list[str]:
+    return [block.code for block in extract_code_blocks(text) if block.language.lower() in _DATA]
+
+
+def _read(text: str) -> Any:
+    """What a text says if it is JSON or nearly; `None` if it is not."""
+    for candidate in (text, _TRAILING.sub(_kept, _COMMENT.sub(_kept, text))):
+        try:
+            return _as_data(json.loads(candidate, strict=False))
+        except (ValueError, RecursionError):
+            continue
+    if len(text) > _LARGEST_LITERAL:
+        return None
+    literal = re.sub(r"\b(null|true|false)\b", lambda found: _WORDS[found[0]], text)
+    for candidate in (text, literal):
+        try:
+            return _as_data(ast.literal_eval(parsed_expression(candidate.lstrip())))
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+    return None
+
+
+_WORDS = {"null": "None", "true": "True", "false": "False"}
+
+
+def _kept(found: re.Match[str]) -> str:
+    return found[1] or ""
+
+
+def _as_data(value: Any) -> Any:
+    """The value with what JSON lacks in its tagged form."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+    if isinstance(value, list):
+        return [_as_data(item) for item in value]
+    if isinstance(value, tuple):
+        return {"$tuple": [_as_data(item) for item in value]}
+    if isinstance(value, set | frozenset):
+        return {"$set": [_as_data(item) for item in sorted(value, key=repr)]}
+    if isinstance(value, bytes):
+        return {"$bytes": base64.b64encode(value).decode()}
+    if isinstance(value, complex):
+        return {"$complex": [value.real, value.imag]}
+    if isinstance(value, dict):
+        if all(isinstance(key, str) for key in value):
+            return {encodable(key): _as_data(item) for key, item in value.items()}
+        return {"$dict": [[_as_data(key), _as_data(item)] for key, item in value.items()]}
+    return value
+
+
+def _widest(text: str) -> str:
+    """From the first bracket to the last one of its kind."""
+    starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
+    if not starts:
+        return ""
+    start = min(starts)
+    return text[start : text.rfind("}" if text[start] == "{" else "]") + 1]
+
+
+def _stands_alone(text: str, raw: str) -> bool:
+    """Whether no bracket that is open encloses an object where it stands."""
+    before = text[: text.find(raw)]
+    return all(before.count(opening) <= before.count(closing) for opening, closing in _brackets())
+
+
+def _brackets() -> Iterator[tuple[str, str]]:
+    yield from (("{", "}"), ("[", "]"))

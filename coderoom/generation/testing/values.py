@@ -1,0 +1,158 @@
+"""Test data: JSON, and a tagged form for what JSON lacks.
+
+What JSON has stands as it is: `None`, booleans, integers, finite floats, text, lists, and dicts whose keys are text
+that does not begin with `$`. Everything else is an object with one key, the tag:
+
+    {"$tuple": [1, 2]}                    {"$set": [1, 2]}              {"$frozenset": [1, 2]}
+    {"$dict": [[1, "one"], ["$x", 2]]}    any other keys than plain text, or text that begins with $
+    {"$bytes": "aGk="}                    {"$bytearray": "aGk="}        base64
+    {"$float": "nan"}                     "nan", "inf" or "-inf"
+    {"$complex": [1.0, -2.0]}             {"$int": "0x1f"}              an integer of thousands of digits
+    {"$decimal": "1.10"}                  {"$fraction": [1, 3]}
+    {"$datetime": "2024-02-29T12:30:00"}  {"$date": "2024-02-29"}       {"$time": "12:30:00"}
+    {"$timedelta": [1, 30, 0]}            days, seconds, microseconds
+    {"$str": "7aCA"}                      text with halves of characters, as base64 of its bytes
+    {"$object": {"type": "Point", "fields": {"x": 1}}}    and {"$namedtuple": ...} likewise
+    {"$enum": {"type": "Color", "name": "RED", "value": 1}}
+    {"$array": {"dtype": "int64", "shape": [2], "items": [1, 2]}}
+    {"$opaque": {"type": "generator", "why": "..."}}      what cannot be compared
+
+As a dict whose keys begin with `$` is always written as `$dict`, no dict can be taken for a tag.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from coderoom.generation.guest.reading import TaggedError, decode
+from coderoom.generation.guest.records import Record
+from coderoom.generation.guest.values import Encoder, Path, place
+
+__all__ = ["Record", "TaggedError", "canonical", "decode", "encode", "fields_of", "show", "tag_of"]
+
+_SHOWN = 200
+_WRAPPED = {
+    "$tuple": ("(", ")"),
+    "$set": ("{", "}"),
+    "$frozenset": ("frozenset({", "})"),
+}
+
+
+def encode(value: Any, root: str = "value") -> Any:
+    """The tagged data of a value.
+
+    Args:
+        value: The value. Objects whose class is not here afterwards come back from `decode` as a `Record`.
+        root: What the whole of it is called in an error.
+
+    Raises:
+        TaggedError: There is no form for it, or it is too large or too deep; the message names the place.
+    """
+
+    def refuse(kind: str, why: str, path: Path) -> Any:
+        raise TaggedError(f"{place(root, path)}: a {kind} cannot be test data: {why}")
+
+    return Encoder(refuse).encode(value)
+
+
+def canonical(data: Any) -> str:
+    """The one JSON text of JSON-like data."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def tag_of(data: Any) -> tuple[str, Any]:
+    """The tag of tagged data and what it stands for; for plain data the name of its JSON type."""
+    if type(data) is dict:
+        if len(data) == 1:
+            tag, content = next(iter(data.items()))
+            if tag.startswith("$"):
+                return tag, content
+        return "$dict", [[key, item] for key, item in data.items()]
+    names = {bool: "bool", int: "int", float: "float", str: "str", list: "list", type(None): "None"}
+    return names.get(type(data), "?"), data
+
+
+def fields_of(content: Any) -> list[list[Any]]:
+    """The fields of an object, in pairs."""
+    fields = content.get("fields") if isinstance(content, Mapping) else None
+    if isinstance(fields, Mapping):
+        return [[name, item] for name, item in fields.items()]
+    return [pair for pair in fields or () if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)]
+
+
+def show(data: Any, most: int = _SHOWN) -> str:
+    """Tagged data as Python would show the value, cut where it is long."""
+    parts: list[str] = []
+    _show(data, parts, [most])
+    text = "".join(parts)
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def _show(data: Any, parts: list[str], room: list[int]) -> None:
+    """Show piece by piece, as long as there is room."""
+    if room[0] <= 0:
+        return
+    tag, content = tag_of(data)
+    if tag == "list":
+        _show_items(content, "[", "]", parts, room)
+    elif tag in _WRAPPED and isinstance(content, list):
+        opening, closing = _WRAPPED[tag]
+        _show_items(content, opening, ",)" if tag == "$tuple" and len(content) == 1 else closing, parts, room)
+    elif tag == "$dict" and isinstance(content, list):
+        _show_items(content, "{", "}", parts, room, pairs=True)
+    elif tag in ("$object", "$namedtuple"):
+        kind = content.get("type") if isinstance(content, dict) else "?"
+        _show_items(fields_of(content), f"{kind}(", ")", parts, room, named=True)
+    else:
+        _put(_leaf(tag, content, room[0]), parts, room)
+
+
+def _show_items(
+    items: list[Any],
+    opening: str,
+    closing: str,
+    parts: list[str],
+    room: list[int],
+    *,
+    pairs: bool = False,
+    named: bool = False,
+) -> None:
+    _put(opening, parts, room)
+    for index, item in enumerate(items):
+        if room[0] <= 0:
+            break
+        _put(", " if index else "", parts, room)
+        if named:
+            _put(f"{item[0]}=", parts, room)
+        elif pairs and isinstance(item, list) and len(item) == 2:
+            _show(item[0], parts, room)
+            _put(": ", parts, room)
+        _show(item[1] if (pairs or named) and isinstance(item, list) and len(item) == 2 else item, parts, room)
+    _put(closing, parts, room)
+
+
+def _put(text: str, parts: list[str], room: list[int]) -> None:
+    parts.append(text)
+    room[0] -= len(text)
+
+
+def _leaf(tag: str, content: Any, room: int) -> str:
+    if tag == "str":
+        return ascii(content[: room + 1]) if not content.isprintable() else repr(content[: room + 1])
+    if tag == "int":
+        return str(content) if content.bit_length() < 4 * room + 64 else f"an integer of {content.bit_length():,} bits"
+    if not tag.startswith("$"):
+        return repr(content)
+    if isinstance(content, dict):
+        kind = str(content.get("type", content.get("dtype", "")))[:80]
+        if tag == "$enum":
+            return f"{kind}.{str(content.get('name'))[:80]}"
+        if tag == "$opaque":
+            return f"a {kind} that cannot be compared: {str(content.get('why'))[:160]}"
+        if tag == "$array":
+            return f"array({show(content.get('items'), room - len(tag))}, {kind})"
+    if tag == "$float":
+        return str(content)[:10]
+    return f"{tag[1:]}({show(content, room - len(tag))})"

@@ -1,0 +1,165 @@
+"""What `coderoom exec` is given: a file, as blocks that run in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from coderoom.blocks import Block, extract_code_blocks, normalize_language
+from coderoom.errors import RequestError
+from coderoom.runs.exec_notebook import read_cells
+
+__all__ = ["STDIN", "Source", "read_blocks"]
+
+STDIN: Final = "<stdin>"
+
+_RUNNABLE: Final = frozenset({"python", "sh", "javascript"})
+_LANGUAGES: Final = "python, sh, bash and javascript"
+_SCRIPTS: Final = {".py": "python", ".sh": "sh", ".bash": "bash", ".js": "javascript", ".mjs": "javascript"}
+_MARKDOWN: Final = frozenset({"", ".md", ".markdown", ".mdown", ".mdx", ".mkd", ".qmd", ".rmd", ".txt"})
+_NOTEBOOK: Final = ".ipynb"
+_FIRST_LINE: Final = re.compile(r"#!.*?\b(python|bash|sh|node)(?:[\d.]*)\b")
+_TAG: Final = "execute"
+_MOST_BYTES: Final = 16 * 1024 * 1024
+
+Kind = Literal["markdown", "script", "notebook"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file that was read.
+
+    Attributes:
+        name: The file, as it was named.
+        kind: What it was read as.
+        blocks: The blocks whose language runs here, in order. In a notebook a block's `line` is the cell's number
+            among those of code, since there is no line that a person could see.
+        skipped: Blocks that somebody may have expected to run, but in another language or in none.
+        starts: For each block, the file's line in which its code begins.
+    """
+
+    name: str
+    kind: Kind
+    blocks: Sequence[Block]
+    skipped: Sequence[Block] = ()
+    starts: Sequence[int] = field(default=(1,))
+
+    def where(self, block: Block) -> str:
+        """Where a block begins, in words."""
+        return f"{'cell' if self.kind == 'notebook' else 'line'} {block.line}"
+
+    def place(self, number: int, line: int) -> str:
+        """The place of a line of code, as editors understand it where there is such a thing.
+
+        Args:
+            number: The block's number, counted from 1.
+            line: The line of its code, counted from 1.
+        """
+        if self.kind == "notebook":
+            return f"{self.name}, {self.where(self.blocks[number - 1])}, line {line}"
+        return f"{self.name}:{self.starts[number - 1] + line - 1}"
+
+
+def read_blocks(file: str, stdin: bytes | None = None, language: str | None = None) -> Source:
+    """Read a Markdown file, a notebook, or a script, which is one block.
+
+    Blocks of data, and those marked `no-run`, are left out.
+
+    Args:
+        file: The file's path. What it is read as goes by its suffix; without one, by a first line `#!`.
+        stdin: What to read instead of the file.
+        language: What it is read as instead: a script in this language, or `markdown`.
+
+    Raises:
+        RequestError: If the file cannot be read, is of a kind that does not run here, is not all there, or holds
+            nothing to run.
+    """
+    known = None if language is None else _known(language)
+    text = _read_text(file, stdin)
+    name = STDIN if stdin is not None else file
+    kind = known or _kind_of(file, text)
+    if kind == "notebook":
+        return Source(name, "notebook", read_cells(name, text))
+    if kind == "markdown":
+        return _read_markdown(name, text)
+    block = Block(language=normalize_language(kind), code=text, tag=kind)
+    return Source(name, "script", [block])
+
+
+def _known(language: str) -> str:
+    name = normalize_language(language)
+    if name not in _RUNNABLE and name != "markdown":
+        raise RequestError(f"No {language!r} runs here: --language takes {_LANGUAGES}, or markdown.")
+    return "bash" if language.strip().lower() == "bash" else name
+
+
+def _kind_of(file: str, text: str) -> str:
+    suffix = Path(file).suffix.lower()
+    said = _FIRST_LINE.match(text)
+    if suffix == _NOTEBOOK:
+        return "notebook"
+    if said is not None and (suffix == "" or (suffix, said[1]) == (".sh", "bash")):
+        return normalize_language(said[1]) if said[1] != "bash" else "bash"
+    if suffix in _MARKDOWN:
+        return "markdown"
+    if suffix in _SCRIPTS:
+        return _SCRIPTS[suffix]
+    scripts = ", ".join(_SCRIPTS)
+    raise RequestError(
+        f"{file!r} is of no kind that runs here. These do: Markdown (.md, .txt and the like), notebooks ({_NOTEBOOK}), "
+        f"and scripts in {_LANGUAGES} ({scripts}). If it is one of them, say so with --language."
+    )
+
+
+def _read_markdown(name: str, text: str) -> Source:
+    everything = extract_code_blocks(text)
+    for block in everything:
+        if not block.closed:
+            what = f"<{_TAG}> tag" if block.tag == _TAG else "fence"
+            raise RequestError(
+                f"{name}:{block.line}: the {what} that begins here is never closed, so its block is not all there, and "
+                "nothing of the file was run. Close it."
+            )
+    found = [block for block in everything if not block.no_run]
+    blocks = [block for block in found if block.language in _RUNNABLE]
+    if not blocks:
+        raise RequestError(f"{name!r} holds no code block to run. Blocks in {_LANGUAGES} run here.")
+    skipped = [block for block in found if block.language not in _RUNNABLE and not block.is_data]
+    lines = re.split(r"\r\n?|\n", text)
+    return Source(name, "markdown", blocks, skipped, [_start(block, lines) for block in blocks])
+
+
+def _start(block: Block, lines: Sequence[str]) -> int:
+    """The line in which a block's code begins."""
+    if block.tag != _TAG:
+        return block.line + 1
+    # After a tag the code may begin on the same line, or some lines below.
+    code = block.code.split("\n")
+    blank = next((index for index, line in enumerate(code) if line.strip()), 0)
+    for number, line in enumerate(lines[block.line - 1 :], start=block.line):
+        if code[blank].strip() in line:
+            return number - blank
+    return block.line
+
+
+def _read_text(file: str, stdin: bytes | None) -> str:
+    try:
+        if stdin is None:
+            with Path(file).open("rb") as source:
+                data = source.read(_MOST_BYTES + 1)
+        else:
+            data = stdin
+    except (OSError, ValueError) as error:
+        raise RequestError(f"Cannot read {file!r}: {getattr(error, 'strerror', None) or error}.") from error
+    if len(data) > _MOST_BYTES:
+        raise RequestError(f"{file!r} has more than {_MOST_BYTES} bytes.")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{file!r} is not UTF-8 text: byte {error.start} cannot be read.") from error
+    if "\0" in text:
+        raise RequestError(f"{file!r} is not text: it holds a NUL character at position {text.index(chr(0))}.")
+    return text

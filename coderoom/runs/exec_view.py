@@ -1,0 +1,135 @@
+"""The blocks of a file as a person sees them run."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.text import Text
+
+from coderoom._util.text import visible
+from coderoom.outcome import Outcome
+from coderoom.runs.doctor import NOT_ISOLATED
+from coderoom.runs.exec_result import BlockRun, FileResult
+from coderoom.runs.exec_source import Source
+
+__all__ = ["ExecView", "isolation_words"]
+
+_NO_WALL: Final = "none"
+_LONGEST_LINE: Final = 65_536
+_LONGEST_TAIL: Final = 400
+
+
+class ExecView:
+    """Shows the blocks of a file, and what they print while they print it.
+
+    On a terminal the line that is not complete yet, and how long the block has been running, stand below what has
+    scrolled by. Into a file or a pipe everything goes as it comes.
+
+    Args:
+        console: Where to show it.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._begun = 0.0
+        self._printed = False
+        self._rest = ""  # What is not shown yet: half of a line's end; on a terminal, a line that goes on.
+        self._in_line = False
+
+    def begin(self, result: FileResult) -> None:
+        """Say plainly what protects this machine, or that nothing does."""
+        self._console.print(isolation_words(result.isolation))
+        if result.workspace_made:
+            words = f"The workspace {str(result.workspace)!r} was not there and has been made."
+            self._console.print(Text(visible(words), style="yellow"), soft_wrap=True)
+
+    def show_block(self, source: Source, number: int) -> None:
+        """Show a block that is about to run."""
+        block = source.blocks[number - 1]
+        title = Text.assemble((f"{number}", "bold cyan"), f" {block.tag or block.language}, {source.where(block)}")
+        self._console.print()
+        self._console.print(Rule(title, align="left", style="dim"))
+        self._console.print(Syntax(visible(block.code.rstrip()), block.language, theme="ansi_dark", word_wrap=True))
+        self._console.print(Rule(style="dim"))
+        self._begun = time.monotonic()
+        self._printed = False
+        if self._console.is_interactive and not self._console.quiet:
+            self._live = Live(self, console=self._console, transient=True, refresh_per_second=8)
+            self._live.start()
+
+    def show_output(self, text: str) -> None:
+        """Show a piece of output as it comes."""
+        if not text or self._console.quiet:
+            return
+        self._printed = True
+        text = self._rest + text
+        if self._live is None:
+            self._rest = "\r" if text.endswith("\r") else ""
+            self._write(text.removesuffix("\r"))
+            return
+        lines, end, self._rest = text.rpartition("\n")
+        if len(self._rest) > _LONGEST_LINE:
+            lines, end, self._rest = text, "\n", ""
+        if end:
+            self._console.print(Text(visible(lines)), soft_wrap=True)
+
+    def show_run(self, run: BlockRun) -> None:
+        """Show what came of a block."""
+        self.stop()
+        if not self._printed:
+            self._console.print(Text("(no output)", style="dim"))
+        style = "green" if run.outcome is Outcome.OK else "red"
+        if run.place is not None and run.error is not None:
+            first = f"{run.error.type}: {run.error.message}".partition("\n")[0].rstrip(": ")
+            self._console.print(Text(visible(f"{run.place}: {first}"), style=f"bold {style}"), soft_wrap=True)
+        subject = f"{run.outcome} · exit code {run.exit_code} · {run.seconds:.2f} s"
+        self._console.print(Rule(Text(subject, style=style), align="left", style=style))
+
+    def stop(self) -> None:
+        """Show what is left of the output, end the region that changes, and leave the terminal as it was."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        rest, self._rest = self._rest, ""
+        self._write(rest)
+        if self._in_line:
+            self._write("\n")
+
+    def end(self, result: FileResult) -> None:
+        """Show what it came to."""
+        well = sum(run.outcome is Outcome.OK for run in result.runs)
+        style = "bold green" if result.succeeded else "bold red"
+        words = f"{well} of {result.total} blocks ran well" + (", then it was cancelled" if result.cancelled else "")
+        self._console.print(Text(words, style=style))
+        for block in result.source.skipped:
+            label = repr(visible(block.tag)) if block.tag else "no language"
+            self._console.print(Text(f"not run: the block at line {block.line} ({label})", style="yellow"))
+
+    def _write(self, text: str) -> None:
+        # Not by Rich, which makes blanks of tabs and knows no text without an end.
+        if text and not self._console.quiet:
+            self._console.file.write(visible(text))
+            self._console.file.flush()
+            self._in_line = not text.endswith("\n")
+
+    def __rich__(self) -> RenderableType:
+        # What stands below while a block runs; made anew whenever it is drawn.
+        seconds = Text(f"running, {time.monotonic() - self._begun:.0f} s", style="dim")
+        return Group(Text(visible(self._rest[-_LONGEST_TAIL:])), seconds) if self._rest else seconds
+
+
+def isolation_words(name: str) -> Text:
+    """What keeps code from this machine, said plainly.
+
+    Args:
+        name: The wall's name.
+    """
+    if name == _NO_WALL:
+        return Text(NOT_ISOLATED, style="yellow")
+    return Text(f"Code is isolated from this machine by: {visible(name)}", style="green")

@@ -1,0 +1,194 @@
+"""A run as a person at a terminal sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+)
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from coderoom._util.text import visible
+from coderoom.agents import metadata as keys
+from coderoom.outcome import Outcome
+from coderoom.runs.exec_view import isolation_words
+from coderoom.runs.record import RunRecord
+from coderoom.runs.workspace import NO_CODE_IS_RUN
+
+__all__ = ["RunView"]
+
+_COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
+_STREAMED_LINES: Final = 12
+_STREAMED_CHARACTERS: Final = 4000
+_OUTPUT_LINES: Final = 40
+_LONGEST_MARKDOWN: Final = 50_000
+_MOST_QUOTES: Final = 500
+_RECORDING: Final = (
+    "The model is a recording ({}): its replies were written beforehand. Everything else is real: the code runs, its "
+    "output is its own, and the outcome is computed."
+)
+
+
+class RunView:
+    """Shows a run: who speaks, tokens as they come, code highlighted, output framed, and a summary.
+
+    Args:
+        console: Where to show it.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._speaker: str | None = None
+        self._colours: dict[str, str] = {}
+        self._live: Live | None = None
+        self._streamed = ""
+        self._ran: set[str] = set()
+
+    def begin(self, record: RunRecord) -> None:
+        """Say what is about to run, and plainly what protects this machine from it, and what does not."""
+        if record.isolation != NO_CODE_IS_RUN:
+            self._console.print(isolation_words(record.isolation))
+        if record.model is not None and record.model.startswith("replay:"):
+            self._console.print(Text(visible(_RECORDING.format(record.model.removeprefix("replay:"))), style="yellow"))
+        self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
+
+    def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
+        """Show a message as it comes."""
+        if isinstance(message, ModelClientStreamingChunkEvent):
+            self._stream(message)
+            return
+        self.stop()
+        rendering = self._render(message)
+        if rendering is not None:
+            self._name(message.source)
+            self._console.print(rendering)
+
+    def end(self, record: RunRecord) -> None:
+        """Show what it came to."""
+        self.stop()
+        self._console.print(Rule(style="dim"))
+        self._console.print(_summary(record))
+
+    def stop(self) -> None:
+        """End the region in which tokens stream, and leave the terminal as it was."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._streamed = ""
+
+    def _name(self, source: str) -> None:
+        if source == self._speaker:
+            return
+        self._speaker = source
+        colour = self._colours.setdefault(source, _COLOURS[len(self._colours) % len(_COLOURS)])
+        self._console.print()
+        self._console.print(Rule(Text(visible(source), style=f"bold {colour}"), align="left", style="dim"))
+
+    # Chunks are shown in a region that is wiped when the whole message is there, so that nothing stands twice.
+
+    def _stream(self, chunk: ModelClientStreamingChunkEvent) -> None:
+        if not self._console.is_terminal:
+            return
+        if self._live is None:
+            self._name(chunk.source)
+            self._live = Live(console=self._console, transient=True, refresh_per_second=12)
+            self._live.start()
+        # Only the end is shown, so no more is kept.
+        self._streamed = (self._streamed + chunk.content)[-_STREAMED_CHARACTERS:]
+        tail = visible(self._streamed).splitlines()[-_STREAMED_LINES:]
+        self._live.update(Text("\n".join(tail), style="dim"))
+
+    def _render(self, message: BaseAgentEvent | BaseChatMessage) -> RenderableType | None:
+        if isinstance(message, CodeExecutionEvent):
+            return self._execution(message)
+        if message.metadata.get(keys.EVENT) == keys.RETRY_DECISION:
+            return Text(f"↻ {visible(message.to_text())}", style="yellow")
+        if isinstance(message, CodeGenerationEvent):
+            return _markdown(message.content)
+        if isinstance(message, BaseChatMessage):
+            return _verdict(message) if keys.APPROVED in message.metadata else self._chat(message)
+        return Text(visible(message.to_text()), style="dim italic")
+
+    def _execution(self, message: CodeExecutionEvent) -> RenderableType:
+        self._ran.add(message.source)
+        outcome = message.metadata.get(keys.OUTCOME, "")
+        style = "green" if outcome == Outcome.OK else "red"
+        ran = message.metadata.get(keys.RAN) != "false"
+        title = f"{outcome or 'ran'} · " + (f"exit code {message.result.exit_code}" if ran else "not run")
+        output = _bounded(message.to_text(), message.metadata.get(keys.OUTPUT_FILE))
+        return Panel(output, title=title, title_align="left", border_style=style)
+
+    def _chat(self, message: BaseChatMessage) -> RenderableType | None:
+        if message.source in self._ran:
+            # The event before it showed code and output; what is new is what was said about them.
+            self._ran.discard(message.source)
+            summary = message.metadata.get(keys.SUMMARY)
+            return _markdown(summary) if summary else None
+        return _markdown(message.to_model_text())
+
+
+def _markdown(text: str) -> RenderableType:
+    # Rich reads Markdown in more than linear time, worst of all in quotes.
+    if len(text) > _LONGEST_MARKDOWN or text.count(">") > _MOST_QUOTES:
+        return Text(visible(text))
+    return Markdown(visible(text), code_theme="ansi_dark", hyperlinks=False)
+
+
+def _bounded(output: str, whole: str | None = None) -> Text:
+    lines = visible(output).rstrip("\n").split("\n")
+    half = _OUTPUT_LINES // 2
+    if len(lines) > _OUTPUT_LINES + 1:
+        # What the agent saw may itself be a part.
+        left_out = f"{len(lines) - 2 * half} lines are" if whole is None else "lines are"
+        lines = [*lines[:half], f"… {left_out} not shown …", *lines[-half:]]
+    if whole is not None:
+        lines.append(f"(the whole output is in {visible(_short(Path(whole)))})")
+    text = "\n".join(lines)
+    return Text(text) if text.strip() else Text("(no output)", style="dim")
+
+
+def _verdict(message: BaseChatMessage) -> RenderableType:
+    approved = message.metadata[keys.APPROVED] == "true"
+    title, style = ("approved", "green") if approved else ("not approved", "yellow")
+    return Panel(Text(visible(message.to_text())), title=title, title_align="left", border_style=style)
+
+
+def _summary(record: RunRecord) -> RenderableType:
+    style = "bold green" if record.succeeded else "bold red"
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    table.add_row("outcome", Text(record.outcome, style=style))
+    if record.error is not None:
+        table.add_row("error", Text(visible(record.error)))
+    elif record.why_unfinished:
+        table.add_row("stopped", Text(f"{record.agent_stop_reason}: {record.why_unfinished}"))
+    elif record.stop_reason:
+        table.add_row("stopped", Text(visible(record.stop_reason)))
+    table.add_row("turns", f"{record.turns}, with {record.attempts} run{'' if record.attempts == 1 else 's'} of code")
+    usage = record.usage
+    table.add_row("tokens", f"{usage['total_tokens']} ({usage['prompt_tokens']} in, {usage['completion_tokens']} out)")
+    table.add_row("time", f"{record.seconds:.1f} s")
+    table.add_row("files", Text("\n".join(visible(_short(path)) for path in record.files) or "none written"))
+    if not record.succeeded or not record.answer:
+        return table
+    return Group(Panel(_bounded(record.answer), title="answer", title_align="left", border_style="green"), table)
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

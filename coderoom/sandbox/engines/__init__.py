@@ -1,0 +1,1 @@
+"""What interprets a cell: `cpython` (forks of a warm interpreter) and `monty`."""

@@ -1,0 +1,1 @@
+"""The engine `cpython`: cells run in forks of a warm interpreter behind a wall."""

@@ -1,0 +1,214 @@
+"""From what is known of a cell's end to its result."""
+
+from __future__ import annotations
+
+import enum
+import errno
+import mimetypes
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from coderoom._util.text import encodable
+from coderoom.outcome import Outcome
+from coderoom.sandbox.engines.cpython.process import Cell
+from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit
+
+__all__ = ["Ending", "conclude"]
+
+_LONGEST = 30_000
+_MOST_ARTIFACTS = 100
+_LONGEST_NAME = 4096
+
+_GONE = "The session was restarted: earlier variables are gone."
+_KEPT = "Variables that were set before are still there."
+
+_LIMIT_OF_ERRNO: dict[int, Limit] = {
+    errno.EMFILE: "open_files",
+    errno.EFBIG: "file_size",
+    errno.ENOSPC: "disk",
+    errno.EAGAIN: "processes",
+    errno.ENOMEM: "memory",
+}
+_FIELD_OF_LIMIT: dict[Limit, str] = {
+    "open_files": "open_files",
+    "file_size": "file_bytes",
+    "disk": "disk_bytes",
+    "processes": "processes",
+}
+
+
+class Ending(enum.Enum):
+    """Why nobody waits for a cell any more."""
+
+    BY_ITSELF = enum.auto()
+    TIMEOUT = enum.auto()
+    CANCELLED = enum.auto()
+
+
+def conclude(
+    cell: Cell,
+    ending: Ending,
+    code: str,
+    limits: Limits,
+    duration: float,
+    timeout: float | None = None,
+    *,
+    state_lost: bool | None = False,
+) -> ExecutionResult:
+    """Put a result together.
+
+    Args:
+        cell: The cell. What its process says of itself is data from code that may lie.
+        ending: Why nobody waits for it any more.
+        code: Its code.
+        limits: What it might use.
+        duration: How long it took.
+        timeout: The seconds that it had, if not the usual ones.
+        state_lost: Whether the session's variables are gone; `None`: there is no session that could have any.
+    """
+    answer: Mapping[str, Any] = cell.answer or {}
+    facts: dict[str, Any] = {}
+    if ending is not Ending.BY_ITSELF:
+        facts = _stopped(ending, timeout or limits.wall_seconds, state_lost)
+    elif cell.answer is not None:
+        facts = _answered(answer, limits)
+    elif cell.ended is not None:
+        facts = _died(cell.ended, limits, state_lost)
+    output = cell.output
+    facts["limit"] = facts.get("limit") or _limit_of_telling(cell, answer)
+    return ExecutionResult(
+        **facts,
+        stdout=output.text("stdout"),
+        stderr=output.text("stderr"),
+        output=output.text(),
+        duration=duration,
+        truncated=output.truncated,
+        output_size=output.size,
+        artifacts=_artifacts(answer.get("artifacts"), answer.get("contents", b"")),
+        artifacts_left_out=_count(answer.get("artifacts_left_out")),
+        code=code,
+        state_lost=bool(state_lost),
+        peak_memory=_count((cell.ended or answer).get("peak"), 1 << 63) or None,
+    )
+
+
+def _limit_of_telling(cell: Cell, answer: Mapping[str, Any]) -> Limit | None:
+    if cell.output.truncated:
+        return "output"
+    return "value" if answer.get("value_too_large") is True else None
+
+
+def _stopped(ending: Ending, seconds: float, lost: bool | None) -> dict[str, Any]:
+    rest = "" if lost is None else f" {_GONE if lost else _KEPT}"
+    if ending is Ending.CANCELLED:
+        error = CodeError("Cancelled", f"The code was cancelled.{rest}")
+        return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
+    error = CodeError("Timeout", f"The code was stopped after {seconds:g} seconds.{rest}")
+    return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "wall"}
+
+
+def _answered(answer: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    exit_code = answer.get("exit_code")
+    if type(exit_code) is not int or not 0 <= exit_code <= 255:
+        exit_code = 1
+    if answer.get("outcome") == "ok" and exit_code == 0:
+        told = answer.get("value_repr")
+        shown = encodable(told[:_LONGEST]) if isinstance(told, str) else None
+        return {
+            "outcome": Outcome.OK,
+            "exit_code": 0,
+            "value": answer.get("value", shown),
+            "value_repr": shown,
+            "value_is_data": answer.get("value") is not None,
+        }
+    error, limit = _error(answer.get("error"), limits)
+    memory = answer.get("outcome") == "memory" or limit == "memory"
+    return {
+        "outcome": Outcome.MEMORY if memory else Outcome.ERROR,
+        "exit_code": 137 if memory else exit_code or 1,
+        "error": error,
+        "limit": "memory" if memory else limit,
+    }
+
+
+def _error(told: Any, limits: Limits) -> tuple[CodeError, Limit | None]:
+    if not isinstance(told, dict):
+        return CodeError("Error", "The code failed and did not say why."), None
+    kind, message = str(told.get("type"))[:200], str(told.get("message"))[:_LONGEST]
+    line = told.get("line")
+    limit = _LIMIT_OF_ERRNO.get(told["errno"]) if isinstance(told.get("errno"), int) else None
+    if kind == "RuntimeError" and message == "can't start new thread":
+        limit = "processes"
+    message = _with_limit(message, limit, limits)
+    text = encodable(str(told.get("traceback") or "")[: 4 * _LONGEST])
+    return CodeError(encodable(kind), encodable(message), text, line if isinstance(line, int) else None), limit
+
+
+def _with_limit(message: str, limit: Limit | None, limits: Limits) -> str:
+    field = _FIELD_OF_LIMIT.get(limit) if limit is not None else None
+    if field is None:
+        return message
+    return f"{message.rstrip('.')}. The limit {field}={getattr(limits, field):,} was met."
+
+
+def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[str, Any]:
+    rest = f" {_GONE}" if lost else ""
+    met = ended.get("limit")
+    if met == "memory":
+        size = limits.memory_bytes // (1024 * 1024)
+        error = CodeError("Limit", f"The code wanted more memory than the {size:,} MiB that it may have.{rest}")
+        return {"outcome": Outcome.MEMORY, "exit_code": 137, "error": error, "limit": "memory"}
+    if met == "cpu":
+        error = CodeError("Timeout", f"The code used more than {limits.cpu_seconds:g} seconds of processor time.{rest}")
+        return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "cpu"}
+    if met == "processes":
+        error = CodeError("Limit", f"The code had more than {limits.processes} processes at a time.{rest}")
+        return {"outcome": Outcome.ERROR, "exit_code": 137, "error": error, "limit": "processes"}
+    if met == "disk":
+        size = limits.disk_bytes // (1024 * 1024)
+        error = CodeError("Limit", f"The code wrote more than {size:,} MiB into its workspace.{rest}")
+        return {"outcome": Outcome.ERROR, "exit_code": 137, "error": error, "limit": "disk"}
+    status = ended.get("status")
+    if not isinstance(status, int):
+        message = _with_limit(f"The code's process could not be started: {ended.get('fork')}.", "processes", limits)
+        error = CodeError("Error", f"{message}{rest}")
+        return {"outcome": Outcome.ERROR, "exit_code": 126, "error": error, "limit": "processes"}
+    if status < 0:
+        limit: Limit | None = "file_size" if -status == signal.SIGXFSZ else None
+        message = _with_limit(f"The code's process was ended by {_signal(-status)}.", limit, limits)
+        error = CodeError("Signal", f"{message}{rest}")
+        return {"outcome": Outcome.ERROR, "exit_code": 128 - status, "error": error, "limit": limit}
+    if status == 0:
+        return {"outcome": Outcome.OK, "exit_code": 0}
+    return {"outcome": Outcome.ERROR, "exit_code": status, "error": CodeError("Exit", f"exit code {status}.{rest}")}
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _count(told: Any, end: int = 1 << 31) -> int:
+    return told if type(told) is int and 0 <= told < end else 0
+
+
+def _artifacts(told: Any, contents: bytes) -> tuple[Artifact, ...]:
+    found: list[Artifact] = []
+    offset = 0
+    for item in told[:_MOST_ARTIFACTS] if isinstance(told, list) else ():
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            continue
+        name, size, length = encodable(item["name"]), item.get("size"), item.get("length")
+        if type(size) is not int or not 0 <= size < 1 << 63 or len(name) > _LONGEST_NAME:
+            continue
+        data = None
+        if type(length) is int and 0 <= length <= len(contents) - offset:
+            data = contents[offset : offset + length]
+            offset += length
+        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        found.append(Artifact(name, size, media_type, None, data))
+    return tuple(found)

@@ -1,0 +1,252 @@
+"""The worker behind a wall, and the rooms that it keeps ready."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from coderoom.errors import MissingDependencyError, SandboxUnavailable
+from coderoom.sandbox.engines.cpython.channel import HostChannel
+from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
+from coderoom.sandbox.walls.base import StartedWorker, Wall, WallSpec
+
+__all__ = ["Worker"]
+
+_PATIENCE = 120.0  # For imports, which may be many.
+_IDLE_ROOMS = 4
+_MESSAGE = 2 * 1024 * 1024  # What an answer may have besides its value.
+
+
+class Worker:
+    """One warm process behind a wall, with rooms for whoever needs one.
+
+    Args:
+        wall: The wall.
+        spec: What it is asked for.
+        preload: The modules that are imported once, for all.
+        rules: The policy's rules for inside; `None` without a policy.
+        rooms: How many rooms there may be at a time; whoever needs one more waits.
+    """
+
+    def __init__(
+        self, wall: Wall, spec: WallSpec, preload: Sequence[str], rules: Mapping[str, Any] | None, rooms: int
+    ) -> None:
+        self._wall = wall
+        self._spec = spec
+        self._preload = list(preload)
+        self._rules = rules
+        self._idle: deque[Room] = deque()
+        self._all: set[Room] = set()
+        self._free = asyncio.Semaphore(rooms)
+        self._waiting: deque[asyncio.Future[Room]] = deque()
+        self._opening: asyncio.Task[None] | None = None
+        self._tidying: set[asyncio.Task[None]] = set()
+        self._started: StartedWorker | None = None
+        self._control: HostChannel | None = None
+        self._ready: asyncio.Future[Mapping[str, Any]] | None = None
+        self.facts: Mapping[str, Any] = {}
+
+    async def start(self) -> None:
+        """Start it and wait until it is warm.
+
+        Raises:
+            SandboxUnavailable: It cannot be started.
+            MissingDependencyError: A module to be imported is not there.
+        """
+        self._started = started = await self._wall.start(self._spec)
+        self._ready = asyncio.get_running_loop().create_future()
+        try:
+            self._control = HostChannel(started.control, self._on_message, self._on_end)
+            await self._control.send(self._config(started.boot))
+            async with asyncio.timeout(_PATIENCE):
+                self.facts = await self._ready
+        except (TimeoutError, OSError) as error:
+            what = f"did not get ready within {_PATIENCE:g} seconds" if isinstance(error, TimeoutError) else str(error)
+            raise await self._failed(what) from error
+        except BaseException:
+            await self.close()
+            raise
+        missing = self.facts.get("missing")
+        if missing:
+            await self.close()
+            listed = "; ".join(f"{name!r} ({why})" for name, why in missing.items())
+            raise MissingDependencyError(
+                f"Modules of preload cannot be imported inside the sandbox: {listed}. "
+                "Install them for the interpreter that the sandbox uses, or leave them out of preload."
+            )
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has ended."""
+        return self._control is None or self._control.closed
+
+    @contextlib.asynccontextmanager
+    async def room(self) -> AsyncIterator[Room]:
+        """A room of one's own, in its fresh state, for as long as the context lasts.
+
+        Raises:
+            SandboxUnavailable: There is none to be had.
+        """
+        async with self._free:
+            room = await self._take()
+            try:
+                yield room
+            finally:
+                self._give_back(room)
+
+    async def close(self) -> None:
+        """End it, and everything behind its wall."""
+        for task in (*self._tidying, *([self._opening] if self._opening is not None else [])):
+            if task is not asyncio.current_task():
+                task.cancel()
+        if asyncio.current_task() is not self._opening:  # That one tells them why by itself.
+            self._refuse(SandboxUnavailable("The sandbox was closed before there was a room."))
+        for room in list(self._all):
+            room.close()
+        self._all.clear()
+        self._idle.clear()
+        if self._control is not None:
+            self._control.close()
+        started, self._started = self._started, None
+        if started is not None:
+            await asyncio.shield(started.end())
+
+    def kill(self) -> None:
+        """The same without an event loop."""
+        for room in self._all:
+            room.abandon()
+        if self._control is not None:
+            self._control.close()
+        if self._started is not None:
+            self._started.kill()
+            self._started = None
+
+    def _config(self, boot: Mapping[str, Any]) -> dict[str, Any]:
+        workspace = boot.get("workspace", "/workspace")
+        lockdown = dict(boot.get("lockdown", {}))
+        if self._spec.workspace is not None or self._spec.readable:
+            # Somebody on the host may listen on a socket in there.
+            lockdown["local_sockets"] = False
+        return {
+            "boot": dict(boot),
+            "rooms": boot.get("rooms", "namespaces"),
+            "workspace": workspace,
+            "scratch": boot.get("scratch", "/tmp"),
+            "in_memory": ["/tmp", "/dev/shm", *([workspace] if self._spec.workspace is None else [])],
+            "kept": list(boot.get("below_tmp", [])),
+            "workspace_in_memory": self._spec.workspace is None,
+            "lockdown": lockdown,
+            "network": self._spec.network,
+            "limits": self._spec.limits.model_dump(),
+            "checkpoints": MOST_CHECKPOINTS,
+            "preload": self._preload,
+            "restricted": self._rules,
+        }
+
+    async def _take(self) -> Room:
+        room = self._take_idle()
+        if room is not None:
+            return room
+        # Whatever comes first: a room that somebody else is done with, or a new one.
+        waiting: asyncio.Future[Room] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        self._open_more()
+        try:
+            room = await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self._offer(waiting.result())
+            raise
+        return room
+
+    def _take_idle(self) -> Room | None:
+        while self._idle:
+            room = self._idle.popleft()
+            if not room.lost:
+                return room
+            self._all.discard(room)
+        return None
+
+    def _open_more(self) -> None:
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+
+    async def _open(self) -> None:
+        while self._waiting:
+            try:
+                if self._control is None or self.lost:
+                    raise await self._failed("has ended")
+                room = await Room.open(self._control.send, self._spec.limits.value_bytes + _MESSAGE)
+            except (SandboxUnavailable, OSError) as error:
+                self._refuse(error)
+                return
+            self._all.add(room)
+            with contextlib.suppress(SandboxUnavailable, OSError):  # Whoever gets it will see why.
+                await room.prepare()
+            self._offer(room)
+
+    def _refuse(self, error: Exception) -> None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    def _give_back(self, room: Room) -> None:
+        if room.lost or self.lost:
+            self._drop(room)
+            return
+        task = asyncio.get_running_loop().create_task(self._tidy(room))
+        # Whoever closes nothing leaves it to the end of the event loop, and nothing is lost if this has no time there.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._tidying.add(task)
+        task.add_done_callback(self._tidying.discard)
+
+    async def _tidy(self, room: Room) -> None:
+        # Whatever goes wrong costs no more than this room.
+        try:
+            await room.prepare(renew=True)
+            await room.get_ready()
+        except (SandboxUnavailable, OSError):
+            self._drop(room)
+        else:
+            self._offer(room)
+
+    def _offer(self, room: Room) -> None:
+        """Give a room to who waits longest, or keep it for whoever comes next."""
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(room)
+                return
+        if len(self._idle) < _IDLE_ROOMS:
+            self._idle.append(room)
+        else:
+            self._drop(room)
+
+    def _drop(self, room: Room) -> None:
+        self._all.discard(room)
+        room.close()
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        if self._ready is None or self._ready.done():
+            return
+        if message.get("event") == "ready":
+            self._ready.set_result(message)
+        elif message.get("event") == "failed":
+            self._ready.set_exception(SandboxUnavailable(f"The sandbox could not start: {message.get('error')}"))
+
+    def _on_end(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(ConnectionError("ended at once"))
+        for room in list(self._all):
+            room.close()
+        self._all.clear()
+
+    async def _failed(self, what: str) -> SandboxUnavailable:
+        started = self._started
+        detail = "" if started is None else started.describe_death()
+        await self.close()
+        return SandboxUnavailable(f"The sandbox's worker behind the wall {self._wall.name!r} {what}. {detail}".strip())

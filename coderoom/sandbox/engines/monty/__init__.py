@@ -1,0 +1,1 @@
+"""The engine `monty`: cells run in pydantic-monty's own interpreter."""

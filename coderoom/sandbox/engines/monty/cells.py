@@ -1,0 +1,383 @@
+"""What a cell becomes before pydantic-monty reads it, and what its errors mean to the cell's author."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import json
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, Protocol, Self
+
+from coderoom.outcome import Outcome
+from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.result import CodeError, Limit
+
+__all__ = ["ELSE", "MODULES", "MontyCell", "prelude", "returned", "stopped", "trip_of"]
+
+MODULES = (
+    *("asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal"),
+    *("functools", "hashlib", "itertools", "json", "math", "os", "pathlib", "posixpath", "random", "re", "sys", "time"),
+    *("tomllib", "typing", "unicodedata"),
+)
+ELSE = "engine='cpython' runs all of Python"
+
+_REPR = 20_000
+_PARSED = 100_000  # Of longer code only the last lines are looked at.
+_MIB = 1024 * 1024
+_PREFIX = "__coderoom_show__(("
+_FILE = "<python-input-"
+_OURS = f"{_FILE}0>"  # The prelude is the first thing that a fresh state is fed.
+
+# It turns a value into text in there. On its way out a value is copied three times, which a large one does not survive,
+# and of an instance only the class's name would come out. Builtins are defaults: the code may use their names.
+_PRELUDE = """
+import json as __coderoom_json
+
+def __coderoom_plain__(value, room, *, scalars=(bool, int, float), string=str, sequences=(list, tuple), mapping=dict,
+                       type=type, len=len):
+    level, deep = [value], 0
+    while level and deep < 200:
+        below = []
+        deep += 1
+        for item in level:
+            kind = type(item)
+            room -= 1
+            if kind is string:
+                room -= len(item)
+            elif kind in sequences:
+                room -= len(item)
+                below.extend(item if room > 0 else ())
+            elif kind is mapping:
+                for key in item:
+                    if type(key) is not string:
+                        return False, room
+                    room -= len(key) + 1
+                below.extend(item.values() if room > 0 else ())
+            elif item is not None and kind not in scalars:
+                return False, room
+            if room < 0:
+                return False, room
+        level = below
+    return not level, room
+
+def __coderoom_brief__(value, most, *, plain=__coderoom_plain__, string=str, sequence=list, mapping=dict, type=type,
+                       repr=repr, len=len):
+    kind = type(value)
+    if kind is string:
+        return repr(value[:most]) + f"... ({len(value):,} characters)"
+    text = "{" if kind is mapping else "[" if kind is sequence else "("
+    for item in value:
+        if len(text) > most:
+            break
+        if kind is mapping:
+            text += repr(item) + ": "
+            item = value[item]
+        text += (repr(item) if plain(item, 2000)[0] else "...") + ", "
+    return f"{text[:most]}... ({len(value):,} items)"
+
+def __coderoom_show__(value, other=None, *, limit=LIMIT, most=REPR, plain=__coderoom_plain__, brief=__coderoom_brief__,
+                      repr=repr, len=len, type=type, dumps=__coderoom_json.dumps, Error=Exception):
+    if value is None and other is not None:
+        try:
+            value = other()
+        except Error:
+            pass
+    if value is None:
+        return None
+    data, room = plain(value, limit)
+    if room < 0:
+        return ("large", brief(value, most))
+    try:
+        shown = repr(value)
+        if len(shown) > most:
+            shown = f"{shown[:most]}... ({len(shown):,} characters)"
+    except Error as error:
+        shown = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    if data:
+        try:
+            text = dumps(value)
+            return ("data", shown, text) if len(text) <= limit else ("large", shown)
+        except Error:
+            pass
+    return ("repr", shown)
+"""
+
+# Special methods that are not called, of those whose absence is an error. Without one: `__bool__`, `__format__`,
+# `__new__`, `__setattr__`.
+_UNCALLED = re.compile(
+    r"\bdef (__(?:await|bytes|class_getitem|g[et]|getattr|getattribute|l[et]|len|reversed|"
+    r"i(?:add|and|floordiv|lshift|matmul|mod|mul|or|pow|rshift|sub|truediv|xor))__)\("
+)
+_PARSER = re.compile(r"The monty syntax parser does not yet support (?:the )?(.+)", re.DOTALL)
+_NO_NAME = re.compile(r"name '(\w+)' is not defined")
+_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
+_NO_MEMBER = re.compile(r"module '([\w.]+)' has no attribute|cannot import name '\w+' from '([\w.]+)'")
+_NO_SPECIAL = re.compile(r"has no attribute '(__\w+__)'|'(_io\.\w+)' object has no attribute")
+_NOT_YET = re.compile(
+    r"not yet supported|are not supported$|Internal error in monty|cannot create 'object' instances|must be sys\.std"
+)
+_MEMORY = re.compile(r"memory limit exceeded: |the worker exceeded its memory limit")
+
+
+class MontyFrame(Protocol):
+    """A place in a traceback; lines and columns count from 1."""
+
+    filename: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    function_name: str | None
+    source_line: str | None
+
+
+class MontyFailure(Protocol):
+    """An error of pydantic-monty that the code has made."""
+
+    def traceback(self) -> Sequence[MontyFrame]:
+        """The frames, the outermost first."""
+        ...
+
+    def display(self, format: Literal["type-msg", "msg"], /) -> str:
+        """The error as text."""
+        ...
+
+
+def prelude(limits: Limits) -> str:
+    """What a fresh state has to be fed before any cell."""
+    return _PRELUDE.replace("LIMIT", str(limits.value_bytes)).replace("REPR", str(_REPR))
+
+
+@dataclass(frozen=True)
+class MontyCell:
+    """A cell.
+
+    Attributes:
+        code: The author's code.
+        source: The code that is run: the same, but its last expression is shown.
+        line: The line on which that expression begins, or 0.
+        column: Its column, counted from 0.
+    """
+
+    code: str
+    source: str
+    line: int = 0
+    column: int = 0
+
+    @classmethod
+    def read(cls, code: str, result_name: str | None) -> Self:
+        """Find the last expression.
+
+        Args:
+            code: The code.
+            result_name: A variable whose value counts where the expression has none.
+        """
+        suffix = "))" if result_name is None else f"), lambda: {result_name})"
+        found = _last_expression(code)
+        if found is None:
+            return cls(code, code if result_name is None else f"{code}\n{_PREFIX}None{suffix}")
+        begin, end, line = found
+        source = "".join((code[:begin], _PREFIX, code[begin:end], suffix, code[end:]))
+        return cls(code, source, line, begin - max(code.rfind("\n", 0, begin), code.rfind("\r", 0, begin)) - 1)
+
+    def failed(self, error: MontyFailure, has_files: bool) -> dict[str, Any]:
+        """What came of it, from an error that leaves the state as it is."""
+        kind, message = _kind(error), error.display("msg")
+        if kind == "SystemExit":
+            return _exited(message)
+        message = _with_hint(kind, message, self.code, has_files)
+        text, line = self._explain(error, message)
+        name = kind.rpartition(".")[2]
+        facts: dict[str, Any] = {"outcome": Outcome.ERROR, "exit_code": 1, "stderr": text}
+        if name == "MemoryError":
+            facts |= {"outcome": Outcome.MEMORY, "exit_code": 137, "limit": "memory"}
+        elif name == "OSError" and message.startswith("disk write limit"):
+            facts["limit"] = "disk"
+        return facts | {"error": CodeError(name, message, text, line)}
+
+    def outgrew(self, error: MontyFailure, limits: Limits, rest: str) -> dict[str, Any]:
+        """What came of it, from an error that says that there was no memory."""
+        size = limits.memory_bytes // _MIB
+        message = f"The code wanted more memory than the {size:,} MiB that it may have. {rest}".rstrip()
+        text, line = self._explain(error, message)
+        facts: dict[str, Any] = {"outcome": Outcome.MEMORY, "exit_code": 137, "limit": "memory"}
+        if line is None:
+            return facts | {"error": CodeError("Limit", message)}
+        return facts | {"error": CodeError("MemoryError", message, text, line), "stderr": text}
+
+    def _explain(self, error: MontyFailure, message: str) -> tuple[str, int | None]:
+        """The traceback of the author's lines, and the line of this cell."""
+        frames = [frame for frame in error.traceback() if frame.filename != _OURS]
+        kind = _kind(error)
+        ran = any(frame.function_name for frame in frames)
+        own = frames[0].filename if frames else ""
+        lines = ["Traceback (most recent call last):"] if ran else []
+        for text, same in groupby("\n".join(self._place(frame, frame.filename == own, ran)) for frame in frames):
+            count = len(list(same))
+            lines += [text] * min(count, 3)
+            if count > 3:
+                lines.append(f"  [Previous line repeated {count - 3} more times]")
+        lines.append(f"{kind}: {message}" if message else kind)
+        return "\n".join(lines) + "\n", frames[0].line if frames else None
+
+    def _place(self, frame: MontyFrame, own: bool, ran: bool) -> Iterator[str]:
+        name = frame.filename.replace(_FILE, "<cell ")
+        where = f", in {frame.function_name}" if frame.function_name else ""
+        yield f'  File "{name}", line {frame.line}{where}'
+        source, begin, end = frame.source_line or "", frame.column - 1, frame.end_column - 1
+        written = re.split(r"\r\n|\r|\n", self.code)
+        if own and frame.line <= len(written):
+            source = written[frame.line - 1]
+        if own and frame.line == self.line:
+            begin, end = (at if at <= self.column else max(at - len(_PREFIX), self.column) for at in (begin, end))
+        shown = source.strip()
+        if not shown:
+            return
+        yield f"    {shown}"
+        indent = len(source) - len(source.lstrip())
+        begin, end = (
+            max(begin - indent, 0),
+            min(end - indent, len(shown)) if frame.end_line == frame.line else len(shown),
+        )
+        if end > begin and end - begin < len(shown):
+            yield "    " + " " * begin + ("^" if not ran else "~") * (end - begin)
+
+
+def returned(shown: Any) -> dict[str, Any]:
+    """What came of a cell that ran to its end.
+
+    Args:
+        shown: What the prelude's function returned. The code may have put another in its place.
+    """
+    facts: dict[str, Any] = {"outcome": Outcome.OK, "exit_code": 0}
+    if not isinstance(shown, tuple) or len(shown) < 2 or not all(isinstance(part, str) for part in shown):
+        return facts
+    facts |= {"value": shown[1], "value_repr": shown[1]}
+    if shown[0] == "data" and len(shown) == 3:
+        with contextlib.suppress(ValueError, RecursionError):  # An integer may have more digits than can be read here.
+            facts |= {"value": json.loads(shown[2]), "value_is_data": True}
+    if shown[0] == "large":
+        facts["limit"] = "value"
+    return facts
+
+
+def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, Any]:
+    """What came of a cell that was ended; no seconds: it was cancelled."""
+    if seconds is None:
+        error = CodeError("Cancelled", f"The code was cancelled. {rest}".rstrip())
+        return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
+    what = (
+        f"used more than {seconds:g} seconds of processor time"
+        if limit == "cpu"
+        else f"was stopped after {seconds:g} seconds"
+    )
+    error = CodeError("Timeout", f"The code {what}. {rest}".rstrip())
+    return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": limit}
+
+
+def trip_of(error: MontyFailure) -> Literal["cpu", "memory"] | None:
+    """The limit that ended the code in the middle of something; `None` if it failed in an ordinary way."""
+    kind, message = _kind(error), error.display("msg")
+    if kind == "MemoryError" and _MEMORY.match(message):
+        return "memory"
+    # What the code raises itself has a traceback.
+    if kind == "TimeoutError" and message.startswith("feed time limit exceeded") and not error.traceback():
+        return "cpu"
+    return None
+
+
+def _last_expression(code: str) -> tuple[int, int, int] | None:
+    """Where the last expression begins and ends, if the code ends with one, and its line."""
+    start = 0
+    try:
+        tree = _parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # The syntax may be newer than this interpreter: then the last lines may do.
+        start = _last_unindented(code)
+        try:
+            tree = _parse(code[start:])
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr) or last.end_lineno is None or last.end_col_offset is None:
+        return None
+    starts = [start, *(start + match.end() for match in re.finditer(r"\r\n|\r|\n", code[start:]))]
+    begin = _offset(code, starts[last.lineno - 1], last.col_offset)
+    end = _offset(code, starts[last.end_lineno - 1], last.end_col_offset)
+    return begin, end, len(re.findall(r"\r\n|\r|\n", code[:begin])) + 1
+
+
+def _parse(code: str) -> ast.Module:
+    if len(code) > _PARSED:
+        raise ValueError("this would take too long")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(code)
+
+
+def _last_unindented(code: str) -> int:
+    """Where the last line begins that may begin a statement."""
+    starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", code))]
+    for start in reversed(starts):
+        if code[start : start + 1].strip(" \t\r\n)]}") and not code[:start].rstrip("\r\n").endswith("\\"):
+            return start
+    return 0
+
+
+def _offset(code: str, line_start: int, column: int) -> int:
+    """From a column in bytes to an offset in characters."""
+    line = code[line_start : line_start + column]
+    return line_start + (column if line.isascii() else len(line.encode()[:column].decode()))
+
+
+def _kind(error: MontyFailure) -> str:
+    return error.display("type-msg").partition(":")[0]
+
+
+def _exited(message: str) -> dict[str, Any]:
+    if re.fullmatch(r"-?\d{1,9}", message):
+        code, told = int(message) & 0xFF, ""
+    else:
+        code, told = (1, f"{message}\n") if message else (0, "")
+    if code == 0:
+        return {"outcome": Outcome.OK, "exit_code": 0}
+    return {
+        "outcome": Outcome.ERROR,
+        "exit_code": code,
+        "error": CodeError("Exit", f"exit code {code}"),
+        "stderr": told,
+    }
+
+
+def _with_hint(kind: str, message: str, code: str, has_files: bool) -> str:
+    """The message, and what the engine lacks if that is why the code failed."""
+    if kind == "PermissionError" and not has_files:
+        return f"{message}. There are no files here: give the sandbox a workspace."
+    lacks = _lack(kind, message, code)
+    if not lacks:
+        return message
+    hint = f"The engine 'monty' {lacks}. Write it another way; {ELSE}."
+    return hint if _PARSER.match(message) else f"{message}. {hint}"
+
+
+def _lack(kind: str, message: str, code: str) -> str:
+    if kind == "NotImplementedError" and (match := _PARSER.match(message)):
+        return f"does not know {match[1]}"
+    if kind == "ModuleNotFoundError" and (match := _NO_MODULE.match(message)):
+        return f"has no {match[1]!r} but only these modules: {', '.join(MODULES)}"
+    if kind == "NameError" and (match := _NO_NAME.match(message)) and hasattr(builtins, match[1]):
+        return f"has no {match[1]!r}"
+    if kind in ("AttributeError", "ImportError") and (match := _NO_MEMBER.match(message)):
+        return f"has only a part of {match[1] or match[2]!r}"
+    if kind == "AttributeError" and (match := _NO_SPECIAL.search(message)):
+        return f"has no {match[1]!r} there" if match[1] else f"has only a part of {match[2]!r}: use print() and open()"
+    if _NOT_YET.search(message):
+        return "does not do this"
+    if kind in ("AttributeError", "TypeError") and (match := _UNCALLED.search(code)):
+        return f"may be at fault: it does not call {match[1]!r}"
+    return ""

@@ -1,0 +1,143 @@
+"""A function of the host, as a session offers it."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from coderoom.errors import RequestError
+from coderoom.sandbox.functions.hints import default_of
+from coderoom.sandbox.guest.stubs import Shown
+
+__all__ = ["Arguments", "HostFunction", "check_name"]
+
+_LONGEST_DEFAULT = 200
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of a call that fit the function.
+
+    Attributes:
+        args: Those by position.
+        kwargs: Those by name.
+    """
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class HostFunction:
+    """A function that runs on the host when code in a session calls it.
+
+    Attributes:
+        name: Its name inside.
+        signature: What it takes and returns.
+        doc: What it is for.
+        is_async: Whether code has to `await` it.
+        in_thread: Whether `run` blocks, and must be kept off the event loop.
+        check: Turns arguments that came as data into those that `run` gets; raises `TypeError` if they do not fit.
+        run: Does the work. If `in_thread`, it returns the result or something to await, else something to await.
+        shown: The signature as a model is shown it, if that is another one.
+        notes: What else there is to say of what it takes and returns.
+        pack: Makes data of a result that is none, as the function's annotation says.
+        gives_text: Whether numbers and lists come back as text, too.
+    """
+
+    name: str
+    signature: inspect.Signature
+    doc: str
+    is_async: bool
+    in_thread: bool
+    check: Callable[[Sequence[Any], Mapping[str, Any]], Arguments]
+    run: Callable[[Arguments], Any | Awaitable[Any]]
+    shown: inspect.Signature | None = None
+    notes: tuple[str, ...] = ()
+    pack: Callable[[Any], Any] | None = None
+    gives_text: bool = False
+
+    @property
+    def header(self) -> str:
+        """The line that would define it."""
+        shown = _without_quotes(self.signature if self.shown is None else self.shown)
+        return f"{'async ' if self.is_async else ''}def {self.name}{shown}"
+
+    def describe(self) -> str:
+        """The header and what it is for, as a model is shown them."""
+        lines = self._help().splitlines()
+        indented = "\n".join(f"    {line}".rstrip() for line in lines)
+        closing = "" if len(lines) == 1 else "\n    "
+        return f'{self.header}:\n    """{indented.strip()}{closing}"""'
+
+    def _help(self) -> str:
+        doc = self.doc.strip() or "No description."
+        return "\n".join([doc, "", *self.notes]) if self.notes else doc
+
+    def to_offer(self) -> dict[str, Any]:
+        """What the other side makes its stub from."""
+        returns = self.signature.return_annotation
+        offer: dict[str, Any] = {
+            "name": self.name,
+            "doc": self._help() if self.notes else self.doc,
+            "is_async": self.is_async,
+            "parameters": [_describe(parameter) for parameter in self.signature.parameters.values()],
+        }
+        if returns is not inspect.Signature.empty:
+            offer["returns"] = _annotation(returns)
+        return offer
+
+    def name_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by the names of the parameters, as far as they fit."""
+        try:
+            return dict(self.signature.bind_partial(*args, **kwargs).arguments)
+        except TypeError:
+            return {**{str(number): value for number, value in enumerate(args, 1)}, **kwargs}
+
+
+def check_name(name: str) -> str:
+    """The name, if code can call it.
+
+    Raises:
+        RequestError: It cannot.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise RequestError(
+            f"The function {name!r} cannot be offered, since that is no name in Python; give it another one, for "
+            "instance by a def around it."
+        )
+    if name.startswith("__"):
+        raise RequestError(f"The function {name!r} cannot be offered: names with two leading underscores are Python's.")
+    return name
+
+
+def _without_quotes(signature: inspect.Signature) -> inspect.Signature:
+    parameters = [each.replace(annotation=_unquoted(each.annotation)) for each in signature.parameters.values()]
+    return signature.replace(parameters=parameters, return_annotation=_unquoted(signature.return_annotation))
+
+
+def _unquoted(annotation: Any) -> Any:
+    return annotation if annotation is inspect.Parameter.empty else Shown(_annotation(annotation))
+
+
+def _annotation(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _describe(parameter: inspect.Parameter) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
+    if parameter.annotation is not parameter.empty:
+        told["annotation"] = _annotation(parameter.annotation)
+    default = default_of(parameter)
+    if isinstance(default, Enum):
+        default = default.value
+    if default is not parameter.empty:
+        if default is None or type(default) in (bool, int, float, str):
+            told["default"] = default
+        else:
+            told["default_text"] = repr(default)[:_LONGEST_DEFAULT]
+    return told

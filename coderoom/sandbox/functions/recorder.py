@@ -1,0 +1,137 @@
+"""What host functions answered, so that cells can be run again without calling them again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import json
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from coderoom.sandbox.functions.data import Told, as_data, tell
+from coderoom.sandbox.functions.function import Arguments, HostFunction
+
+__all__ = ["CallRecorder", "RecordedCall"]
+
+_LONGEST = 100_000
+
+
+class RecordedCall(BaseModel):
+    """A call and its answer, as JSON-like data.
+
+    Attributes:
+        name: The function's name.
+        digest: A digest of the arguments.
+        value: What it returned, as JSON text (a number may be none that all of JSON's readers know), if `kept` and
+            without an `error`.
+        error: What it raised, likewise.
+        kept: Whether the answer is here; a very long one is not.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    digest: str
+    value: str = "null"
+    error: str | None = None
+    kept: bool = True
+
+
+class CallRecorder:
+    """Stands between cells and host functions: writes down what they answer, or answers from what was written down."""
+
+    def __init__(self) -> None:
+        self._calls: list[RecordedCall] = []
+        self._answers: dict[tuple[str, str], deque[RecordedCall]] | None = None
+
+    def wrap(self, function: HostFunction) -> HostFunction:
+        """The function, under this recorder's eyes."""
+
+        def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+            return Arguments((_digest(args, kwargs), function.check(args, kwargs)), {})
+
+        async def run_async(arguments: Arguments) -> Any:
+            digest, inner = arguments.args
+            if self._answers is not None:
+                return self._answer(function.name, digest)
+            return await _keep_later(self._calls, function, digest, function.run(inner))
+
+        def run(arguments: Arguments) -> Any:
+            digest, inner = arguments.args
+            if self._answers is not None:
+                return self._answer(function.name, digest)
+            calls = self._calls  # A thread may outlive its cell; its answer is no later cell's.
+            try:
+                value = function.run(inner)
+                if inspect.isawaitable(value):
+                    return _keep_later(calls, function, digest, value)
+                return _keep(calls, function, digest, value)
+            except BaseException as error:
+                _keep_error(calls, function.name, digest, error)
+                raise
+
+        return replace(function, check=check, run=run if function.in_thread else run_async)
+
+    def take(self) -> list[RecordedCall]:
+        """The calls since the last time that this was asked for."""
+        calls, self._calls = self._calls, []
+        return calls
+
+    def answer_from(self, calls: Sequence[RecordedCall] | None) -> None:
+        """Answer from recorded calls from now on; `None`: call the functions again."""
+        if calls is None:
+            self._answers = None
+            return
+        self._answers = defaultdict(deque)
+        for call in calls:
+            self._answers[call.name, call.digest].append(call)
+
+    def _answer(self, name: str, digest: str) -> Any:
+        assert self._answers is not None
+        waiting = self._answers.get((name, digest))
+        if not waiting:
+            raise RuntimeError(f"{name}() is not called again to restore a session, and this call was not recorded")
+        call = waiting.popleft()
+        if not call.kept:
+            raise RuntimeError(
+                f"{name}() is not called again to restore a session, and its answer was too long to keep"
+            )
+        if call.error is not None:
+            raise Told(json.loads(call.error))
+        return json.loads(call.value)
+
+
+def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value: Any) -> Any:
+    data = as_data(function.name, value, function.pack)
+    text = json.dumps(data)
+    kept = len(text) <= _LONGEST
+    calls.append(RecordedCall(name=function.name, digest=digest, value=text if kept else "null", kept=kept))
+    return data
+
+
+async def _keep_later(calls: list[RecordedCall], function: HostFunction, digest: str, value: Awaitable[Any]) -> Any:
+    name = function.name
+    try:
+        return _keep(calls, function, digest, await value)
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            # Its time was up, which is what the code saw, or the cell ended, which it did not see.
+            _keep_error(calls, name, digest, TimeoutError(f"{name}() did not answer in time"))
+            raise
+        _keep_error(calls, name, digest, error)
+        raise
+
+
+def _keep_error(calls: list[RecordedCall], name: str, digest: str, error: BaseException) -> None:
+    calls.append(RecordedCall(name=name, digest=digest, error=json.dumps(tell(error))))
+
+
+def _digest(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    text = json.dumps([list(args), dict(kwargs)], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

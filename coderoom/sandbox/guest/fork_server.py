@@ -1,0 +1,161 @@
+"""A process that holds a state, forks it when asked to, and says how the forks ended.
+
+The keeper of a room is one: its state is the fresh one. A checkpoint is another: its state is that of the session it is
+a fork of. Both answer the same requests on a control socket of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from typing import Any, Callable, Dict, List
+
+from .forks import fork
+from .frames import Channel
+from .isolation import linux
+
+__all__ = ["Holder"]
+
+Start = Callable[[Dict[str, Any], List[int]], None]
+
+_LOWEST, _HIGHEST = 0.05, 0.5
+_MOMENT = 1  # Milliseconds.
+
+
+def _pidfd_open(pid: int) -> int:
+    if hasattr(os, "pidfd_open"):
+        return os.pidfd_open(pid)
+    pidfd = linux.syscall("pidfd_open", pid, 0)  # Python 3.8
+    os.set_inheritable(pidfd, False)
+    return pidfd
+
+
+class Holder:
+    """Forks on request.
+
+    Args:
+        control: The control socket.
+        starts: What a fork does, by the request's `op`; it gets the request and its descriptors and never returns.
+    """
+
+    def __init__(self, control: Channel, starts: dict[str, Start]) -> None:
+        self.control = control
+        self._starts = starts
+        self._children: dict[int, tuple[int, int]] = {}  # pid -> number of the request, pidfd
+        self._poll = select.poll()
+
+    def serve(self) -> None:
+        """Answer requests until the other side closes the control socket."""
+        control = self.control.sock.fileno()
+        self._poll.register(control, select.POLLIN)
+        pause = _LOWEST
+        while True:
+            ready = [fd for fd, _ in self._poll.poll(pause * 1000)]
+            if control in ready:
+                request = self.control.receive()
+                if request is None:
+                    return
+                self._answer(*request)
+                pause = _LOWEST
+            if ready != [control]:
+                self._reap()
+            if not ready:
+                pause = _LOWEST if self.watch() else min(pause * 2, _HIGHEST)
+
+    def watch(self) -> bool:
+        """Look after the forks from time to time; say whether they are at work."""
+        return False
+
+    def handle(self, message: dict[str, Any]) -> None:
+        """Answer a request that forks nothing."""
+
+    def prepare_fork(self, message: dict[str, Any], fds: list[int]) -> None:
+        """Do what has to be done before a fork."""
+
+    def _answer(self, message: dict[str, Any], fds: list[int]) -> None:
+        start = self._starts.get(message["op"])
+        if start is None:
+            self.handle(message)
+        else:
+            self.prepare_fork(message, fds)
+            self._fork(start, message, fds)
+        for fd in fds:
+            os.close(fd)
+
+    def _fork(self, start: Start, message: dict[str, Any], fds: list[int]) -> None:
+        try:
+            pid = fork()
+        except OSError as error:
+            self.control.send({"event": "ended", "id": message["id"], "fork": str(error)})
+            return
+        if pid:
+            pidfd = _pidfd_open(pid)
+            self._children[pid] = (message["id"], pidfd)
+            self._poll.register(pidfd, select.POLLIN)
+            return
+        status = 1
+        try:
+            self.control.close()
+            for _, pidfd in self._children.values():
+                os.close(pidfd)
+            start(message, fds)
+            status = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+
+    def _reap(self) -> None:
+        """Take note of who has ended, orphans that were left to this process included."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            number, pidfd = self._children.pop(pid, (0, -1))
+            if pidfd >= 0:
+                self._poll.unregister(pidfd)
+                os.close(pidfd)
+            if not number:
+                continue
+            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            self.control.send(
+                {
+                    "event": "ended",
+                    "id": number,
+                    "status": code,
+                    "cpu": usage.ru_utime + usage.ru_stime,
+                    "peak": usage.ru_maxrss * 1024,
+                }
+            )
+
+    def forget(self) -> None:
+        """Say nothing of how those end that are there now."""
+        self._children = {pid: (0, pidfd) for pid, (_, pidfd) in self._children.items()}
+
+    @property
+    def children(self) -> list[int]:
+        """The forks that have not ended."""
+        return list(self._children)
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Reap until something is so, for some seconds at most."""
+        end = time.monotonic() + seconds
+        while True:
+            self._reap()
+            if condition():
+                return True
+            if time.monotonic() > end:
+                return False
+            self._wait_for_an_end()
+
+    def _wait_for_an_end(self) -> None:
+        """Wait until one of the forks has ended, for a moment at most."""
+        poll = select.poll()
+        for _, pidfd in self._children.values():
+            poll.register(pidfd, select.POLLIN)
+        poll.poll(_MOMENT)

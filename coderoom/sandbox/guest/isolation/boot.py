@@ -1,0 +1,208 @@
+"""The first thing that a worker does: it builds what is left to build of its wall, and gives up what that took."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import linux, mounts
+from .supervisor import die_with_parent, keep_capabilities, supervise
+
+__all__ = ["boot", "probe"]
+
+_PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 4, 24, 38, 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
+_NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
+
+
+def boot(config: dict[str, Any]) -> dict[str, Any]:
+    """Finish the wall; to be called once, by a process with one thread.
+
+    Where `enter` or `supervised` is given, the process that returns is another one than the one that called, with
+    `enter` the first of a new process namespace. The caller waits for it and ends as it ends.
+
+    Args:
+        config: What the wall on the host has put together:
+
+            - `enter`: build everything here: `user` (whether in a user namespace), `network`, `hostname`, `root` (see
+              `mounts.build_root`), `inside` (where this package will be);
+            - `supervised`: nothing else ends everything with the worker, or the worker with the host; `private`: a
+              folder to be removed then;
+            - `proc`: whether only `/proc` is missing; `open`: folders that anybody may write to;
+            - `workspace`: where it is; `owner`: whose files it holds, if they have to look like the worker's own;
+              `guarded`: see `mounts.guard`;
+            - `identity`: the user and group to become; `keep_privileges`: give up nothing at all;
+            - `environment`: all of it; `packages`: folders for `sys.path`.
+
+    Returns:
+        What is known of the result: `identity`.
+
+    Raises:
+        OSError: Something is not possible here.
+    """
+    identity = None if config.get("identity") is None else tuple(config["identity"])
+    die_with_parent()
+    os.umask(0o022)  # What is made here is for a worker that may be another user.
+    enter = config.get("enter")
+    if enter is not None:
+        _enter(enter)
+    elif config.get("proc"):
+        mounts.mount_proc()
+    if config.get("supervised"):
+        supervise(config.get("private"))
+        os.setsid()
+    for place in config.get("open", ()):
+        os.chmod(place, 0o1777)
+    _arrange_workspace(config, identity)
+    if not config.get("keep_privileges"):
+        _drop_privileges(identity)
+    if config.get("environment") is not None:
+        os.environ.clear()
+        os.environ.update(config["environment"])
+        time.tzset()
+    sys.path.extend(path for path in config.get("packages", ()) if os.path.isdir(path))
+    return {"identity": [os.getuid(), os.getgid()]}
+
+
+def _enter(enter: dict[str, Any]) -> None:
+    flags = _NAMESPACES
+    uid, gid = os.getuid(), os.getgid()
+    if enter["user"]:
+        flags |= linux.CLONE_NEWUSER
+    if not enter["network"]:
+        flags |= linux.CLONE_NEWNET
+    linux.libc("unshare", flags)
+    if enter["user"]:
+        _map_ids(f"1000 {uid} 1", f"1000 {gid} 1")
+    supervise()
+    os.setsid()
+    socket.sethostname(enter["hostname"])
+    if not enter["network"]:
+        _raise_loopback()
+    mounts.build_root(enter["root"])
+    _move_to(enter["inside"])
+
+
+def _map_ids(users: str, groups: str) -> None:
+    for name, text in (("setgroups", "deny"), ("uid_map", users), ("gid_map", groups)):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def _raise_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING))
+
+
+def _move_to(inside: str) -> None:
+    """Let imports of the guest's packages find them where they are now."""
+    isolation = __name__.rpartition(".")[0]
+    for name, below in ((isolation.rpartition(".")[0], ()), (isolation, ("isolation",))):
+        sys.modules[name].__path__[:] = [os.path.join(inside, "guest", *below)]
+    sys.path_importer_cache.clear()
+
+
+def _arrange_workspace(config: dict[str, Any], identity: tuple[int, int] | None) -> None:
+    owner = config.get("owner")
+    if owner is not None and identity is not None:
+        mounts.idmap(config["workspace"], tuple(owner), identity)
+    mounts.guard(config["workspace"], config.get("guarded", ()))
+
+
+def _drop_privileges(identity: tuple[int, int] | None) -> None:
+    for number in range(64):
+        try:
+            linux.prctl(_PR_CAPBSET_DROP, number)
+        except OSError:  # There are no more of them, or they are not ours to change.
+            break
+    if identity is not None:
+        _become(*identity)
+    linux.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    keep_capabilities()
+    linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _become(uid: int, gid: int) -> None:
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    # A change of user takes both away; without the first, /proc/self is root's and no namespace could be nested.
+    linux.prctl(_PR_SET_DUMPABLE, 1)
+    die_with_parent()
+
+
+def probe(control_fd: int) -> None:
+    """Boot, and tell the host what came of it; in place of a worker's `main`.
+
+    Args:
+        control_fd: The socket that the configuration comes over and the answer goes to, each one packet of JSON.
+    """
+    with socket.socket(fileno=control_fd) as sock:
+        sock.set_inheritable(False)
+        config = json.loads(sock.recv(1 << 20))
+        try:
+            answer = boot(config["boot"])
+            answer["nested"] = _in_child(_nest) if config["nest"] else "not tried"
+            if "read" in config["boot"]["lockdown"]:
+                answer["error"] = _in_child(lambda: _lock_down(config["boot"]["lockdown"]))
+        except mounts.IdmapError as error:
+            answer = {"idmap": str(error)}
+        except OSError as error:
+            answer = {"error": str(error)}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        sock.send(json.dumps(answer).encode())
+
+
+def _in_child(attempt: Callable[[], None]) -> str:
+    """Try something in a process of its own. Empty, or why it cannot be."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            attempt()
+        except OSError as error:
+            os.write(writer, str(error).encode() or b"?")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return said.decode(errors="replace")
+
+
+def _nest() -> None:
+    """Do what a room does: make namespaces within the namespaces."""
+    uid, gid = os.getuid(), os.getgid()
+    linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
+    _map_ids(f"{uid} {uid} 1", f"{gid} {gid} 1")
+    said = _in_child(_mount_own)
+    if said:
+        raise OSError(said)
+
+
+def _mount_own() -> None:
+    mounts.mount_proc()
+    mounts.mount_tmpfs("/tmp", 65536, "1777")
+
+
+def _lock_down(settings: dict[str, Any]) -> None:
+    """Do what a runner does, and see whether it keeps anything away."""
+    from . import lockdown
+
+    many = 1 << 40
+    lockdown.apply(lockdown.Lockdown(network=False, memory_bytes=many, open_files=64, file_bytes=many, **settings))
+    try:
+        os.close(os.open("/proc/self/status", os.O_RDONLY))
+    except PermissionError:
+        return
+    raise OSError("Landlock keeps nothing away here")

@@ -1,0 +1,209 @@
+"""The runner: the process that runs the code, and tells the host what came of it."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import fcntl
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from . import forks
+from .figures import Figures
+from .fork_server import Holder
+from .frames import CONTENT, LAST, Channel
+from .functions import Functions
+from .interpreter import Interpreter
+from .isolation import linux
+from .streams import Streams, null_input
+
+__all__ = ["RESERVED_FILES", "Runner"]
+
+_PR_SET_DUMPABLE = 4
+
+RESERVED_FILES = 16
+
+
+class Runner:
+    """Runs cells until the host closes the channel.
+
+    It is made in the zygote, so that a fork of it has little left to do: its descriptors have fixed numbers, above all
+    those that the code's own files can have, and so out of the way of code that closes or writes to all it finds.
+
+    Args:
+        config: The worker's configuration.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        lowest = config["limits"]["open_files"]
+        self._config = config
+        self._places = list(range(lowest, lowest + 3))
+        _allow_files(lowest + RESERVED_FILES)
+        kind = (socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with socket.socket(*kind) as unused:
+            for place in self._places:  # Nothing else may get these numbers.
+                os.dup2(unused.fileno(), place, inheritable=False)
+        self._arrivals = select.poll()
+        self._arrivals.register(self._places[0], select.POLLIN)
+        self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
+        self._streams = Streams(self._channel, self._places[1:])
+        self._interpreter = Interpreter(config)
+        self._interpreter.at_end = Figures(lambda: self._interpreter.folder).keep
+        self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
+        self._exits = atexit._ncallbacks()
+        self._running = False
+        self._pid = 0
+        null_input()
+        sys.path.insert(0, config["workspace"])
+
+    def move_to(self, workspace: str) -> None:
+        """Take another folder for the workspace, before there is anything in it."""
+        sys.path[sys.path.index(self._config["workspace"])] = workspace
+        self._config = {**self._config, "workspace": workspace}
+        self._interpreter.move_to(workspace)
+
+    def settle(self) -> None:
+        """Do in the room's keeper what its forks then have done."""
+        _allow_files(self._places[0])
+        os.chdir(self._config["workspace"])
+        signal.signal(signal.SIGINT, self._interrupt)
+        self._streams.install()
+
+    def connect(self, fds: list[int]) -> None:
+        """Take other ends of the channel and of the pipes for standard output and error."""
+        _allow_files(self._places[-1] + 1)
+        for fd, place in zip(fds, self._places):  # noqa: B905 (Python 3.8)
+            os.dup2(fd, place, inheritable=False)
+        _allow_files(self._places[0])
+        os.dup2(fds[1], 1)
+        os.dup2(fds[2], 2)
+
+    def check_connection(self) -> None:
+        """See to it that the ends are as they were, since whoever had them before may have changed them for all.
+
+        Raises:
+            OSError: They are not, and cannot be made so.
+        """
+        for place in self._places:
+            fcntl.fcntl(place, fcntl.F_SETFL, 0)  # They wait again, and tell nobody by signals.
+        if self._arrivals.poll(0):
+            raise OSError(errno.EPIPE, "the channel was shut down, or something was left in it")
+
+    def start(self, key: str, lock: Callable[[], None]) -> None:
+        """Be a runner in a fresh state; never returns.
+
+        Args:
+            key: The channel's key.
+            lock: Locks this process down.
+        """
+        os.setsid()
+        self._channel.key = bytes.fromhex(key)
+        try:
+            forks.after_fork()
+            lock()
+            linux.prctl(_PR_SET_DUMPABLE, 1)
+        except Exception as error:
+            self._channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
+            os._exit(1)
+        self.serve()
+
+    def serve(self) -> None:
+        """Answer requests; never returns."""
+        self._pid = os.getpid()
+        self._functions.be_here()
+        self._channel.send_text(LAST, b'{"event":"ready","pid":%d}' % self._pid)
+        while True:
+            request = self._functions.receive()
+            if request is None:
+                os._exit(0)
+            message, fds = request
+            if message["op"] == "cell":
+                self._cell(message)
+            elif message["op"] == "functions":
+                self._functions.offer(message["offers"])
+            elif message["op"] == "checkpoint":
+                self._checkpoint(fds[0])
+
+    def _interrupt(self, *_: Any) -> None:
+        if self._running:
+            raise KeyboardInterrupt
+
+    def _cell(self, message: dict[str, Any]) -> None:
+        self._functions.begin()
+        self._running = True
+        try:
+            answer = self._interpreter.run(message)
+            if message.get("final"):
+                self._finish(answer)
+        except KeyboardInterrupt:  # It came after the code had ended.
+            answer = {"outcome": "error", "exit_code": 130}
+        finally:
+            self._running = False
+        if os.getpid() != self._pid:
+            os._exit(answer["exit_code"] & 0xFF)  # A fork that the code made and let run on to here.
+        self._streams.flush()
+        answer["threads"] = 1 + forks.threads()
+        for content in self._interpreter.contents:
+            self._channel.send_text(CONTENT, content)
+        self._functions.end({"event": "done", "id": message["id"], **answer})
+        if message.get("final"):
+            os._exit(answer["exit_code"] & 0xFF)
+
+    def _finish(self, answer: dict[str, Any]) -> None:
+        """Do what an interpreter does at its end: wait for threads, then call what asked to be called."""
+        try:
+            if forks.threads():
+                threading._shutdown()  # type: ignore[attr-defined]
+            # Those of before are modules' own, and there is nothing that they would have to finish.
+            if atexit._ncallbacks() > self._exits:
+                atexit._run_exitfuncs()
+        except BaseException as error:
+            answer.update(self._interpreter.failure(error))
+
+    def _checkpoint(self, fd: int) -> None:
+        self._streams.flush()
+        try:
+            _allow_one_more()
+            pid = forks.fork()
+        except OSError as error:
+            with socket.socket(fileno=fd) as sock:
+                Channel(sock, self._channel.key).send({"event": "failed", "error": str(error)})
+            return
+        if pid:
+            os.close(fd)
+            return
+        control = Channel(socket.socket(fileno=fd), self._channel.key)
+        null = os.open(os.devnull, os.O_RDWR)
+        _allow_files(self._places[-1] + 1)
+        for place in (1, 2, *self._places):
+            os.dup2(null, place, inheritable=place < 3)
+        os.close(null)
+        control.send({"event": "holding", "pid": os.getpid()})
+        Holder(control, {"run": self._resume}).serve()
+        os._exit(0)
+
+    def _resume(self, message: dict[str, Any], fds: list[int]) -> None:
+        self._channel.key = bytes.fromhex(message["key"])
+        self.connect(fds)
+        for fd in fds:
+            os.close(fd)
+        self.serve()
+
+
+def _allow_one_more() -> None:
+    """Let a checkpoint be no process of the code's, of which there is a limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NPROC, (soft + 1, hard))
+
+
+def _allow_files(count: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count if hard == resource.RLIM_INFINITY else min(count, hard), hard))

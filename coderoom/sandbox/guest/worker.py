@@ -1,0 +1,150 @@
+"""The warm process behind the wall: imports once, and forks a keeper for every room.
+
+It never runs a line of the code that it is there for. When the host goes away its control socket closes, it ends, and
+with it everything behind the wall.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import select
+import signal
+import site
+import socket
+import sys
+import traceback
+from typing import Any
+
+from . import forks, warmth
+from .frames import Channel
+from .isolation import boot, linux
+from .isolation.room import enter_room
+from .room import Keeper
+from .runner import Runner
+
+__all__ = ["serve"]
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+# What runners need at their start; it is shared with all of them if it is here before they are.
+_ALWAYS = ("ast", "io", "json", "linecache", "threading", "traceback", "types")
+
+
+def serve(control_fd: int) -> None:
+    """Serve until the host closes the control socket.
+
+    Args:
+        control_fd: This side of the control socket. The first message on it is the configuration.
+    """
+    sock = socket.socket(fileno=control_fd)
+    sock.set_inheritable(False)
+    channel = Channel(sock)
+    first = channel.receive()
+    if first is None:
+        return
+    config = first[0]
+    try:
+        facts = _prepare(config)
+        runner = Runner(config)
+        warmth.freeze()
+    except Exception as error:
+        channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()})
+        return
+    channel.send({"event": "ready", **facts})
+    _serve(channel, config, runner)
+
+
+def _prepare(config: dict[str, Any]) -> dict[str, Any]:
+    facts = boot.boot(config["boot"]) or {}
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The first of a namespace gets only what it has a handler for.
+    linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    site.main()  # After the boot: what site-packages run at start gets no privileges of ours.
+    sys.path[:] = [entry for entry in sys.path if entry not in ("", os.getcwd())]
+    sys.dont_write_bytecode = True
+    for name in _ALWAYS:
+        importlib.import_module(name)
+    missing = _preload(config.get("preload", []))
+    forks.leave_hooks()
+    programs = config["boot"].get("programs", [])
+    os.environ["PATH"] = os.pathsep.join([*programs, os.environ.get("PATH", os.defpath)])
+    warmth.settle(config)
+    return {
+        **facts,
+        "pid": os.getpid(),
+        "uid": os.getuid(),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "missing": missing,
+        "threads": len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1,
+    }
+
+
+def _preload(names: list[str]) -> dict[str, str]:
+    missing = {}
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            missing[name] = f"{type(error).__name__}: {error}"
+    return missing
+
+
+def _serve(channel: Channel, config: dict[str, Any], runner: Runner) -> None:
+    wake, waker = os.pipe()
+    for fd in (wake, waker):
+        os.set_blocking(fd, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    poll = select.poll()
+    poll.register(channel.sock, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    while True:
+        ready = dict(poll.poll())
+        if wake in ready:
+            os.read(wake, 4096)
+            _reap()
+        if channel.sock.fileno() in ready:
+            request = channel.receive()
+            if request is None:
+                return
+            message, fds = request
+            if message.get("op") == "room" and len(fds) == 1:
+                _open_room(channel, fds[0], config, runner, (wake, waker))
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner, own: tuple[int, int]) -> None:
+    try:
+        pid = forks.fork()
+    except OSError as error:
+        with socket.socket(fileno=fd) as sock:
+            Channel(sock).send({"event": "failed", "error": f"fork: {error}"})
+        return
+    if pid:
+        os.close(fd)
+        return
+    status = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        channel.close()
+        for number in own:
+            os.close(number)
+        room = Channel(socket.socket(fileno=fd))
+        try:
+            nested = enter_room(config)
+            Keeper(room, config, nested, runner).serve()
+            status = 0
+        except Exception as error:
+            room.send(
+                {"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()}
+            )
+    finally:
+        os._exit(status)

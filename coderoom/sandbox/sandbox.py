@@ -1,0 +1,287 @@
+"""A place where code runs, kept from the host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from coderoom._util.tasks import to_its_end
+from coderoom.errors import RequestError
+from coderoom.outcome import Outcome
+from coderoom.sandbox.arguments import (
+    a_count,
+    a_folder,
+    a_list,
+    a_mapping,
+    a_path,
+    a_switch,
+    a_wall,
+    check_code,
+    check_timeout,
+    limits_of,
+    make_workspace,
+)
+from coderoom.sandbox.engines.base import Engine, EngineSession, make_engine
+from coderoom.sandbox.environment import check_variables
+from coderoom.sandbox.functions import HostFunction, Offer, Offered
+from coderoom.sandbox.languages import is_python, program_for
+from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.policy import Policy
+from coderoom.sandbox.result import CodeError, ExecutionResult, OutputChunk
+from coderoom.sandbox.session import Session, stream_of, with_paths
+from coderoom.sandbox.snapshots import Snapshot
+from coderoom.sandbox.walls.base import WallSpec
+
+__all__ = ["Sandbox"]
+
+_NO_FUNCTIONS: Mapping[str, HostFunction] = {}
+
+
+class Sandbox:
+    """A place where cells run, behind a wall that keeps them from the host.
+
+    It starts with the first cell, or with `async with`. One worker is kept warm; a run is a fork of it.
+
+    Args:
+        wall: `auto` for the strongest that this machine has, or `bubblewrap`, `namespaces`, `sandlock`, `landlock`,
+            `docker`; `none` for no wall at all.
+        preload: Modules that are imported once, for all runs and sessions.
+        limits: What a cell may use, as `Limits` or a mapping of what differs from them.
+        workspace: A folder that the code may read and write, seen inside as `/workspace`; it is made if it is not
+            there. `None`: each run and each session has an empty one in memory.
+        network: Whether the code may use the network.
+        policy: `open`, or `restricted` for a small safe-looking Python whose rules are told to whoever wrote the code.
+            A policy is early feedback and no wall.
+        env: Variables of the code's environment, besides the few that programs need.
+        python: The interpreter inside; `None`: the one that `CODEROOM_PYTHON` names, else the one that
+            runs this.
+        readable: More folders that the code may read, at their own paths.
+        engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall and starts at once
+            (`pip install 'coderoom[monty]'`).
+        concurrency: How many runs and sessions there may be at a time; others wait.
+        options: What only the chosen wall understands, for instance `image` for `docker`.
+
+    Raises:
+        RequestError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        wall: str = "auto",
+        *,
+        engine: Literal["cpython", "monty"] = "cpython",
+        preload: Sequence[str] = (),
+        limits: Limits | Mapping[str, Any] | None = None,
+        workspace: str | Path | None = None,
+        network: bool = False,
+        policy: str = "open",
+        env: Mapping[str, str] | None = None,
+        python: str | Path | None = None,
+        readable: Sequence[str | Path] = (),
+        concurrency: int = 256,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.limits = limits_of(limits)
+        self.workspace = None if workspace is None else a_folder("workspace", workspace)
+        self._policy = Policy.named(policy)
+        spec = WallSpec(
+            workspace=self.workspace,
+            network=a_switch("network", network),
+            env=a_mapping("env", env),
+            limits=self.limits,
+            python=None if python is None else a_path("python", python),
+            readable=[Path(folder) for folder in a_list("readable", readable, str, Path)],
+            options=a_mapping("options", options),
+        )
+        check_variables(spec.env)
+        modules = a_list("preload", preload, str)
+        self._engine_name = engine
+        self.concurrency = a_count("concurrency", concurrency)
+        self._engine = make_engine(engine, a_wall(wall), spec, self._policy, modules, self.concurrency)
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def wall(self) -> str:
+        """The name of the wall; `auto` as long as none is chosen, `monty` for the engine that needs none."""
+        return self._engine.wall
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the worker says of itself, for instance its `python`; empty before the start."""
+        return self._engine.facts
+
+    async def start(self) -> None:
+        """Start the worker and import what is to be imported; a second time does nothing.
+
+        Raises:
+            SandboxUnavailable: There is no wall to be had here, or it cannot be built.
+            MissingDependencyError: A module of `preload` cannot be imported.
+            RequestError: The sandbox is closed, or the workspace cannot be what it is to be.
+        """
+        await self._get_engine()
+
+    async def close(self) -> None:
+        """End everything, for good; a second time does nothing."""
+        self._closed = True
+        if self._loop is asyncio.get_running_loop():
+            await to_its_end(self._close())
+        else:
+            self._engine.kill()
+
+    async def run(self, code: str, *, language: str = "python", timeout: float | None = None) -> ExecutionResult:
+        """Run code in a fresh state.
+
+        Args:
+            code: The code.
+            language: `python`, `sh`, `bash` or `javascript`.
+            timeout: The seconds that it has; `None`: `limits.wall_seconds`.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke; that says nothing about the code.
+            RequestError: An argument is wrong, the language is not known here, or the sandbox is closed.
+        """
+        return await self._run(code, language, timeout, None)
+
+    async def stream(
+        self, code: str, *, language: str = "python", timeout: float | None = None
+    ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
+        """Run code in a fresh state and give what it prints while it prints it; see `Session.stream`.
+
+        Yields:
+            Pieces of output, then the result.
+
+        Raises:
+            SandboxUnavailable: As `run`.
+            RequestError: As `run`.
+        """
+        engines: list[EngineSession] = []
+
+        def hold(held: bool) -> None:
+            for engine in engines:
+                engine.hold_output(held)
+
+        async with contextlib.aclosing(
+            stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), hold)
+        ) as items:
+            async for item in items:
+                yield item
+
+    def session(self, functions: Sequence[Offered] = ()) -> Session:
+        """A state that lasts from cell to cell, to be used with `async with`.
+
+        Args:
+            functions: Functions of the host that the code may call by their names: plain or async ones of Python,
+                AutoGen's tools, and AutoGen's workbenches with all their tools. Arguments and results are JSON-like
+                data. Plain functions run in threads, async ones in the event loop.
+
+        Raises:
+            RequestError: Something cannot be offered, or a name is taken twice.
+        """
+        return Session(self, Offer(functions))
+
+    @contextlib.asynccontextmanager
+    async def open_engine(self, functions: Mapping[str, HostFunction] = _NO_FUNCTIONS) -> AsyncIterator[EngineSession]:
+        """A fresh state of the engine, for as long as the context lasts."""
+        engine = await self._get_engine()
+        async with engine.session(functions) as session:
+            yield session
+
+    def reject(self, code: str, language: str, timeout: float | None = None) -> ExecutionResult | None:
+        """The result of code that the policy refuses; `None` if it does not.
+
+        Raises:
+            RequestError: An argument is wrong, or the language is not known here.
+        """
+        check_code(code)
+        check_timeout(timeout)
+        error = None
+        if is_python(language):
+            error = self._policy.check(code)
+        elif self._policy.rules is not None:
+            error = CodeError(
+                "PolicyError", f"Only Python runs under the policy {self._policy.name!r}, no {language!r}."
+            )
+        else:
+            program_for(language, self._engine_name)  # Refuses what nobody here runs.
+        if error is None:
+            return None
+        text = f"{error}\n"
+        return ExecutionResult(Outcome.REJECTED, 126, stderr=text, output=text, error=error, code=code)
+
+    def with_paths(self, result: ExecutionResult) -> ExecutionResult:
+        """The result with the places of its artifacts on this machine."""
+        return with_paths(result, self.workspace)
+
+    async def snapshot(self, engine: EngineSession) -> Snapshot:
+        """The workspace's files as they are now."""
+        return await Snapshot.take(self.workspace, engine, self.limits)
+
+    async def _run(
+        self, code: str, language: str, timeout: float | None, on_chunk: Any, engines: list[EngineSession] | None = None
+    ) -> ExecutionResult:
+        rejected = self.reject(code, language, timeout)
+        if rejected is not None:
+            return rejected
+        async with self.open_engine() as engine:
+            if engines is not None:
+                engines.append(engine)
+            result = await engine.run(code, language, timeout, final=True, on_chunk=on_chunk)
+        return self.with_paths(result)
+
+    async def _close(self) -> None:
+        starting, self._starting = self._starting, None
+        if starting is not None and not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+        await self._engine.close()
+
+    async def _start_engine(self) -> None:
+        if self.workspace is not None:
+            await asyncio.to_thread(make_workspace, self.workspace)
+        await self._engine.start()
+
+    async def _get_engine(self) -> Engine:
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            # Used in another event loop before; nothing of that can be used here.
+            self._loop, self._starting = loop, None
+            self._engine.kill()
+        if self._engine.lost:
+            if self._starting is None or self._starting.done():
+                self._starting = loop.create_task(self._start_engine())
+                self._starting.add_done_callback(_look_at)
+            starting = self._starting
+            # Whoever waits may be cancelled; others wait for the same start, which only `close` cancels.
+            await asyncio.wait((starting,))
+            self._check_open()
+            starting.result()
+        return self._engine
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RequestError("The sandbox is closed; make a new one with Sandbox(...).")
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """Take note of a failed start that nobody waits for any more, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,307 @@
+"""A state that lasts, in a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import stat
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from coderoom._util.tasks import to_its_end
+from coderoom.errors import RequestError
+from coderoom.sandbox.functions import Offer, calls_of
+from coderoom.sandbox.result import ExecutionResult, OutputChunk
+from coderoom.sandbox.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from coderoom.sandbox.sandbox import Sandbox
+
+__all__ = ["Checkpoint", "Session"]
+
+_QUEUE = 256
+_CLOSED = "The session is closed; make a new one with sandbox.session()."
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A state that a session can return to, as long as somebody has this object or until it is released.
+
+    Attributes:
+        held: The engine's hold on it.
+        files: The workspace's files as they were, if they were asked for.
+        session: The session whose state it is.
+    """
+
+    held: Any
+    files: Snapshot | None
+    session: Session = field(repr=False)
+
+
+class Session:
+    """One interpreter state in a sandbox; made by `Sandbox.session`.
+
+    Variables, imports, the current folder and files last from cell to cell, also over a cell that fails. Cells run one
+    after the other; several sessions run at the same time.
+    """
+
+    def __init__(self, sandbox: Sandbox, offer: Offer) -> None:
+        self._sandbox = sandbox
+        self._offer = offer
+        self._stack = contextlib.AsyncExitStack()
+        self._engine: Any = None
+        self._lock = asyncio.Lock()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Get a fresh state ready; the first cell does it too.
+
+        Raises:
+            SandboxUnavailable: The sandbox cannot be started.
+            RequestError: The session is closed.
+        """
+        async with self._turn():
+            pass
+
+    async def run(self, code: str, *, language: str = "python", timeout: float | None = None) -> ExecutionResult:
+        """Run a cell.
+
+        Args:
+            code: The cell.
+            language: `python`, or `sh`, `bash` or `javascript` for a program of its own in the same workspace.
+            timeout: The seconds that it has; `None`: the sandbox's `limits.wall_seconds`.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke; that says nothing about the code.
+            RequestError: The language is not known here, or the session is closed.
+        """
+        return await self._run(code, language, timeout, None)
+
+    async def stream(
+        self, code: str, *, language: str = "python", timeout: float | None = None
+    ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
+        """Run a cell and give what it prints while it prints it; the result comes last.
+
+        The code waits if nobody takes what it prints. A stream that is left before its end ends the cell.
+
+        Args:
+            code: As for `run`.
+            language: As for `run`.
+            timeout: As for `run`.
+
+        Yields:
+            Pieces of output, then the result.
+
+        Raises:
+            SandboxUnavailable: As `run`.
+            RequestError: As `run`.
+        """
+        async with contextlib.aclosing(
+            stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk), self._hold)
+        ) as items:
+            async for item in items:
+                yield item
+
+    async def cancel(self) -> None:
+        """End the cell that runs; its result has the outcome `cancelled` and the output so far.
+
+        Variables stay if the code lets itself be interrupted, as at a deadline. The same goes for a cell whose task is
+        cancelled and for a stream that is left. If they are lost, the next result says so.
+        """
+        if self._engine is not None:
+            await self._engine.cancel()
+
+    async def checkpoint(self, *, files: bool = False) -> Checkpoint:
+        """Keep the state as it is, to come back to it. Threads and programs that still run are not in it.
+
+        Args:
+            files: Keep the files of the workspace too.
+
+        Returns:
+            The state. It is kept until it is released or nobody has the object any more, and there is a limit to how
+            many can be kept.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+            RequestError: The session is closed, there are too many checkpoints, or the workspace is too large to be
+                kept.
+        """
+        async with self._turn():
+            engine = self._engine
+            held = await engine.checkpoint()
+            try:
+                snapshot = await self._sandbox.snapshot(engine) if files else None
+            except BaseException:
+                engine.release(held)
+                raise
+            checkpoint = Checkpoint(held, snapshot, self)
+            weakref.finalize(checkpoint, _let_go, asyncio.get_running_loop(), engine.release, held).atexit = False
+            return checkpoint
+
+    async def rollback(self, checkpoint: Checkpoint) -> None:
+        """Go back to a state as if nothing had happened since; as often as wanted.
+
+        Checkpoints that were made after it are gone.
+
+        Args:
+            checkpoint: The state. If files were kept with it, the workspace gets those again.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+            RequestError: The checkpoint is of another session, or gone.
+        """
+        self._check(checkpoint)
+        async with self._turn():
+            await to_its_end(self._go_back(checkpoint))
+
+    async def release(self, checkpoint: Checkpoint) -> None:
+        """Keep a state no longer, since nobody will go back to it; one that is gone already is none the worse for it.
+
+        Args:
+            checkpoint: The state.
+
+        Raises:
+            RequestError: It is no checkpoint, or another session's.
+        """
+        self._check(checkpoint)
+        if self._engine is not None:
+            self._engine.release(checkpoint.held)
+        if checkpoint.files is not None:
+            await to_its_end(asyncio.to_thread(checkpoint.files.remove))
+
+    async def restart(self) -> None:
+        """Go back to a fresh state; files stay, checkpoints are gone.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+            RequestError: The session is closed.
+        """
+        async with self._turn():
+            await self._engine.restart()
+
+    async def close(self) -> None:
+        """End everything that the session has started; a second time does nothing."""
+        self._closed = True
+        await self.cancel()
+        await to_its_end(self._close())
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait until nobody else is at work in the session, and start it if it has not been."""
+        if self._engine is not None and calls_of(self._engine):
+            raise RequestError(
+                "A function that code in this session has called cannot use the same session: it would wait for itself."
+            )
+        async with self._lock:
+            await self._start()
+            yield
+
+    def _check(self, checkpoint: object) -> None:
+        if not isinstance(checkpoint, Checkpoint):
+            raise RequestError(f"A checkpoint is what session.checkpoint() returns, and this is {checkpoint!r:.100}.")
+        if checkpoint.session is not self:
+            raise RequestError("This checkpoint is another session's; only that one can use it.")
+
+    async def _start(self) -> None:
+        if self._closed:
+            raise RequestError(_CLOSED)
+        if self._engine is None:
+            functions = await self._offer.list()
+            self._engine = await self._stack.enter_async_context(self._sandbox.open_engine(functions))
+            if self._closed:  # Meanwhile; who closes it waits for this.
+                raise RequestError(_CLOSED)
+
+    async def _close(self) -> None:
+        async with self._lock:
+            self._engine = None
+            await self._stack.aclose()
+
+    async def _go_back(self, checkpoint: Checkpoint) -> None:
+        await self._engine.rollback(checkpoint.held)
+        if checkpoint.files is not None:
+            await checkpoint.files.restore()
+
+    async def _run(
+        self, code: str, language: str, timeout: float | None, on_chunk: Callable[[OutputChunk], None] | None
+    ) -> ExecutionResult:
+        rejected = self._sandbox.reject(code, language, timeout)
+        if rejected is not None:
+            return rejected
+        async with self._turn():
+            result: ExecutionResult = await self._engine.run(code, language, timeout, on_chunk=on_chunk)
+        return self._sandbox.with_paths(result)
+
+    def _hold(self, hold: bool) -> None:
+        if self._engine is not None:
+            self._engine.hold_output(hold)
+
+
+async def stream_of(
+    run: Callable[[Callable[[OutputChunk], None]], Any], hold: Callable[[bool], None]
+) -> AsyncGenerator[OutputChunk | ExecutionResult]:
+    """Turn a run that reports its output into a stream that nobody can flood."""
+    queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
+    held = left = False
+
+    def take(chunk: OutputChunk) -> None:
+        nonlocal held
+        if left:
+            return
+        queue.put_nowait(chunk)
+        if queue.qsize() >= _QUEUE and not held:
+            held = True
+            hold(True)
+
+    task = asyncio.ensure_future(run(take))
+    task.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (chunk := await queue.get()) is not None:
+            if held and queue.qsize() < _QUEUE // 4:
+                held = False
+                hold(False)
+            yield chunk
+        yield await task
+    finally:
+        left = True
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+def _let_go(loop: asyncio.AbstractEventLoop, release: Callable[[Any], None], held: Any) -> None:
+    """Release what nobody has a reference to; that can be noticed in any thread, and at any time."""
+    with contextlib.suppress(RuntimeError):  # The event loop is closed, and all of the session with it.
+        loop.call_soon_threadsafe(release, held)
+
+
+def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResult:
+    """The result with the places of its artifacts on this machine; what is no file in the workspace is left out."""
+    if workspace is None or not result.artifacts:
+        return result
+    root = workspace.resolve()
+    found = []
+    for artifact in result.artifacts:
+        path = workspace / artifact.name
+        # Names come from inside: they may lead anywhere.
+        with contextlib.suppress(OSError, ValueError):
+            facts = path.lstat()
+            real = path.resolve()
+            if real == root / artifact.name and real.is_relative_to(root) and stat.S_ISREG(facts.st_mode):
+                found.append(replace(artifact, path=path, size=facts.st_size))
+    return replace(result, artifacts=tuple(found))

@@ -1,0 +1,198 @@
+"""The workspace's files, kept beside a checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from coderoom._util.tasks import to_its_end
+from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom.errors import RequestError
+from coderoom.sandbox.limits import Limits
+
+if TYPE_CHECKING:
+    from coderoom.sandbox.engines.base import EngineSession
+
+__all__ = ["Snapshot"]
+
+_MOST_FILES = 20_000
+_DEEPEST = 100
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK = 1 << 20
+
+
+class Snapshot:
+    """A copy of a workspace's files.
+
+    Args:
+        workspace: The workspace.
+        copy: The copy.
+        engine: The session whose programs stand still while files are copied.
+    """
+
+    def __init__(self, workspace: Path, copy: Path, engine: EngineSession) -> None:
+        self._workspace = workspace
+        self._copy = copy
+        self._engine = engine
+        self._end = weakref.finalize(self, remove_folder, copy)
+
+    @classmethod
+    async def take(cls, workspace: Path | None, engine: EngineSession, limits: Limits) -> Self:
+        """Copy the files.
+
+        Raises:
+            RequestError: The workspace is no folder of this machine, or it cannot be copied.
+        """
+        if workspace is None:
+            raise RequestError(
+                "files=True needs a workspace: Sandbox(workspace=FOLDER). Without one all files are in memory."
+            )
+        copy = temporary_folder()
+        snapshot = cls(workspace, copy, engine)
+        try:
+            async with engine.frozen():
+                # A thread that went on would write where the copy has been removed.
+                await to_its_end(asyncio.to_thread(_copy, workspace, copy, limits.disk_bytes, None))
+        except BaseException:
+            snapshot._end()
+            raise
+        return snapshot
+
+    def remove(self) -> None:
+        """Remove the copy; it goes by itself once nobody has this object any more."""
+        self._end()
+
+    async def restore(self) -> None:
+        """Give the workspace these files again, and no others.
+
+        Raises:
+            RequestError: It cannot be done; the workspace may have only a part of them.
+        """
+        async with self._engine.frozen():
+            await to_its_end(asyncio.to_thread(self._restore))
+
+    def _restore(self) -> None:
+        facts = self._workspace.stat()
+        try:
+            with _opened(self._workspace) as folder:
+                _empty(folder)
+        except OSError as error:
+            raise RequestError(f"The workspace {str(self._workspace)!r} cannot be emptied: {error}") from error
+        _copy(self._copy, self._workspace, None, (facts.st_uid, facts.st_gid) if os.geteuid() == 0 else None)
+
+
+def _copy(source: Path, target: Path, limit: int | None, owner: tuple[int, int] | None) -> None:
+    """Copy what is in a folder.
+
+    Code of another session may be at work in the workspace and put links where folders were. So nothing is reached by
+    a path: only by the descriptor of the folder that it was found in, and no link is followed.
+    """
+    copier = _Copier(limit, owner)
+    try:
+        with _opened(source) as origin, _opened(target) as place:
+            copier.copy_folder(origin, place, 0)
+    except OSError as error:
+        raise RequestError(f"The files of {str(source)!r} cannot be copied to {str(target)!r}: {error}") from error
+
+
+class _Copier:
+    def __init__(self, limit: int | None, owner: tuple[int, int] | None) -> None:
+        self._limit = limit
+        self._owner = owner
+        self._bytes = self._files = 0
+
+    def copy_folder(self, origin: int, place: int, depth: int) -> None:
+        if depth > _DEEPEST:
+            raise RequestError(f"The workspace has folders that are more than {_DEEPEST} deep; remove them.")
+        with os.scandir(origin) as entries:
+            names = [entry.name for entry in entries]
+        for name in names:
+            # It may have gone, or have become something else: whoever changes files meanwhile gets what comes of it.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                self._copy_entry(name, origin, place, depth)
+
+    def _copy_entry(self, name: str, origin: int, place: int, depth: int) -> None:
+        kind = os.lstat(name, dir_fd=origin).st_mode
+        self._count(0)
+        if stat.S_ISLNK(kind):
+            os.symlink(os.readlink(name, dir_fd=origin), name, dir_fd=place)
+            if self._owner is not None:
+                os.chown(name, *self._owner, dir_fd=place, follow_symlinks=False)
+        elif stat.S_ISDIR(kind):
+            os.mkdir(name, 0o700, dir_fd=place)
+            with _opened(name, origin) as below, _opened(name, place) as copied:
+                self.copy_folder(below, copied, depth + 1)
+                self._finish(below, copied)
+        elif stat.S_ISREG(kind):
+            with _opened(name, origin, _READ) as file, _opened(name, place, _WRITE) as copied:
+                if stat.S_ISREG(os.fstat(file).st_mode):
+                    self._copy_content(file, copied)
+                    self._finish(file, copied)
+
+    def _copy_content(self, file: int, copied: int) -> None:
+        size = os.fstat(file).st_size
+        os.ftruncate(copied, size)  # Holes stay holes.
+        offset = 0
+        while offset < size:
+            try:
+                offset = os.lseek(file, offset, os.SEEK_DATA)
+            except OSError:
+                break
+            hole = os.lseek(file, offset, os.SEEK_HOLE)
+            while offset < hole:
+                data = os.pread(file, min(_CHUNK, hole - offset), offset)
+                if not data:
+                    return
+                self._count(len(data))
+                os.pwrite(copied, data, offset)
+                offset += len(data)
+
+    def _finish(self, origin: int, copied: int) -> None:
+        facts = os.fstat(origin)
+        if self._owner is not None:
+            os.fchown(copied, *self._owner)
+        os.fchmod(copied, stat.S_IMODE(facts.st_mode) & 0o777)
+        os.utime(copied, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self._files += not size
+        if self._limit is not None and (self._bytes > self._limit or self._files > _MOST_FILES):
+            raise RequestError(
+                f"The workspace is too large to be kept with a checkpoint: more than {self._limit:,} bytes or "
+                f"{_MOST_FILES:,} files. Use checkpoint(files=False), or a workspace of its own."
+            )
+
+
+def _empty(folder: int, depth: int = 0) -> None:
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries]
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+                os.unlink(name, dir_fd=folder)
+                continue
+            if depth > _DEEPEST:
+                raise RequestError(f"The workspace has folders that are more than {_DEEPEST} deep; remove them.")
+            with contextlib.suppress(OSError, ValueError, NotImplementedError):  # A link by now.
+                os.chmod(name, 0o700, dir_fd=folder, follow_symlinks=False)
+            with _opened(name, folder) as below:
+                _empty(below, depth + 1)
+            os.rmdir(name, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _opened(name: str | Path, folder: int | None = None, flags: int = _FOLDER) -> Iterator[int]:
+    fd = os.open(name, flags, 0o600, dir_fd=folder)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

@@ -1,0 +1,193 @@
+"""The wall made by the system's `bwrap`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import re
+import select
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox.walls.base import WallReport, WallSpec
+from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
+from coderoom.sandbox.walls.local import LocalWorker, Start, python_arguments
+from coderoom.sandbox.walls.mount_namespaces import MountedWall
+from coderoom.sandbox.walls.probe import Facts
+from coderoom.sandbox.walls.remedies import namespaces_remedy
+
+__all__ = ["BubblewrapWall"]
+
+_OLDEST = (0, 4)
+_WITH_SIZE = (0, 7)
+_PATIENCE_TO_TELL = 2000  # Milliseconds.
+_SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/run/wrappers/bin:/run/current-system/sw/bin"
+# What boot needs: for /proc and the workspace, for becoming nobody, and for ending that one.
+_ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
+_INSTALL = "Install bubblewrap 0.4 or later, for instance with `apt install bubblewrap` or `dnf install bubblewrap`."
+
+
+class BubblewrapWall(MountedWall):
+    """Namespaces of every kind, a file tree of only what is needed, no capabilities: all made by `bwrap`."""
+
+    name = "bubblewrap"
+
+    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+        # A workspace that cannot be one is told of first: what is left out for its sake would seem to be missing.
+        await asyncio.to_thread(layout_for, spec)
+        await asyncio.to_thread(_find, spec.workspace)
+        return await super()._launch(spec, program, facts)
+
+    def _prepare(self, spec: WallSpec, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int) -> Start:
+        bwrap, version = _find(spec.workspace)
+        as_root = boot["identity"] is not None
+        size = spec.limits.disk_bytes if version >= _WITH_SIZE else None
+        with contextlib.ExitStack() as unwind:
+            info, told = os.pipe()
+            unwind.callback(os.close, info)
+            fds = [told]
+            unwind.callback(_close, fds)
+            for path, text in layout.files.items():
+                fds.append(_memory_file(path, text))
+            arguments = _privileges(spec, as_root)
+            arguments += _tree(layout, dict(zip(layout.files, fds[1:], strict=True)), size, as_root)
+            for name, value in spec.env.items():
+                arguments += ["--setenv", name, value]
+            # Not on the command line, which everybody on this machine can read.
+            fds.append(_memory_file("arguments", "\0".join([*arguments, "--info-fd", str(told)])))
+            unwind.pop_all()
+        return Start(
+            argv=[bwrap, "--args", str(fds[-1]), "--", *python_arguments(layout.python, INSIDE, program, control_fd)],
+            boot={**boot, **_left_to_do(spec)} if as_root else {**boot, "guarded": []},
+            fds=fds,
+            worker_pid=functools.partial(_worker_pid, info),
+            tidy=functools.partial(os.close, info),
+        )
+
+    def _report(self, facts: Facts) -> WallReport:
+        try:
+            version = ".".join(map(str, _find(None)[1]))
+        except SandboxUnavailable as error:
+            return WallReport(self.name, available=False, detail=str(error), remedy=_INSTALL)
+        if facts.error:
+            return WallReport(self.name, available=False, detail=facts.error, remedy=namespaces_remedy())
+        return self._report_made(f"bwrap {version}", facts)
+
+
+def _find(workspace: Path | None) -> tuple[str, tuple[int, ...]]:
+    """The system's `bwrap` and its version; never one that code could have put into its workspace."""
+    passed = ""
+    path = [_SYSTEM_PATH, *filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))]
+    for folder in dict.fromkeys(os.pathsep.join(path).split(os.pathsep)):
+        found = shutil.which("bwrap", path=folder)
+        if found is None:
+            continue
+        if workspace is not None and Path(found).resolve().is_relative_to(workspace.resolve()):
+            passed = f" but {found!r}, which lies in the workspace, where code can change it"
+            continue
+        status = Path(found).stat()
+        version = _version(found, (status.st_mtime_ns, status.st_size))
+        if version < _OLDEST:
+            raise SandboxUnavailable(f"{found!r} is version {'.'.join(map(str, version))}, which is too old.")
+        return found, version
+    raise SandboxUnavailable(f"There is no `bwrap` on this machine{passed}.")
+
+
+@functools.lru_cache(maxsize=8)
+def _version(bwrap: str, stamp: tuple[int, int]) -> tuple[int, ...]:
+    try:
+        said = subprocess.run([bwrap, "--version"], capture_output=True, timeout=10, check=True, env={}).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SandboxUnavailable(f"{bwrap!r} cannot be run: {error}.") from error
+    found = re.search(rb"(\d+)\.(\d+)\.?(\d+)?", said)
+    return tuple(int(part) for part in found.groups() if part) if found else (0,)
+
+
+def _left_to_do(spec: WallSpec) -> dict[str, Any]:
+    """What bwrap does not do for root's worker.
+
+    It would cover parts of `/proc`, gives all folders to root, and cannot end a worker that is not root any more.
+    """
+    return {
+        "proc": True,
+        "supervised": True,
+        "open": ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])],
+    }
+
+
+def _privileges(spec: WallSpec, as_root: bool) -> list[str]:
+    arguments = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", HOSTNAME]
+    # Without the third, number 1 inside would be bwrap, whose environment is the host's.
+    arguments += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
+    if not spec.network:
+        arguments.append("--unshare-net")
+    if as_root:
+        for name in _ROOT_CAPABILITIES:
+            arguments += ["--cap-add", name]
+    else:
+        arguments += ["--unshare-user", "--uid", str(ORDINARY), "--gid", str(ORDINARY)]
+    return arguments
+
+
+def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool) -> list[str]:
+    def memory(path: str) -> list[str]:
+        return (["--size", str(size)] if size is not None else []) + ["--tmpfs", path]
+
+    arguments = memory("/tmp")
+    made: set[str] = set()
+    for source, target in layout.read_only:
+        # Made by the way they would be their owner's alone, in some versions.
+        above = [str(folder) for folder in reversed(Path(target).parents) if str(folder) not in ("/", "/tmp")]
+        for folder in above:
+            if folder not in made and not any(Path(folder).is_relative_to(bound) for _, bound in layout.read_only):
+                arguments += ["--dir", folder]
+                made.add(folder)
+        arguments += ["--ro-bind", source, target]
+    for text, path in layout.symlinks:
+        arguments += ["--symlink", text, path]
+    for path, fd in files.items():
+        arguments += ["--file", str(fd), path]
+    # As root bwrap would cover parts of /proc, and no other /proc could be mounted below such a one.
+    arguments += ["--dir", "/proc"] if as_root else ["--proc", "/proc"]
+    arguments += ["--dev", "/dev", *memory("/dev/shm"), "--remount-ro", "/dev"]
+    if layout.workspace is None:
+        arguments += memory(WORKSPACE)
+    else:
+        arguments += ["--bind", layout.workspace, WORKSPACE]
+        if not as_root:
+            for path, writable in layout.guarded:
+                bind = "--bind" if writable else "--ro-bind"
+                arguments += [bind, str(Path(layout.workspace, path)), str(Path(WORKSPACE, path))]
+    return [*arguments, "--chdir", "/", "--remount-ro", "/"]
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def _memory_file(name: str, text: str) -> int:
+    fd = os.memfd_create(Path(name).name)
+    os.write(fd, os.fsencode(text))
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _worker_pid(info: int) -> int | None:
+    """What bwrap tells of its child. Were bwrap ended before it could tell, the child would wait for it for ever."""
+    told = b""
+    poll = select.poll()
+    poll.register(info)
+    while poll.poll(_PATIENCE_TO_TELL):
+        part = os.read(info, 4096)
+        told += part
+        if not part:
+            break
+    found = re.search(rb'"child-pid": *(\d+)', told)
+    return int(found[1]) if found else None

@@ -1,0 +1,178 @@
+"""The folders that a container shares with the host, and whom its code is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import coderoom
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox.walls import owned_folder
+from coderoom.sandbox.walls.layout import is_private
+from coderoom.sandbox.walls.lending import borrow
+
+__all__ = ["Meeting", "Tenant", "check_folders", "guarded", "tenant_for", "visible_code"]
+
+_FEW_USERS = (10_000, 60_000)  # Whom an engine that remaps users knows in any case.
+_NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Nobody on any machine.
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """Whom the code is, and through which folder it sees its workspace.
+
+    Attributes:
+        uid: Its user, never 0.
+        gid: Its group.
+        workspace: The folder to be shown as the workspace; `None`: an empty one in memory.
+        host_users: Whether the engine must not remap the users.
+        give_back: To be called at the end.
+    """
+
+    uid: int
+    gid: int
+    workspace: Path | None = None
+    host_users: bool = False
+    give_back: Callable[[], object] = lambda: None
+
+
+class Meeting:
+    """A private folder with a socket in it, at which the host waits for its worker.
+
+    Nobody else on this machine can get into the folder; the container sees only the part that has the socket.
+    """
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="coderoom-"))
+        self.folder = self._folder / "control"
+        self.mount = self._folder / "workspace"
+        self.folder.mkdir()
+        self.folder.chmod(0o711)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        path = self.folder / "socket"
+        try:
+            self.listener.bind(str(path))
+            path.chmod(0o666)
+            self.listener.listen(1)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Wait no longer, and leave nothing behind; the container keeps what it has mounted."""
+        self.listener.close()
+        owned_folder.unmount(self.mount)
+        # Never by walking: should the workspace still be mounted there, it must survive this.
+        with contextlib.suppress(OSError):
+            (self.folder / "socket").unlink(missing_ok=True)
+        for folder in (self.folder, self.mount, self._folder):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def check_folders(workspace: Path | None, readable: tuple[Path, ...]) -> None:
+    """Check what is asked to be shown.
+
+    Raises:
+        RequestError: A folder is not there, or must not be shown.
+    """
+    if workspace is not None and not workspace.is_dir():
+        raise RequestError(f"The workspace {str(workspace)!r} is no folder; make it first.")
+    for path in readable:
+        if not path.exists():
+            raise RequestError(f"There is no {str(path)!r} to be made readable.")
+    for path in (*readable, *([workspace] if workspace is not None else [])):
+        if is_private(path) or is_private(path.resolve()):
+            raise RequestError(
+                f"{str(path)!r} is a home or system folder and is not shown to code as a whole; use a folder inside it."
+            )
+
+
+def guarded(workspace: Path) -> list[tuple[Path, bool]]:
+    """What of a workspace is a mount of its own, and whether it stays writable.
+
+    The programs that the host itself runs must not be changed by code; and what is mounted upon, and so every folder
+    above such a one, cannot be moved away.
+    """
+    host = (Path(coderoom.__file__).resolve().parent, *map(Path, (sys.prefix, sys.base_prefix)))
+    kept = {path.relative_to(workspace) for path in host if path.is_relative_to(workspace) and path != workspace}
+    above = {folder for path in kept for folder in path.parents} - {Path()} - kept
+    return sorted([*((path, True) for path in above), *((path, False) for path in kept)])
+
+
+def tenant_for(workspace: Path | None, mount: Path | None, remapped: bool, rootless: bool) -> Tenant:
+    """Find whom the code can be so that what it writes belongs to the workspace's owner.
+
+    Args:
+        workspace: The folder.
+        mount: Where it could be mounted once more; `None`: the engine would not see that.
+        remapped: Whether the engine remaps users.
+        rootless: Whether it cannot help doing so.
+
+    Raises:
+        SandboxUnavailable: There is no such user.
+    """
+    nobody = random.SystemRandom().randint(*(_FEW_USERS if remapped else _NOBODY))
+    if workspace is None:
+        return Tenant(nobody, nobody)
+    owner = workspace.stat()
+    open_to_all = owner.st_mode & stat.S_IRWXO == stat.S_IRWXO
+    if remapped and (open_to_all or rootless):
+        if not open_to_all:
+            raise SandboxUnavailable(
+                f"Code in a container of a rootless Docker engine cannot write into the workspace {str(workspace)!r}: "
+                "its owner is the container's root, which code never is. Make it writable for all (chmod a+rwx), or "
+                "use the wall 'bubblewrap', which needs no more rights than such an engine."
+            )
+        return Tenant(nobody, nobody, workspace)
+    left_behind = owner.st_uid in range(_NOBODY[0], _NOBODY[1] + 1)
+    if owner.st_uid and not (left_behind and os.geteuid() == 0):
+        return Tenant(owner.st_uid, owner.st_gid or owner.st_uid, workspace, host_users=remapped)
+    if os.geteuid():
+        if open_to_all:
+            return Tenant(nobody, nobody, workspace, host_users=remapped)
+        raise _not_for_code(workspace)
+    return _beside_root(workspace, mount, nobody, remapped)
+
+
+def _beside_root(workspace: Path, mount: Path | None, nobody: int, remapped: bool) -> Tenant:
+    if mount is not None and workspace.stat().st_uid == 0:
+        try:
+            mount.mkdir()
+            owned_folder.mounted_for(workspace, mount, nobody, nobody)
+            return Tenant(nobody, nobody, mount, remapped)
+        except OSError:
+            pass  # An old kernel, or a file system that cannot do it.
+    identity, give_back = borrow(workspace)
+    if identity is None:
+        raise _not_for_code(workspace)
+    return Tenant(*identity, workspace, remapped, give_back)
+
+
+def _not_for_code(workspace: Path) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"The workspace {str(workspace)!r} belongs to root, and code is never root: use a folder of your own."
+    )
+
+
+def visible_code(source: Path) -> tuple[Path, Path | None]:
+    """The folder of the worker's code, and its copy where one had to be made, since others may not read it."""
+    folders = [path for path in (source, *source.rglob("*")) if path.is_dir()]
+    if all(path.stat().st_mode & 0o005 == 0o005 for path in folders) and all(
+        path.stat().st_mode & 0o004 for path in source.rglob("*.py")
+    ):
+        return source, None
+    copy = Path(tempfile.mkdtemp(prefix="coderoom-")) / source.name
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return copy, copy.parent

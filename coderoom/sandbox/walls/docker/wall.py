@@ -1,0 +1,261 @@
+"""The wall that is a container of a Docker engine on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import select
+import shutil
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from coderoom._util import owner
+from coderoom.errors import CodeRoomError, SandboxUnavailable
+from coderoom.sandbox import guest
+from coderoom.sandbox.walls.base import WallReport, WallSpec
+from coderoom.sandbox.walls.docker.config import LABEL, container_config, memory_of
+from coderoom.sandbox.walls.docker.container import Container, DockerWorker
+from coderoom.sandbox.walls.docker.engine import Engine, connect, is_missing, reason
+from coderoom.sandbox.walls.docker.folders import Meeting, check_folders, tenant_for, visible_code
+from coderoom.sandbox.walls.docker.options import DockerOptions
+from coderoom.sandbox.walls.layout import WORKSPACE
+
+__all__ = ["DockerWall"]
+
+_OLDEST_PYTHON = (3, 8)
+_PATIENCE = 30.0
+_PROBE_SECONDS = 5.0
+_CONTROL_BUFFER = 1 << 20
+
+
+class DockerWall:
+    """Keeps code in a container without network, capabilities or anything of the host but its workspace.
+
+    Args:
+        code: The folder with the worker's code; by default CodeRoom's own.
+        **options: What is to be used if a `WallSpec` says nothing else: see `DockerOptions`.
+
+    Raises:
+        RequestError: An option is wrong.
+    """
+
+    name = "docker"
+
+    def __init__(self, *, code: Path | None = None, **options: Any) -> None:
+        self._code = code if code is not None else Path(guest.__file__).parent
+        self._options = options
+        self._defaults = DockerOptions.of(options)
+
+    async def probe(self) -> WallReport:
+        """Try whether there is an engine with the image."""
+        try:
+            async with asyncio.timeout(2 * _PROBE_SECONDS):
+                return await asyncio.to_thread(self._probe)
+        except TimeoutError:
+            return WallReport(self.name, False, "The Docker engine does not answer in time.", "Restart it.")
+        except CodeRoomError as error:
+            return WallReport(self.name, False, str(error))
+        except Exception as error:  # docker-py lets through those of its own, of requests and of urllib3.
+            return WallReport(self.name, False, f"The Docker engine failed: {reason(error)}")
+
+    async def start(self, spec: WallSpec) -> DockerWorker:
+        """Start a worker in a container of its own.
+
+        Raises:
+            SandboxUnavailable: There is no engine, no image, or no Python in it that could be used.
+            RequestError: An option, or a folder, is wrong.
+            MissingDependencyError: The package `docker` is not installed.
+        """
+        launch = _Launch(spec, DockerOptions.of({**self._options, **spec.options}), self._code)
+        running = asyncio.ensure_future(asyncio.to_thread(launch.run))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # The thread undoes what it has done by then.
+            launch.cancelled.set()
+            running.add_done_callback(_abandon)
+            raise
+
+    def _probe(self) -> WallReport:
+        with contextlib.closing(connect(_PROBE_SECONDS)) as engine:
+            image, lacking = self._defaults.image, engine.lacks()
+            detail = engine.describe() + (f"; without {', '.join(lacking)}" if lacking else "")
+            if lacking and self._defaults.strict:
+                return WallReport(self.name, False, detail, "Use another engine, or leave out the option 'strict'.")
+            try:
+                engine.client.inspect_image(image)
+            except Exception as error:  # As above.
+                return WallReport(self.name, False, f"{detail}; {reason(error)}", f"docker pull {image}")
+            return WallReport(self.name, True, f"{detail}; image {image!r}")
+
+
+class _Launch:
+    """Makes a container and waits for its worker, in a thread.
+
+    Attributes:
+        cancelled: Set when nobody wants it any more.
+    """
+
+    def __init__(self, spec: WallSpec, options: DockerOptions, code: Path) -> None:
+        self._spec = spec
+        self._options = options
+        self._code = code
+        self.cancelled = threading.Event()
+
+    def run(self) -> DockerWorker:
+        check_folders(self._spec.workspace, tuple(self._spec.readable))
+        with contextlib.ExitStack() as undo:
+            engine = connect()
+            undo.callback(engine.close)
+            try:
+                return self._run(engine, undo)
+            except CodeRoomError:
+                raise
+            except Exception as error:  # docker-py lets through those of its own, of requests and of urllib3.
+                raise SandboxUnavailable(f"The Docker engine failed: {reason(error)}.{_hint(reason(error))}") from error
+
+    def _run(self, engine: Engine, undo: contextlib.ExitStack) -> DockerWorker:
+        lacking = engine.lacks()
+        if lacking and self._options.strict:
+            raise SandboxUnavailable(
+                f"The Docker engine ({engine.describe()}) leaves out {', '.join(lacking)}: the option 'strict' is set."
+            )
+        _sweep(engine)
+        self._have_image(engine)
+        container, control = self._meet(engine, undo)
+        undo.callback(control.close)
+        self._check_answer(control, container)
+        self._check_wanted()
+        spec = self._spec
+        boot = {
+            "identity": None,
+            "environment": dict(spec.env),
+            "workspace": WORKSPACE,
+            "rooms": "plain",
+            # A container has its own network and none of the host's sockets, so those that it makes lead nowhere else.
+            "lockdown": {"own_pid_only": True, "local_sockets": True},
+        }
+        return DockerWorker(control, boot, container, memory_of(spec, self._options), undo.pop_all().close)
+
+    def _meet(self, engine: Engine, undo: contextlib.ExitStack) -> tuple[Container, socket.socket]:
+        code, copy = visible_code(self._code)
+        if copy is not None:
+            undo.callback(shutil.rmtree, copy, ignore_errors=True)
+        with contextlib.closing(Meeting()) as meeting:
+            mount = meeting.mount if engine.sees_mounts else None
+            tenant = tenant_for(self._spec.workspace, mount, engine.remaps_users, engine.is_rootless)
+            undo.callback(tenant.give_back)
+            config = container_config(engine, self._spec, self._options, tenant, meeting.folder, code)
+            self._check_wanted()
+            # Before it starts: so that nothing it says is missed.
+            container = Container.create(engine, config)
+            undo.callback(container.close)
+            undo.callback(container.remove)
+            self._check_wanted()
+            container.start()
+            return container, self._accept(meeting.listener, container)
+
+    def _check_wanted(self) -> None:
+        if self.cancelled.is_set():
+            raise SandboxUnavailable("The start was cancelled.")
+
+    def _have_image(self, engine: Engine) -> None:
+        image = self._options.image
+        try:
+            engine.client.inspect_image(image)
+        except Exception as error:  # As above.
+            if not is_missing(error):
+                raise
+        else:
+            return
+        missing = f"The image {image!r} is not on this machine"
+        remedy = f"Get it (docker pull {image}) or make it, or name another one in the wall's option 'image'."
+        if not self._options.pull:
+            raise SandboxUnavailable(f"{missing}. {remedy}")
+        name, tag = (image, None) if "@" in image else _split_tag(image)
+        try:
+            for said in engine.client.pull(name, tag=tag, stream=True, decode=True):
+                self._check_wanted()
+                if "error" in said:
+                    raise OSError(said["error"])
+        except CodeRoomError:
+            raise
+        except Exception as error:  # As above.
+            raise SandboxUnavailable(f"{missing} and could not be pulled ({reason(error)}). {remedy}") from error
+
+    def _accept(self, listener: socket.socket, container: Container) -> socket.socket:
+        listener.setblocking(False)
+        poll = select.poll()
+        poll.register(listener, select.POLLIN)
+        poll.register(container, select.POLLIN)
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            self._check_wanted()
+            ready = {fd for fd, _ in poll.poll(100)}
+            if listener.fileno() in ready:
+                return listener.accept()[0]
+            if container.fileno() in ready and container.ended():
+                raise self._no_worker(f"ended with exit code {container.exit_code(_PATIENCE)}", container)
+        raise self._no_worker(f"did not connect to its host within {_PATIENCE:g} seconds", container)
+
+    def _check_answer(self, control: socket.socket, container: Container) -> None:
+        control.settimeout(_PATIENCE)
+        try:
+            found = json.loads(control.recv(65_536))
+            version, writable = tuple(found["python"]), found["writable"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._no_worker("did not answer", container) from error
+        if version < _OLDEST_PYTHON:
+            raise SandboxUnavailable(
+                f"The image {self._options.image!r} has Python {'.'.join(map(str, version))}; the sandbox needs 3.8 or "
+                "later. Name another image in the wall's option 'image'."
+            )
+        if not writable:
+            raise SandboxUnavailable(
+                f"Code in the container cannot write into the workspace {str(self._spec.workspace)!r}. Check that its "
+                "owner can, and that the engine sees the same folders as this process."
+            )
+        control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
+        control.setblocking(False)
+
+    def _no_worker(self, what: str, container: Container) -> SandboxUnavailable:
+        written, runtime = container.written(), self._options.runtime
+        parts = [
+            f"The worker in a container of the image {self._options.image!r} {what}.",
+            f"It wrote: {written}" if written else "",
+            f"The runtime {runtime!r} may be the reason." if runtime else "",
+        ]
+        return SandboxUnavailable(" ".join(filter(None, parts)))
+
+
+def _abandon(task: asyncio.Task[DockerWorker]) -> None:
+    # Unless it had done everything by then.
+    if not task.cancelled() and task.exception() is None:
+        threading.Thread(target=task.result().kill).start()
+
+
+def _sweep(engine: Engine) -> None:
+    """Remove what earlier processes had no time to remove."""
+    # Others may be at the same; whatever is left will be met again.
+    with contextlib.suppress(Exception):
+        for found in engine.client.containers(all=True, filters={"label": LABEL}):
+            if owner.is_orphan(found["Labels"].get(LABEL, "")):
+                with contextlib.suppress(Exception):
+                    engine.client.remove_container(found["Id"], force=True, v=True)
+
+
+def _split_tag(image: str) -> tuple[str, str]:
+    name, colon, tag = image.rpartition(":")
+    return (name, tag) if colon and "/" not in tag else (image, "latest")
+
+
+def _hint(said: str) -> str:
+    if "executable file not found" in said or "no such file or directory" in said:
+        return " The sandbox needs an image with Python 3.8 or later: name one in the wall's option 'image'."
+    if "bind source path does not exist" in said:
+        return " The engine does not see this process's folders: is one of them in a container, or a snap?"
+    return ""

@@ -1,0 +1,253 @@
+"""What of this machine is visible behind a wall that is made of mounts."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pwd
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import coderoom
+from coderoom.errors import RequestError
+from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls.interpreter import Interpreter, without_dots
+
+__all__ = ["HOSTNAME", "INSIDE", "ORDINARY", "WORKSPACE", "Layout", "layout_for"]
+
+WORKSPACE = "/workspace"
+HOSTNAME = "coderoom"
+# Who somebody is in a user namespace of one's own.
+ORDINARY = 1000
+# Nothing of the host's /run is ever visible, so this is in nobody's way.
+INSIDE = "/run/coderoom"
+
+_OURS = Path(__file__).resolve().parent.parent / "guest"
+_TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_ETC = (
+    "alternatives",
+    "ca-certificates/extracted",
+    "crypto-policies",
+    "fonts",
+    "host.conf",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "magic",
+    "mime.types",
+    "os-release",
+    "pki/ca-trust/extracted",
+    "pki/tls/cert.pem",
+    "pki/tls/certs",
+    "pki/tls/openssl.cnf",
+    "protocols",
+    "services",
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+)
+# Package managers whose programs are spread over a tree of their own, in which nothing is anybody's secret.
+_STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
+# Never visible as a whole, and of the second ones nothing inside either.
+_PRIVATE = frozenset({"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"})
+# No workspace: what this machine runs.
+_SYSTEM = re.compile(r"(/usr|/usr/local)(/(s?bin|lib[^/]*|share|include|etc)(/.*)?)?|/(s?bin|lib[^/]*)(/.*)?")
+_PRIVATE_WITH_ALL = (
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lost+found",
+    "/proc",
+    "/run",
+    "/sys",
+    "/var/log",
+    "/var/run",
+    "/var/spool",
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A file tree to be built.
+
+    Attributes:
+        python: The interpreter's path, inside as well as outside.
+        read_only: What is bound read-only, as pairs of source and target, a folder before what lies in it.
+        symlinks: Symbolic links, as pairs of what they say and where they are.
+        files: Small files, path to text.
+        workspace: The folder that is bound at `/workspace`; `None`: there is an empty one in memory.
+        guarded: Paths in the workspace that are mounts of their own, and whether they stay writable: the interpreter's
+            do not, and those above it must not be moved away.
+        packages: Folders for `sys.path` that the interpreter does not find by itself.
+        programs: Folders for `PATH`.
+    """
+
+    python: str
+    read_only: tuple[tuple[str, str], ...]
+    symlinks: tuple[tuple[str, str], ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    workspace: str | None = None
+    guarded: tuple[tuple[str, bool], ...] = ()
+    packages: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> list[str]:
+        """What is visible, a folder before what lies in it; what is in memory is not among it."""
+        return sorted([target for _, target in self.read_only] + [path for _, path in self.symlinks])
+
+
+def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
+    """What has to be visible for a worker.
+
+    Args:
+        spec: What the wall is asked for.
+        uid: Who the worker will be.
+
+    Raises:
+        RequestError: A folder cannot be shown, or the workspace cannot be where it is.
+    """
+    interpreter = Interpreter.of(spec.python, spec.workspace)
+    readable = tuple(_readable(path) for path in spec.readable)
+    layout = _base(interpreter, readable)
+    layout = replace(layout, files=_files(uid, spec.network))
+    if spec.workspace is None:
+        return layout
+    workspace = spec.workspace.resolve()
+    _check_workspace(workspace, interpreter)
+    return replace(layout, workspace=str(workspace), guarded=_guarded(workspace, layout))
+
+
+def _guarded(workspace: Path, layout: Layout) -> tuple[tuple[str, bool], ...]:
+    own = Path(coderoom.__file__).resolve().parent
+    shown = {own, *(Path(source) for source, _ in layout.read_only)} - {workspace}
+    kept = {str(path.relative_to(workspace)): False for path in shown if path.is_relative_to(workspace)}
+    above = {str(folder): True for path in kept for folder in Path(path).parents if str(folder) != "."}
+    return tuple(sorted({**above, **kept}.items()))
+
+
+@functools.lru_cache(maxsize=16)
+def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
+    node = _node()
+    wanted = [Path("/usr"), *(Path("/") / name for name in _TOP)]
+    for path in interpreter.folders:
+        _refuse_private(path, f"the interpreter {interpreter.executable!r} is installed in {str(path)!r}")
+        wanted.append(_store_of(path) or path)
+    wanted += [node] if node is not None else []
+    wanted += readable
+    links = {str(path): str(path.readlink()) for path in wanted[1 : 1 + len(_TOP)] if path.is_symlink()}
+    binds = dict(_binds(path for path in wanted if str(path) not in links))
+    etc = [Path("/etc") / name for name in _ETC]
+    binds.update({str(path): str(path.resolve()) for path in etc if path.exists()})
+    binds[f"{INSIDE}/guest"] = str(_OURS)
+    links.update({link: text for link, text in interpreter.links if not _covered(link, binds)})
+    programs = [str(Path(interpreter.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
+    return Layout(
+        python=interpreter.executable,
+        read_only=tuple((source, target) for target, source in sorted(binds.items())),
+        symlinks=tuple((text, link) for link, text in sorted(links.items())),
+        packages=interpreter.packages,
+        programs=tuple(dict.fromkeys([*programs, str(node / "bin")] if node is not None else programs)),
+    )
+
+
+def _binds(wanted: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    """Pairs of target and source: each folder where it really is, and also under the name by which it is known."""
+    found: dict[str, str] = {}
+    paths = [path for path in wanted if path.exists()]
+    real = sorted({path.resolve() for path in paths})
+    for path in (*real, *sorted(set(paths) - set(real))):
+        if not _covered(str(path), found):
+            found[str(path)] = str(path.resolve())
+    return iter(found.items())
+
+
+def _covered(path: str, targets: Iterable[str]) -> bool:
+    return any(Path(path).is_relative_to(target) for target in targets)
+
+
+def _store_of(path: Path) -> Path | None:
+    return next((Path(store) for store in _STORES if path.is_relative_to(store)), None)
+
+
+def _node() -> Path | None:
+    """The folder that Node.js is installed in, if it is elsewhere than the system."""
+    found = shutil.which("node", path=os.environ.get("PATH"))
+    if found is None or not Path(found).is_absolute():
+        return None
+    program = Path(found).resolve()
+    prefix = program.parent.parent
+    # Else it is a shim, or lies in a folder that says nothing of what else is there.
+    if program.parent.name != "bin" or not (prefix / "lib" / "node_modules").is_dir() or is_private(prefix):
+        return None
+    return None if prefix.is_relative_to("/usr") else prefix
+
+
+def is_private(path: Path) -> bool:
+    """Whether a folder as such must not be visible: a home, or what belongs to the system."""
+    if str(path) in _PRIVATE or path.parent == Path("/home") or _covered(str(path), _PRIVATE_WITH_ALL):
+        return True
+    # Whoever sees the folder above a home sees the home.
+    return any(home.is_relative_to(path) for home in _homes())
+
+
+def _homes() -> set[Path]:
+    homes = {Path("/root"), Path(os.environ.get("HOME") or "/root")}
+    with contextlib.suppress(KeyError):
+        homes.add(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    return homes | {home.resolve() for home in homes}
+
+
+def _refuse_private(path: Path, what: str) -> None:
+    if is_private(path.resolve()) or is_private(path):
+        raise RequestError(
+            f"{what[:1].upper()}{what[1:]}, which is a home or system folder and is not shown to code as a whole; "
+            "use a folder of its own, such as a virtual environment."
+        )
+
+
+def _readable(path: Path) -> Path:
+    path = without_dots(path)
+    if not path.exists():
+        raise RequestError(f"There is no {str(path)!r} to be made readable.")
+    _refuse_private(path, f"readable names {str(path)!r}")
+    return path
+
+
+def _check_workspace(workspace: Path, interpreter: Interpreter) -> None:
+    if not workspace.is_dir():
+        raise RequestError(f"The workspace {str(workspace)!r} is no folder; make it first.")
+    if is_private(workspace) or _SYSTEM.fullmatch(str(workspace)):
+        raise RequestError(
+            f"The workspace {str(workspace)!r} is a home or system folder, where code could change what this machine "
+            "runs; use a folder inside it."
+        )
+    for path in (*interpreter.code, *(folder.resolve() for folder in interpreter.folders)):
+        if workspace == path or (workspace.is_relative_to(path) and path in interpreter.code):
+            raise RequestError(
+                f"The workspace {str(workspace)!r} is or lies inside the interpreter's folder {str(path)!r}, which "
+                "code must not change; use a folder elsewhere."
+            )
+
+
+def _files(uid: int, network: bool) -> dict[str, str]:
+    files = {
+        "/etc/passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nuser:x:{uid}:{uid}:user:{WORKSPACE}:/bin/sh\n"
+        "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+        "/etc/group": f"root:x:0:\nuser:x:{uid}:\nnogroup:x:65534:\n",
+        "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
+        "/etc/hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
+        "/etc/hostname": f"{HOSTNAME}\n",
+    }
+    if network:
+        with contextlib.suppress(OSError):
+            # Often a link into /run, so it is told and not shown.
+            files["/etc/resolv.conf"] = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace")
+    return files

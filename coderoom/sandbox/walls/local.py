@@ -1,0 +1,243 @@
+"""Starting a worker as a process of this machine, watching it, and ending it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coderoom.errors import SandboxUnavailable
+
+__all__ = [
+    "OUTSIDE",
+    "LocalWorker",
+    "Start",
+    "identity_to_become",
+    "owner_of",
+    "python_arguments",
+    "with_own_places",
+]
+
+# The folder that `guest` is in, on this machine.
+OUTSIDE = Path(__file__).resolve().parent.parent
+
+_KEPT_OF_STDERR = 8192
+_SECONDS_TO_END = 5.0
+_CONTROL_BUFFER = 1 << 20
+
+
+@dataclass
+class Start:
+    """What it takes to start a worker.
+
+    Attributes:
+        argv: The program and its arguments.
+        boot: What the worker is told first.
+        environment: The program's whole environment.
+        fds: Descriptors that the program gets besides its end of the control socket; they are closed here.
+        worker_pid: Called when it is to be ended: the process whose end ends everything; `None`: the program itself,
+            once it is asked to.
+        tidy: Called once when it has ended, or could not be started.
+    """
+
+    argv: Sequence[str]
+    boot: Mapping[str, Any]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    fds: Sequence[int] = ()
+    worker_pid: Callable[[], int | None] = lambda: None
+    tidy: Callable[[], None] = lambda: None
+
+
+class LocalWorker:
+    """A worker that is a process of this machine.
+
+    Its attendant, a thread, starts it, takes in what it writes to standard error, and waits for it. That thread lives
+    as long as the process does, and that matters: "die with the parent" means the parent's *thread* to the kernel.
+
+    Attributes:
+        control: This side of the control socket.
+        boot: What it has to be told first.
+    """
+
+    def __init__(self, control: socket.socket, start: Start) -> None:
+        self.control = control
+        self.boot = start.boot
+        self._start = start
+        self._tidying = contextlib.ExitStack()
+        self._said = bytearray()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._ending = threading.Lock()
+
+    @classmethod
+    async def launch(cls, prepare: Callable[[int], Start], tidying: contextlib.ExitStack) -> LocalWorker:
+        """Start a worker.
+
+        Args:
+            prepare: Given the number of the worker's end of the control socket, it says how to start it.
+            tidying: What is to be done when the worker has ended. The worker takes it over once it is started.
+
+        Raises:
+            SandboxUnavailable: The program cannot be started.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.ExitStack() as unwind:
+            unwind.callback(ours.close)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
+            start = prepare(theirs.fileno())
+            unwind.callback(start.tidy)
+            worker = cls(ours, start)
+            try:
+                await worker._start_attendant(theirs.fileno())
+            except OSError as error:
+                raise SandboxUnavailable(f"{start.argv[0]!r} cannot be started: {error}.") from error
+            finally:
+                for fd in start.fds:
+                    os.close(fd)
+            unwind.pop_all()
+            worker._tidying = tidying.pop_all()
+            worker._tidying.callback(start.tidy)
+        return worker
+
+    async def _start_attendant(self, control_fd: int) -> None:
+        threading.Thread(target=self._attend, args=(control_fd,), daemon=True, name="coderoom-worker").start()
+        try:
+            await asyncio.shield(asyncio.wrap_future(self._started))
+        except asyncio.CancelledError:  # Nobody would ever end it.
+            concurrent.futures.wait([self._started], _SECONDS_TO_END)
+            self.kill()
+            raise
+
+    async def end(self) -> None:
+        """End it and everything behind the wall, at once; a second time does nothing."""
+        await asyncio.shield(asyncio.to_thread(self._finish))
+
+    def kill(self) -> None:
+        """The same without an event loop."""
+        self._finish()
+
+    def describe_death(self) -> str:
+        """What is known of why it ended by itself."""
+        concurrent.futures.wait([self._ended], 1)
+        code = None if self._process is None else self._process.poll()
+        said = bytes(self._said[-_KEPT_OF_STDERR:]).decode(errors="replace").strip()
+        how = "It is still running." if code is None else f"It ended with exit code {code}."
+        if code is not None and (code < 0 or code > 128):
+            number = -code if code < 0 else code - 128
+            with contextlib.suppress(ValueError):
+                how = f"It was ended by {signal.Signals(number).name}."
+        return f"{how} It said: {said}" if said else how
+
+    def _attend(self, control_fd: int) -> None:
+        fds = (control_fd, *self._start.fds)
+        try:
+            process = subprocess.Popen(
+                self._start.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=dict(self._start.environment),
+                cwd="/",
+                pass_fds=fds,
+                start_new_session=True,
+            )
+        except BaseException as error:
+            self._ended.set_result(None)
+            self._started.set_exception(error)
+            return
+        self._process = process
+        self._started.set_result(None)
+        assert process.stderr is not None
+        with process.stderr:
+            while said := os.read(process.stderr.fileno(), 4096):
+                self._said += said
+                del self._said[: -2 * _KEPT_OF_STDERR]
+        process.wait()
+        self._ended.set_result(None)
+
+    def _finish(self) -> None:
+        with self._ending:
+            self.control.close()
+            if not self._ended.done():
+                self._stop()
+                if not concurrent.futures.wait([self._ended], _SECONDS_TO_END).done and self._process is not None:
+                    self._process.kill()
+                    concurrent.futures.wait([self._ended], _SECONDS_TO_END)
+            self._tidying.close()
+
+    def _stop(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        pid = self._start.worker_pid()
+        if pid is None:
+            process.terminate()
+            return
+        with contextlib.suppress(OSError):
+            # If it has ended its number may be another's by now.
+            if int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1]) == process.pid:
+                # The first process of a namespace takes all others along.
+                os.kill(pid, signal.SIGKILL)
+
+
+def python_arguments(python: str, inside: str, program: str, control_fd: int) -> list[str]:
+    """The command that runs a program with the package `guest`, whose name there is `coderoom_guest`.
+
+    Args:
+        python: The interpreter.
+        inside: The folder that `guest` is in, as it is at the start.
+        program: Its source text, a line in which `CONTROL` is the number of its end of the control socket.
+        control_fd: That number.
+    """
+    # The package gets a name of its own, so that no module of the code's can be taken for it.
+    name = "coderoom_guest"
+    package = f"sys.modules[{name!r}] = type(sys)({name!r}); sys.modules[{name!r}].__path__ = [{inside + '/guest'!r}]"
+    text = f"import sys; {package}; CONTROL = {control_fd}; {program}"
+    # Isolated, and without `site`: nothing that is installed runs before the wall is finished.
+    return [python, "-I", "-S", "-B", "-c", text]
+
+
+def identity_to_become() -> tuple[int, int] | None:
+    """The user and group that root's workers become: nobody's, so nothing is theirs; `None` for any other user.
+
+    A root that is one of a user namespace only is an ordinary user to the kernel.
+    """
+    if os.geteuid() != 0:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        first, outside, count = Path("/proc/self/uid_map").read_text(encoding="ascii").split()[:3]
+        if (int(first), int(outside)) != (0, 0) or int(count) < 1 << 31:
+            return None
+    number = 0x70000000 + secrets.randbelow(0x0FFFFFFF)
+    return number, number
+
+
+def owner_of(folder: Path) -> tuple[int, int]:
+    """The user and the group of a folder."""
+    status = folder.stat()
+    return status.st_uid, status.st_gid
+
+
+def with_own_places(env: Mapping[str, str], temporary: str, workspace: str) -> dict[str, str]:
+    """The environment of a worker whose `/tmp` and `/workspace` are elsewhere."""
+    places = {"/tmp": temporary, "/workspace": workspace}
+    environment = {"TMPDIR": temporary}
+    for name, value in env.items():
+        for place, own in places.items():
+            if value == place or value.startswith(f"{place}/"):
+                environment[name] = own + value[len(place) :]
+                break
+        else:
+            environment[name] = value
+    return environment

@@ -1,0 +1,51 @@
+"""No wall at all, for code that one would run oneself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom.sandbox.walls.base import WallReport, WallSpec
+from coderoom.sandbox.walls.interpreter import Interpreter
+from coderoom.sandbox.walls.local import OUTSIDE, LocalWorker, Start, python_arguments, with_own_places
+from coderoom.sandbox.walls.probe import Facts, ProbedWall
+
+__all__ = ["NoWall"]
+
+
+class NoWall(ProbedWall):
+    """The worker is an ordinary process: with an environment of its own and limits, and everything else open to it."""
+
+    name = "none"
+
+    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+        interpreter = await asyncio.to_thread(Interpreter.of, spec.python, spec.workspace)
+        with contextlib.ExitStack() as unwind:
+            scratch = str(temporary_folder())
+            unwind.callback(remove_folder, Path(scratch))
+            workspace = scratch if spec.workspace is None else str(spec.workspace)
+            boot = {
+                "environment": with_own_places(spec.env, scratch, workspace),
+                "workspace": workspace,
+                "scratch": scratch,
+                "private": scratch,
+                "packages": interpreter.packages,
+                "programs": [str(Path(interpreter.executable).parent)],
+                "rooms": "plain",
+                "supervised": True,
+                "keep_privileges": True,
+                "lockdown": {"use_seccomp": False, "local_sockets": True},
+            }
+
+            def prepare(control_fd: int) -> Start:
+                argv = python_arguments(interpreter.executable, str(OUTSIDE), program, control_fd)
+                return Start(argv=argv, boot=boot)
+
+            return await LocalWorker.launch(prepare, unwind)
+
+    def _report(self, facts: Facts) -> WallReport:
+        if facts.error:
+            return WallReport(self.name, available=False, detail=facts.error)
+        return WallReport(self.name, available=True, detail="no wall: code can do whatever the user can who starts it.")

@@ -1,0 +1,348 @@
+"""The round-robin team that goes on working."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from autogen_agentchat.base import ChatAgent, TaskResult, Team, TerminationCondition
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentContainer
+from autogen_agentchat.teams._group_chat._round_robin_group_chat import (
+    RoundRobinGroupChatConfig,
+    RoundRobinGroupChatManager,
+)
+from autogen_core import AgentRuntime, CancellationToken, ComponentLoader, SingleThreadedAgentRuntime
+from pydantic import ConfigDict, Field
+
+from coderoom._util.components import DumpsAsItself, load_if_given
+from coderoom._util.tasks import to_its_end
+from coderoom._util.watching import is_watched
+from coderoom.agents.studio_messages import error_message, is_error, unshown
+from coderoom.errors import TeamError
+from coderoom.teams.agents_within import close_agents, start_agents
+from coderoom.teams.manager import CodingTeamManager
+from coderoom.teams.message_types import find_message_type, name_of_message_type
+from coderoom.teams.participant import Participant, Turns
+
+__all__ = ["CodingTeam", "CodingTeamConfig"]
+
+Message = BaseAgentEvent | BaseChatMessage
+
+
+class CodingTeamConfig(RoundRobinGroupChatConfig):
+    """The declarative form of a `CodingTeam`; each field is the constructor's argument of that name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_turns: int | None = Field(default=None, ge=1)
+    custom_message_types: list[str] = Field(default_factory=list)
+    """Dotted names, `mypackage.messages.Plan` or `autogen_agentchat.messages.StructuredMessage[mypackage.Plan]`."""
+
+
+class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
+    """A round-robin group chat, as AutoGen's, that a failure does not break.
+
+    It goes on after a cancel, after an agent's error and after `reset()`: whoever was interrupted speaks first, and
+    reads each message once. A cancel, be it the token or the task's, ends the running turn at once. An agent's error
+    arrives as an `AgentError` whose `__cause__` is what the agent raised. `pause()` and `resume()` hold the turns
+    back. The saved state holds what the termination condition has counted. `async with team` starts what its agents
+    own, executors for instance, and stops it.
+
+    Args:
+        participants: The agents and nested teams, in the order of their turns.
+        name: The team's name.
+        description: What the team is for.
+        termination_condition: When to stop; `None` to go on until `max_turns`.
+        max_turns: How many turns a run may have; `None` for any number.
+        runtime: The runtime to use instead of one of the team's own.
+        custom_message_types: Message types beside AutoGen's that the participants exchange.
+        emit_team_events: Whether the stream tells who speaks next.
+    """
+
+    DEFAULT_NAME = "CodingTeam"
+    DEFAULT_DESCRIPTION = "A team of agents that write, run and review code in turns."
+
+    component_config_schema = CodingTeamConfig
+    component_provider_override = "coderoom.teams.CodingTeam"
+
+    def __init__(
+        self,
+        participants: Sequence[ChatAgent | Team],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        termination_condition: TerminationCondition | None = None,
+        max_turns: int | None = None,
+        runtime: AgentRuntime | None = None,
+        custom_message_types: Sequence[type[Message]] | None = None,
+        emit_team_events: bool = False,
+    ) -> None:
+        if max_turns is not None and max_turns < 1:
+            raise ValueError(f"The maximum number of turns must be 1 or more, not {max_turns}.")
+        participants = list(participants)
+        names = [participant.name for participant in participants]
+        if twice := sorted({repr(name) for name in names if names.count(name) > 1}):
+            raise ValueError(f"The participant names must be unique; given more than once: {', '.join(twice)}.")
+        self._custom_message_types = list(custom_message_types or ())
+        super().__init__(
+            participants,
+            name=name,
+            description=description,
+            termination_condition=termination_condition,
+            max_turns=max_turns,
+            runtime=runtime,
+            custom_message_types=self._custom_message_types,
+            emit_team_events=emit_team_events,
+        )
+        self._failure: TeamError | None = None
+        self._turns = Turns(self._on_failure)
+        self._cut_short = False
+        self._going = asyncio.Event()
+        self._going.set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if self._embedded_runtime:
+            self._runtime = _Runtime(ignore_unhandled_exceptions=False)
+
+    @property
+    def participants(self) -> Sequence[ChatAgent | Team]:
+        """The agents and nested teams, in the order of their turns."""
+        return tuple(self._participants)
+
+    # --- Running ---
+
+    async def run_stream(
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> AsyncGenerator[Message | TaskResult, None]:
+        """Run the team; yield the messages as they come and a `TaskResult` last.
+
+        Args:
+            task: What to do; `None` to go on where the last run ended or was cut short.
+            cancellation_token: Ends the run at once.
+            output_task_messages: Whether the task itself is among the messages.
+
+        Raises:
+            AgentError: If an agent failed; its `__cause__` is what the agent raised.
+            TeamError: If the termination condition failed.
+            asyncio.CancelledError: If the token was cancelled.
+            ValueError: If the task is empty or holds no messages, or the team is running already.
+        """
+        if isinstance(task, Sequence) and not isinstance(task, str):
+            task = list(task)
+        if not self._is_running:
+            await self._put_right()
+        stop = CancellationToken()
+        if cancellation_token is not None:
+            cancellation_token.add_callback(stop.cancel)
+        run = super().run_stream(task=task, cancellation_token=stop, output_task_messages=output_task_messages)
+        items: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
+        # A task of its own: AutoGen's generator waits for the whole conversation when it is closed early.
+        running = asyncio.create_task(_pass_on(run, items))
+        ending = self._end_turns_when(stop, running)
+        item: Message | TaskResult | None = None
+        try:
+            while (following := await items.get()) is not None and not stop.is_cancelled():
+                item = unshown(following) if isinstance(following, TaskResult) else following
+                yield item
+            try:
+                await self._ended(running)
+            except Exception as error:
+                # Most agents have shown theirs.
+                if is_watched() and not is_error(item) and not stop.is_cancelled():
+                    yield error_message(self.name, error)
+                raise
+            if not isinstance(item, TaskResult):
+                # It came to its end while it was being cancelled.
+                raise asyncio.CancelledError
+        finally:
+            if not running.done():
+                stop.cancel()
+            await to_its_end(ending(stop))
+            if not running.cancelled():
+                running.exception()
+
+    def _end_turns_when(
+        self, stop: CancellationToken, running: asyncio.Task[None]
+    ) -> Callable[[CancellationToken], Awaitable[None]]:
+        """See to it that the turns end when `stop` is cancelled; return what waits for that."""
+        loop = asyncio.get_running_loop()
+        ending: list[asyncio.Task[None]] = []
+
+        def begin() -> None:
+            if not ending and not running.done():
+                ending.append(loop.create_task(self._turns.end()))
+
+        def on_stop() -> None:
+            # From whatever thread; and a token may be cancelled long after the run, when the loop is gone.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(begin)
+
+        async def wait(stop: CancellationToken) -> None:
+            if stop.is_cancelled():
+                begin()
+            if ending or not running.done():
+                await asyncio.wait({running, *ending})
+
+        stop.add_callback(on_stop)
+        return wait
+
+    async def _ended(self, running: asyncio.Task[None]) -> None:
+        try:
+            # Shielded: a cancel of ours would break off AutoGen's way of stopping its runtime.
+            await asyncio.shield(running)
+        except BaseException as error:
+            self._cut_short = True
+            if self._failure is not None and isinstance(error, RuntimeError):
+                # Named again: AutoGen's runtime raises the same error on its way, without its cause.
+                raise self._failure from self._failure.cause
+            raise
+
+    async def _put_right(self) -> None:
+        """Put right what a run that was cut short may have left behind."""
+        await self._follow_loop()
+        condition = self._termination_condition
+        if self._cut_short and condition is not None and condition.terminated:
+            await condition.reset()
+        if not self._going.is_set():
+            await self.resume()
+        self._failure, self._cut_short = None, False
+
+    async def _follow_loop(self) -> None:
+        """Go on in another event loop, as two calls of `asyncio.run` have: queues stay with the first one."""
+        loop, before = asyncio.get_running_loop(), self._loop
+        self._loop = loop
+        if before is None or before is loop or not self._embedded_runtime:
+            return
+        state = await self.save_state()
+        self._runtime = _Runtime(ignore_unhandled_exceptions=False)
+        self._output_message_queue = asyncio.Queue()
+        self._initialized = False
+        await self.load_state(state)
+
+    async def reset(self) -> None:
+        """Forget everything: the team, its agents and its termination condition start anew."""
+        if not self._is_running:
+            await self._follow_loop()
+        await super().reset()
+
+    async def pause(self) -> None:
+        """Hold the turns back, and the agents that know how to pause; nothing happens if the team does not run."""
+        if not self._is_running:
+            return
+        # Not by messages, as AutoGen's team does: those are lost when the run ends meanwhile.
+        self._going.clear()
+        for participant in self._participants:
+            if isinstance(participant, ChatAgent):
+                await participant.on_pause(CancellationToken())
+            elif getattr(participant, "_is_running", True):
+                await participant.pause()
+
+    async def resume(self) -> None:
+        """Go on after `pause`."""
+        for participant in self._participants:
+            if isinstance(participant, ChatAgent):
+                await participant.on_resume(CancellationToken())
+            elif getattr(participant, "_is_running", True):
+                await participant.resume()
+        self._going.set()
+
+    # --- Starting and stopping what the agents own ---
+
+    async def __aenter__(self) -> Self:
+        try:
+            await start_agents(self)
+        except BaseException:
+            with suppress(Exception):
+                await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all agents, also those of nested teams; the team may be used again afterwards.
+
+        Raises:
+            Exception: What the first agent that could not be closed raised, once all others are.
+        """
+        await close_agents(self)
+
+    # --- What AutoGen's team is made of ---
+
+    def _create_participant_factory(
+        self,
+        parent_topic_type: str,
+        output_topic_type: str,
+        agent: ChatAgent | Team,
+        message_factory: MessageFactory,
+    ) -> Callable[[], ChatAgentContainer]:
+        return lambda: Participant(parent_topic_type, output_topic_type, agent, message_factory, self._turns)
+
+    def _create_group_chat_manager_factory(self, *args: Any, **kwargs: Any) -> Callable[[], RoundRobinGroupChatManager]:
+        return lambda: CodingTeamManager(
+            *args, emit_team_events=self._emit_team_events, on_failure=self._on_failure, going=self._going, **kwargs
+        )
+
+    def _on_failure(self, failure: TeamError) -> None:
+        self._failure = failure
+
+    # --- Configs ---
+
+    def _to_config(self) -> CodingTeamConfig:
+        return CodingTeamConfig(
+            **super()._to_config().model_dump(),
+            custom_message_types=[name_of_message_type(kind) for kind in self._custom_message_types],
+        )
+
+    @classmethod
+    def _from_config(cls, config: RoundRobinGroupChatConfig) -> Self:
+        assert isinstance(config, CodingTeamConfig)
+        return cls(
+            [_load_participant(participant) for participant in config.participants],
+            name=config.name,
+            description=config.description,
+            termination_condition=load_if_given(config.termination_condition, TerminationCondition.load_component),
+            max_turns=config.max_turns,
+            custom_message_types=[find_message_type(name) for name in config.custom_message_types],
+            emit_team_events=config.emit_team_events,
+        )
+
+
+class _Runtime(SingleThreadedAgentRuntime):
+    """AutoGen's, which complains of a queue that it has replaced itself when the loop ends before the run does."""
+
+    async def _process_publish(self, message_envelope: Any) -> None:
+        try:
+            await super()._process_publish(message_envelope)
+        except ValueError:
+            if self._run_context is not None:
+                raise
+
+
+async def _pass_on(
+    run: AsyncGenerator[Message | TaskResult, None], items: asyncio.Queue[Message | TaskResult | None]
+) -> None:
+    try:
+        async for item in run:
+            items.put_nowait(item)
+    finally:
+        items.put_nowait(None)
+
+
+def _load_participant(model: Any) -> ChatAgent | Team:
+    # What it is shows when it is there: `component_type` may be left out of a config.
+    participant = ComponentLoader.load_component(model, expected=object)
+    if not isinstance(participant, ChatAgent | Team):
+        raise TypeError(f"{model.provider!r} is neither an agent nor a team.")
+    return participant

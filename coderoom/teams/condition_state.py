@@ -1,0 +1,58 @@
+"""Saving what termination conditions have counted: ours, AutoGen's, and combinations of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autogen_agentchat.base import TerminationCondition
+from autogen_agentchat.messages import StopMessage
+
+from coderoom.teams.conditions import StatefulCondition
+
+__all__ = ["load_condition_state", "save_condition_state"]
+
+# AutoGen's conditions keep their counts in private attributes and offer no way to save them. AutoGen is frozen at
+# 0.7.5, so the names stay. The start of a TimeoutTermination is left out: that clock starts anew in a new process.
+_COUNTERS = (
+    "_terminated",
+    "_setted",
+    "_message_count",
+    "_total_token_count",
+    "_prompt_token_count",
+    "_completion_token_count",
+)
+
+
+def save_condition_state(condition: TerminationCondition) -> dict[str, Any]:
+    """What `condition`, and all that it combines, have counted, as JSON-like data."""
+    state: dict[str, Any] = {"condition": type(condition).__name__}
+    if isinstance(condition, StatefulCondition):
+        state["own"] = condition.save_state()
+        return state
+    state["counters"] = {name: getattr(condition, name) for name in _COUNTERS if hasattr(condition, name)}
+    children = _children(condition)
+    if children:
+        state["conditions"] = [save_condition_state(child) for child in children]
+        state["stop_messages"] = [message.dump() for message in getattr(condition, "_stop_messages", [])]
+    return state
+
+
+def load_condition_state(condition: TerminationCondition, state: Mapping[str, Any]) -> None:
+    """Restore what `save_condition_state` gave. A state of another kind of condition is passed over."""
+    if state.get("condition") != type(condition).__name__:
+        return
+    if isinstance(condition, StatefulCondition):
+        condition.load_state(state.get("own", {}))
+        return
+    for name, value in state.get("counters", {}).items():
+        if name in _COUNTERS and hasattr(condition, name):
+            setattr(condition, name, value)
+    for child, child_state in zip(_children(condition), state.get("conditions", ()), strict=False):
+        load_condition_state(child, child_state)
+    if hasattr(condition, "_stop_messages"):
+        condition._stop_messages = [StopMessage.load(data) for data in state.get("stop_messages", ())]
+
+
+def _children(condition: TerminationCondition) -> list[TerminationCondition]:
+    return [child for child in getattr(condition, "_conditions", ()) if isinstance(child, TerminationCondition)]

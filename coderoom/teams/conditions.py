@@ -1,0 +1,180 @@
+"""Termination conditions that read what happened, not what was said about it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+from autogen_agentchat.base import TerminatedException, TerminationCondition
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, StopMessage
+from autogen_core import Component
+from pydantic import Field
+
+from coderoom._util.components import DumpsAsItself, StrictConfig
+from coderoom.agents import metadata as keys
+from coderoom.outcome import Outcome
+
+__all__ = ["CodeSucceeded", "NoProgress", "ReviewApproved", "StatefulCondition"]
+
+
+class StatefulCondition(TerminationCondition):
+    """A termination condition whose state is saved with its team's.
+
+    A subclass says in `_stop_reason` when to stop and why, and keeps all that it counts in `_state`.
+    """
+
+    def __init__(self) -> None:
+        self._terminated = False
+        self._state: dict[str, Any] = {}
+
+    @property
+    def terminated(self) -> bool:
+        """Whether it has been met."""
+        return self._terminated
+
+    async def __call__(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> StopMessage | None:
+        """Look at what is new.
+
+        Raises:
+            TerminatedException: If it has been met before and was not reset.
+        """
+        if self._terminated:
+            raise TerminatedException("Termination condition has already been reached")
+        for message in messages:
+            reason = self._stop_reason(message)
+            if reason is not None:
+                self._terminated = True
+                return StopMessage(content=reason, source=type(self).__name__)
+        return None
+
+    @abstractmethod
+    def _stop_reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        """Why `message` ends the run, or `None` if it does not."""
+
+    async def reset(self) -> None:
+        """Start anew."""
+        self._terminated = False
+        self._state.clear()
+
+    def save_state(self) -> dict[str, Any]:
+        """What it has counted, as JSON-like data."""
+        return {"terminated": self._terminated, "state": dict(self._state)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save_state` gave."""
+        self._terminated = bool(state.get("terminated", False))
+        self._state = dict(state.get("state", {}))
+
+
+class SourcesConfig(StrictConfig):
+    """The declarative form of a condition that may look at some participants only."""
+
+    sources: list[str] | None = None
+    """The participants to look at; left out: all."""
+
+
+class _FromSources(StatefulCondition):
+    """A condition that may look at some participants only."""
+
+    component_config_schema: ClassVar[type[SourcesConfig]] = SourcesConfig
+
+    def __init__(self, sources: Sequence[str] | None = None) -> None:
+        super().__init__()
+        if isinstance(sources, str):
+            raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
+        self._sources = None if sources is None else list(sources)
+
+    def _is_from_sources(self, message: BaseAgentEvent | BaseChatMessage) -> bool:
+        return isinstance(message, BaseChatMessage) and (self._sources is None or message.source in self._sources)
+
+    def _to_config(self) -> SourcesConfig:
+        return SourcesConfig(sources=self._sources)
+
+    @classmethod
+    def _from_config(cls, config: SourcesConfig) -> Self:
+        return cls(config.sources)
+
+
+class ReviewApproved(DumpsAsItself, _FromSources, Component[SourcesConfig]):
+    """Ends the run when a `ReviewerAgent` approves: its verdict counts, and no word in any text.
+
+    Args:
+        sources: The reviewers to listen to; all by default.
+    """
+
+    component_provider_override = "coderoom.teams.ReviewApproved"
+
+    def _stop_reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        if self._is_from_sources(message) and message.metadata.get(keys.APPROVED) == "true":
+            return f"{message.source} approved."
+        return None
+
+
+class CodeSucceeded(DumpsAsItself, _FromSources, Component[SourcesConfig]):
+    """Ends the run when an agent's turn ends with code that ran well: outcome `ok`, as computed.
+
+    Args:
+        sources: The agents to look at; all by default.
+    """
+
+    component_provider_override = "coderoom.teams.CodeSucceeded"
+
+    def _stop_reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        if self._is_from_sources(message) and keys.read_outcome(message.metadata) is Outcome.OK:
+            return f"The code of {message.source} ran and ended with exit code 0."
+        return None
+
+
+class NoProgressConfig(StrictConfig):
+    """The declarative form of `NoProgress`."""
+
+    repeats: int = Field(default=2, ge=2)
+
+
+class NoProgress(DumpsAsItself, StatefulCondition, Component[NoProgressConfig]):
+    """Ends the run when the team goes in a circle.
+
+    That is: the same code fails in the same way, or a participant says the same thing word for word, `repeats`
+    times in a row.
+
+    Args:
+        repeats: How often is too often, 2 or more.
+
+    Raises:
+        ValueError: If `repeats` is below 2.
+    """
+
+    component_config_schema = NoProgressConfig
+    component_provider_override = "coderoom.teams.NoProgress"
+
+    def __init__(self, repeats: int = 2) -> None:
+        if repeats < 2:
+            raise ValueError(f"repeats must be 2 or more, not {repeats}.")
+        super().__init__()
+        self._repeats = repeats
+
+    def _stop_reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        if not isinstance(message, BaseChatMessage):
+            return None
+        if keys.OUTCOME in message.metadata:
+            # What code prints may well be the same twice; how it fails is what tells.
+            self._state.pop(f"{message.source} says", None)
+            if self._times_in_a_row(f"{message.source} fails", message.metadata.get(keys.FAILURE, "")) >= self._repeats:
+                return f"No progress: the same code failed in the same way {self._repeats} times."
+        elif self._times_in_a_row(f"{message.source} says", message.to_model_text()) >= self._repeats:
+            return f"No progress: {message.source} said the same thing {self._repeats} times."
+        return None
+
+    def _times_in_a_row(self, what: str, value: str) -> int:
+        before, times = self._state.get(what, ("", 0))
+        times = 0 if not value else times + 1 if value == before else 1
+        self._state[what] = [value, times]
+        return int(times)
+
+    def _to_config(self) -> NoProgressConfig:
+        return NoProgressConfig(repeats=self._repeats)
+
+    @classmethod
+    def _from_config(cls, config: NoProgressConfig) -> Self:
+        return cls(config.repeats)

@@ -1,0 +1,189 @@
+"""A team in the place of an agent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Self
+
+from autogen_agentchat.base import Response, TaskResult, Team
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    TextMessage,
+)
+from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
+from pydantic import Field
+
+from coderoom._util.components import DumpsAsItself, StrictConfig
+from coderoom.agents import metadata as keys
+from coderoom.agents.studio_messages import ShowsItsTurns, unshown
+from coderoom.teams.agents_within import agents_of, close_agents, start_agents
+
+__all__ = ["TeamAgent", "TeamAgentConfig"]
+
+
+def agent_name(team_name: str) -> str:
+    """Make an agent's name, which has to be an identifier, of a team's."""
+    return re.sub(r"^(?=\d)|\W", "_", team_name)
+
+
+Item = BaseAgentEvent | BaseChatMessage | Response
+
+
+class TeamAgentConfig(StrictConfig):
+    """The declarative form of a `TeamAgent`; each field is the constructor's argument of that name."""
+
+    team: ComponentModel
+    name: str | None = Field(default=None, description="The agent's name; left out: that of the team.")
+    description: str | None = Field(default=None, description="What it is for; left out: as the team says.")
+
+
+class TeamAgent(DumpsAsItself, ShowsItsTurns, Component[TeamAgentConfig]):
+    """A team that stands wherever an agent can; its turn is a run of the team.
+
+    Some places take agents only: AutoGen's `Swarm` and `GraphFlow`, and the builder of AutoGen Studio, which drops a
+    team within a team when it saves. In a `CodingTeam` it is the same as the team itself: all messages of its run go
+    to the others. Elsewhere its turn ends with the last message of the run, as its own, and the others get that one.
+
+    Unlike AutoGen's teams it closes what the team's agents own, executors for instance, in `close()`.
+
+    Args:
+        team: The team. It belongs to this agent from now on.
+        name: The agent's name, an identifier; `None`: the team's name, with `_` for what identifiers do not have.
+        description: What it is for, for other agents; `None`: as the team says.
+
+    Raises:
+        TypeError: If the team is none.
+        ValueError: If the name is no identifier.
+    """
+
+    component_config_schema = TeamAgentConfig
+    component_provider_override = "coderoom.teams.TeamAgent"
+
+    def __init__(self, team: Team, *, name: str | None = None, description: str | None = None) -> None:
+        if not isinstance(team, Team):
+            raise TypeError(f"team must be a team, not {type(team).__name__!r}.")
+        super().__init__(
+            agent_name(team.name) if name is None else name,
+            team.description if description is None else description,
+        )
+        self._team = team
+
+    @property
+    def team(self) -> Team:
+        """The team whose run is a turn."""
+        return self._team
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that its agents give to others."""
+        kinds = [kind for agent in agents_of(self._team) for kind in agent.produced_message_types]
+        return tuple(dict.fromkeys([*kinds, TextMessage]))
+
+    def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn: yield what happens in the team, and its last message as the `Response`.
+
+        Args:
+            messages: What is new since the last turn. Without any, the team goes on where it was.
+            cancellation_token: Ends the run at once.
+
+        Raises:
+            AgentError: An agent of a `CodingTeam` failed.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        return self._watched(self._run_team, messages, cancellation_token)
+
+    async def _run_team(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        task = [self._for_team(message) for message in messages]
+        run = self._team.run_stream(
+            task=task or None, cancellation_token=cancellation_token, output_task_messages=False
+        )
+        # It may be the last one, which is not to be told twice.
+        held: BaseChatMessage | None = None
+        try:
+            async with aclosing(run) as items:
+                async for item in items:
+                    if isinstance(item, TaskResult):
+                        held = None
+                        yield self._response(item)
+                        return
+                    if held is not None:
+                        yield held
+                    held = item if isinstance(item, BaseChatMessage) and keys.SHOWN not in item.metadata else None
+                    if held is None:
+                        yield item
+        except Exception:
+            if held is not None:
+                yield held
+            raise
+
+    def _for_team(self, message: BaseChatMessage) -> BaseChatMessage:
+        """What somebody hands over to this agent is for the whole team, whose agents do not know its name."""
+        if isinstance(message, HandoffMessage) and message.target == self.name:
+            return TextMessage(content=message.content, source=message.source, metadata=message.metadata)
+        return message
+
+    def _response(self, result: TaskResult) -> Response:
+        inner = list(unshown(result).messages)
+        for place in reversed(range(len(inner))):
+            message = inner[place]
+            if isinstance(message, BaseChatMessage):
+                # Who speaks next may be up to who has spoken, and no other team knows the agents of this one.
+                said = message.model_copy(update={"source": self.name})
+                others = [*inner[:place], *inner[place + 1 :]]
+                # What its agents have handed over to each other is nobody else's turn.
+                return Response(
+                    chat_message=said,
+                    inner_messages=[other for other in others if not isinstance(other, HandoffMessage)],
+                )
+        words = f"The team {self._team.name!r} said nothing. {result.stop_reason or ''}".strip()
+        return Response(chat_message=TextMessage(content=words, source=self.name), inner_messages=inner)
+
+    # --- All else is the team's ---
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Reset the team and its agents."""
+        await self._team.reset()
+
+    async def on_pause(self, cancellation_token: CancellationToken) -> None:
+        """Pause the team, if it runs."""
+        if getattr(self._team, "_is_running", True):
+            await self._team.pause()
+
+    async def on_resume(self, cancellation_token: CancellationToken) -> None:
+        """Go on after `on_pause`."""
+        if getattr(self._team, "_is_running", True):
+            await self._team.resume()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The team's state."""
+        return await self._team.save_state()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save_state` gave."""
+        await self._team.load_state(state)
+
+    async def start(self) -> None:
+        """Start what the team's agents own now and not on first use."""
+        await start_agents(self._team)
+
+    async def close(self) -> None:
+        """Close all of the team's agents; the team may be used again afterwards."""
+        await close_agents(self._team)
+
+    def _to_config(self) -> TeamAgentConfig:
+        return TeamAgentConfig(team=self._team.dump_component(), name=self.name, description=self.description)
+
+    @classmethod
+    def _from_config(cls, config: TeamAgentConfig) -> Self:
+        team = ComponentLoader.load_component(config.team, object)
+        if not isinstance(team, Team):
+            raise TypeError(f"{config.team.provider!r} is no team.")
+        return cls(team, name=config.name, description=config.description)
