@@ -1,19 +1,23 @@
 # Every target sets up what it needs in .venv and leaves the rest of the machine alone.
-#   make demo    run a team on real data      make test    run the tests      make setup   only .venv
-#   make check   tests, lint, types, import contract
+#   make demo        run a team on real data          make setup       only .venv
+#   make test        the tests, in five minutes       make test-full   all of them: Docker, Studio, attacks, every wall
+#   make lint        style                            make types       mypy
+#   make contract    which package imports which      make check       test, lint, types, contract
 
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DEMO = $(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv --model replay:examples/nile.replay.yaml
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+REST := allwalls or attack or browser or docker or slow or studio
 TASK := When did the annual flow of the Nile at Aswan drop, and by how much? Draw it, with the means before and after.
 
-.PHONY: demo test check lint types contract setup clean
+.PHONY: demo test test-rest test-full check lint types contract setup clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 3
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 5
 
 setup: $(STAMP)
 
@@ -34,7 +38,14 @@ demo: $(STAMP)
 	fi
 
 test: $(STAMP)
-	$(BIN)/pytest --cov --cov-report=term $(PYTEST_ARGS)
+	$(PYTEST) -m "not ($(REST))" $(PYTEST_ARGS)
+
+# What `make test` leaves out.
+test-rest: $(STAMP)
+	$(PYTEST) -m "$(REST)" $(PYTEST_ARGS)
+
+test-full: $(STAMP)
+	$(PYTEST) --cov --cov-report=term $(PYTEST_ARGS)
 
 check: test lint types contract
 
