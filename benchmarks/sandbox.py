@@ -1,40 +1,42 @@
-"""Measure the sandbox beside what one would use instead, in one run, as ratios.
+"""Measure the sandbox beside what a user would pick instead, in one run, as ratios.
 
-python benchmarks/sandbox.py [--wall NAME] [rounds]
+python benchmarks/sandbox.py [--wall NAME] [--samples N]
 
-It takes `pip install -e '.[bench]'`: pandas for the heavy imports, and Jupyter's kernel for the cells.
+The candidates of a line take turns, one sample each, so that a slow moment of the machine meets both. A line shows
+the median of each with its first and last decile, and the ratio of the medians. `pip install -e '.[bench]'` installs
+what it compares with: pandas for the heavy imports, and Jupyter's kernel for the cells.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import functools
 import gc
-import importlib.util
 import os
 import statistics
 import sys
 import tempfile
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
+from autogen_ext.code_executors.jupyter import JupyterCodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from coderoom.sandbox import Sandbox
+from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 
 PRINT = "print(sum(range(10)))"
 HEAVY = "import numpy, pandas\nprint(pandas.Series(numpy.arange(10)).sum())"
+CALLS = "for number in range(100): assert add(number, 1) == number + 1"
+WARM_UP = 10
 
-ONE_SHOTS: tuple[tuple[str, str, list[str]], ...] = (
-    ("one-shot print", PRINT, []),
-    ("one-shot numpy and pandas", HEAVY, ["numpy", "pandas"]),
-)
+Work = Callable[[], Awaitable[object]]
 
-# The worker's own modules, so that both forks are of the same interpreter with the same in it.
+# A loop of fork, exec and wait in an interpreter with the modules that the worker has.
 BARE = """
 import ast, asyncio, ctypes, json, linecache, os, resource, select, socket, sys, threading, time, traceback, gc
 gc.collect(); gc.freeze()
@@ -54,23 +56,52 @@ print((time.perf_counter() - begin) / count, file=sys.stderr)
 """
 
 
-async def seconds(work: Callable[[], Awaitable[object]], count: int) -> float:
-    """The time of one piece of work, when one comes after the other."""
-    await work()
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def timed(work: Work) -> float:
+    """How many seconds one piece of work takes."""
     begin = perf_counter()
-    for _ in range(count):
-        await work()
-    return (perf_counter() - begin) / count
+    await work()
+    return perf_counter() - begin
 
 
-def line(name: str, times: list[float], others: list[float], whose: str) -> None:
+async def compare(samples: int, *candidates: Work) -> list[list[float]]:
+    """Let the candidates take turns.
+
+    Returns:
+        The times of each in seconds, `samples` of them.
+    """
+    for work in candidates:
+        for _ in range(WARM_UP):
+            await work()
+    times: list[list[float]] = [[] for _ in candidates]
+    for number in range(samples):
+        order = range(len(candidates)) if number % 2 else reversed(range(len(candidates)))
+        for index in order:
+            times[index].append(await timed(candidates[index]))
+    return times
+
+
+def spread(times: Sequence[float]) -> str:
+    """The median with the first and the last decile, in milliseconds."""
+    deciles = statistics.quantiles(times, n=10)
+    return f"{statistics.median(times) * 1e3:8.2f} ms ({deciles[0] * 1e3:.2f} to {deciles[-1] * 1e3:.2f})"
+
+
+def line(name: str, ours: Sequence[float], theirs: Sequence[float] = (), whose: str = "") -> None:
     """Print a line of the table."""
-    ours, theirs = statistics.median(times), statistics.median(others)
-    print(f"{name:44} {ours * 1e3:9.2f} ms {theirs * 1e3:9.2f} ms   {theirs / ours:7.1f} times as fast as {whose}")
+    text = f"{name:34} {spread(ours):32}"
+    if theirs:
+        ratio = statistics.median(theirs) / statistics.median(ours)
+        text += f" {ratio:6.1f} times as fast as {whose}: {spread(theirs).strip()}"
+    print(text.rstrip(), flush=True)
 
 
-def executed(executor: CodeExecutor, code: str) -> Callable[[], Awaitable[object]]:
-    """Running code by one of AutoGen's executors."""
+def executed(executor: CodeExecutor, code: str) -> Work:
+    """Run code by one of AutoGen's executors."""
     block = CodeBlock(code=code, language="python")
 
     async def work() -> None:
@@ -80,66 +111,97 @@ def executed(executor: CodeExecutor, code: str) -> Callable[[], Awaitable[object
     return work
 
 
-def ran(run: Callable[[str], Awaitable[object]], code: str) -> Callable[[], Awaitable[object]]:
-    """Running code by the sandbox."""
+def ran(run: Callable[[str], Awaitable[ExecutionResult]], code: str) -> Work:
+    """Run code in the sandbox."""
 
     async def work() -> None:
         result = await run(code)
-        assert getattr(result, "success", False), result
+        assert result.success, result
 
     return work
 
 
-async def one_shots(wall: str, rounds: int) -> None:
-    """A run in a fresh state, against a process of AutoGen's local executor."""
+async def one_shots(wall: str, samples: int) -> None:
+    """Compare a run in a fresh state with a process of AutoGen's local executor."""
     with tempfile.TemporaryDirectory() as folder:
         local = LocalCommandLineCodeExecutor(work_dir=folder)
         await local.start()
-        for name, code, preload in ONE_SHOTS:
-            if preload and importlib.util.find_spec("pandas") is None:
-                print(f"{name:44} pandas is not installed")
-                continue
-            ours, theirs = [], []
+        for name, code, preload in (("print", PRINT, []), ("numpy and pandas", HEAVY, ["numpy", "pandas"])):
             async with Sandbox(wall, preload=preload) as sandbox:
-                for _ in range(rounds):
-                    ours.append(await seconds(ran(sandbox.run, code), 30))
-                    theirs.append(await seconds(executed(local, code), 3 if preload else 10))
-            line(name, ours, theirs, "LocalCommandLineCodeExecutor")
+                ours, theirs = await compare(samples, ran(sandbox.run, code), executed(local, code))
+            line(f"one-shot, {name}", ours, theirs, "AutoGen's local executor")
 
 
-async def cells(wall: str, rounds: int) -> None:
-    """A cell in a state that lasts, against a Jupyter kernel."""
-    ours: list[float] = []
-    theirs: list[float] = []
-    try:
-        from autogen_ext.code_executors.jupyter import JupyterCodeExecutor
-    except ImportError:
-        print(f"{'cell in a session':44} autogen-ext[jupyter-executor] is not installed")
-        return
+async def cells(wall: str, samples: int) -> None:
+    """Compare a cell in a lasting state with a Jupyter kernel."""
     async with Sandbox(wall) as sandbox, sandbox.session() as session, JupyterCodeExecutor() as jupyter:
-        for _ in range(rounds):
-            ours.append(await seconds(ran(session.run, PRINT), 200))
-            theirs.append(await seconds(executed(jupyter, PRINT), 30))
-    line("cell in a session", ours, theirs, "JupyterCodeExecutor")
+        ours, theirs = await compare(samples, ran(session.run, PRINT), executed(jupyter, PRINT))
+    line("cell in a session", ours, theirs, "AutoGen's Jupyter executor")
 
 
-async def checkpoints(wall: str, rounds: int) -> None:
-    """A checkpoint and a rollback, beside a bare fork."""
-    marks: list[float] = []
-    backs: list[float] = []
+async def calls(wall: str, samples: int) -> None:
+    """Measure a call from code in a session to a function of the host."""
+    limits = Limits(calls=1_000_000)
+    async with Sandbox(wall, limits=limits) as sandbox, sandbox.session(functions=[add]) as session:
+        many, none = await compare(samples, ran(session.run, CALLS), ran(session.run, "pass"))
+    line("call of a host function", [(each - statistics.median(none)) / 100 for each in many])
+
+
+async def starts(wall: str, samples: int) -> None:
+    """Measure a sandbox from its start to its first result."""
+
+    async def work() -> None:
+        # Closing it is not part of what one waits for.
+        sandbox = Sandbox(wall)
+        begin = perf_counter()
+        assert (await sandbox.run(PRINT)).success
+        times.append(perf_counter() - begin)
+        await sandbox.close()
+
+    times: list[float] = []
+    for _ in range(samples // 4):
+        await work()
+    line("start to first result", times)
+
+
+async def openings(wall: str, samples: int) -> None:
+    """Measure sessions that are opened at once, few beside many."""
+
+    async def opened(count: int) -> None:
+        async with contextlib.AsyncExitStack() as stack, Sandbox(wall) as sandbox:
+
+            async def one() -> None:
+                session = await stack.enter_async_context(sandbox.session())
+                assert (await session.run("pass")).success
+
+            begin = perf_counter()
+            await asyncio.gather(*(one() for _ in range(count)))
+            times[count].append((perf_counter() - begin) / count)
+
+    times: dict[int, list[float]] = {10: [], 200: []}
+    for _ in range(max(3, samples // 20)):
+        for count in times:
+            await opened(count)
+    line("session, 10 opened at once", times[10])
+    line("session, 200 opened at once", times[200], times[10], "one of 10")
+
+
+async def checkpoints(wall: str, samples: int) -> None:
+    """Measure a checkpoint and a rollback."""
     async with Sandbox(wall) as sandbox, sandbox.session() as session:
         await session.run("x = list(range(1000))")
-        for _ in range(rounds):
-            mark = await session.checkpoint()
-            marks.append(await seconds(session.checkpoint, 10))
-            backs.append(await seconds(functools.partial(session.rollback, mark), 10))
-            await session.restart()
-    print(f"{'checkpoint':44} {statistics.median(marks) * 1e3:9.2f} ms")
-    print(f"{'rollback':44} {statistics.median(backs) * 1e3:9.2f} ms")
+        mark = await session.checkpoint()
+        marks: list[float] = []
+        backs: list[float] = []
+        for _ in range(samples):
+            marks.append(await timed(session.checkpoint))
+            backs.append(await timed(functools.partial(session.rollback, mark)))
+    line("checkpoint", marks)
+    line("rollback", backs)
 
 
-async def throughput(wall: str, rounds: int) -> None:
-    """Runs that do not wait for each other, against a loop of fork, exec and wait."""
+async def throughput(wall: str, samples: int) -> None:
+    """Compare runs that do not wait for each other with a loop of fork, exec and wait."""
     ours: list[float] = []
     theirs: list[float] = []
     async with Sandbox(wall) as sandbox:
@@ -149,32 +211,33 @@ async def throughput(wall: str, rounds: int) -> None:
             async with at_once:
                 await ran(sandbox.run, PRINT)()
 
-        for _ in range(rounds):
-            await one()
-            begin = perf_counter()
-            await asyncio.gather(*(one() for _ in range(300)))
-            ours.append((perf_counter() - begin) / 300)
+        for _ in range(max(5, samples // 20)):
+            ours.append(await timed(lambda: asyncio.gather(*(one() for _ in range(200)))) / 200)
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", BARE, PRINT, "300", stderr=asyncio.subprocess.PIPE
+                sys.executable, "-c", BARE, PRINT, "200", stderr=asyncio.subprocess.PIPE
             )
-            _, said = await process.communicate()
-            theirs.append(float(said))
-    line("throughput of one-shot prints", ours, theirs, "fork, exec and wait")
+            theirs.append(float((await process.communicate())[1]))
+    line("one-shot, four at a time", ours, theirs, "fork, exec and wait")
+
+
+MEASURES = {each.__name__: each for each in (one_shots, cells, calls, starts, openings, checkpoints, throughput)}
 
 
 async def main() -> None:
-    """Measure everything."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rounds", type=int, nargs="?", default=5)
+    """Measure everything, or what is named."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("measures", nargs="*", help=f"what to measure, by default all of: {', '.join(MEASURES)}")
     parser.add_argument("--wall", default="auto")
+    parser.add_argument("--samples", type=int, default=200)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     gc.disable()
     async with Sandbox(arguments.wall) as sandbox:
-        python = sys.version.split()[0]
-        print(f"wall {sandbox.wall}, {os.cpu_count()} cores, Python {python}; medians of {arguments.rounds}")
-    for measure in (one_shots, cells, checkpoints, throughput):
-        await measure(arguments.wall, arguments.rounds)
+        print(
+            f"wall {sandbox.wall}, {os.cpu_count()} cores, Python {sys.version.split()[0]}, {arguments.samples} samples"
+        )
+    for name in arguments.measures or MEASURES:
+        await MEASURES[name](arguments.wall, arguments.samples)
 
 
 if __name__ == "__main__":
