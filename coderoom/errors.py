@@ -1,17 +1,17 @@
-"""Everything that CodeRoom raises on purpose, as one tree.
+"""All exceptions that CodeRoom raises on purpose, as one tree.
 
     CodeRoomError
     ├── ConfigError             a team file is wrong; lists every mistake with its place
-    ├── RequestError            what was asked for cannot be done as asked
-    ├── GenerationError         specs, tests or code that are to become a program do not fit together
-    ├── MissingDependencyError  something that is needed is not installed or not set
-    ├── SandboxUnavailable      our place for running code broke; never the code's own failure
-    ├── StudioError             AutoGen Studio did not come up, or ended by itself
-    ├── ModelError              a model could not be asked; `__cause__` is what its client raised
-    └── TeamError               a team could not go on; `__cause__` is what was raised inside it
+    ├── RequestError            an argument or a request is wrong
+    ├── GenerationError         specs, tests or code of a program are wrong or contradict each other
+    ├── MissingDependencyError  a package, a program or a setting is missing
+    ├── SandboxUnavailable      the sandbox broke or cannot be built; never a failure of the code
+    ├── StudioError             AutoGen Studio did not start, or its server ended unexpectedly
+    ├── ModelError              a model request failed; `__cause__` is what its client raised
+    └── TeamError               a team failed; `__cause__` is what was raised inside it
         └── AgentError          one of its agents failed
 
-What the model's code does wrong is no exception at all: it is an `Outcome`.
+A failure of the code that runs is not an exception: it is an `Outcome`.
 """
 
 from __future__ import annotations
@@ -72,42 +72,42 @@ class ConfigError(CodeRoomError, ValueError):
 
 
 class RequestError(CodeRoomError, ValueError):
-    """What was asked for cannot be done as asked: a file that is not there, a model that cannot be named so."""
+    """An argument or a request is wrong: a file that does not exist, an unknown model name, a value out of range."""
 
 
 class GenerationError(CodeRoomError, ValueError):
-    """Function specs, tests or code that are to become a program are wrong, or do not fit together.
+    """Function specs, tests or code of a program are wrong or contradict each other.
 
-    The message names each mistake and the way out, so that whoever wrote them can mend them.
+    The message names each mistake and how to fix it.
     """
 
 
 class MissingDependencyError(CodeRoomError):
-    """Something that is needed is not installed or not set; the message says how to get it."""
+    """A package, a program or a setting is missing; the message says how to get it."""
 
 
 class SandboxUnavailable(CodeRoomError):  # noqa: N818 (a public name of the design)
-    """The place where code runs broke or is not there.
+    """The sandbox broke or cannot be built.
 
-    This is our failure and not the code's: it never reaches a model as output, and it never starts a repair.
+    This is our failure, not the code's: it is never shown to a model as output and never starts a repair.
     """
 
 
 class StudioError(CodeRoomError):
-    """AutoGen Studio's server did not come up, or ended by itself; the message has the last lines of its log."""
+    """AutoGen Studio did not start, or its server ended unexpectedly; the message has the last lines of its log."""
 
 
 class ModelError(CodeRoomError, RuntimeError):
-    """A model could not be asked: no network, a refused key, a service that fails.
+    """A model request failed: no network, a refused key, a failing service.
 
     `__cause__` is what the model client raised.
     """
 
 
 class TeamError(CodeRoomError, RuntimeError):
-    """A team could not go on.
+    """A team failed.
 
-    It is a `RuntimeError` as well, which is what AutoGen's teams raise in its place.
+    It is also a `RuntimeError`, which is what AutoGen's teams raise here.
 
     Attributes:
         cause: What was raised inside the team; `__cause__` is the same.

@@ -1,4 +1,4 @@
-"""How a piece of code ended."""
+"""How a cell ended. Used by every package that runs code."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ __all__ = ["Outcome"]
 
 
 class Outcome(StrEnum):
-    """How a piece of code ended, as computed from what happened to it.
+    """How a cell ended, computed from what happened to its process.
 
-    That the sandbox itself broke is not among these: that is `coderoom.errors.SandboxUnavailable`.
+    A broken sandbox is not an outcome but an exception: `coderoom.errors.SandboxUnavailable`.
     """
 
     OK = "ok"
     """It ran to its end, with exit code 0."""
     ERROR = "error"
-    """It raised, or exited with another code."""
+    """It raised an exception, or exited with another code."""
     TIMEOUT = "timeout"
-    """Its time was up."""
+    """It reached its time limit."""
     MEMORY = "memory"
-    """It wanted more memory than it may have."""
+    """It reached its memory limit."""
     REJECTED = "rejected"
-    """A policy or an approval said no; it never ran."""
+    """The policy or the approval refused it; it never ran."""
     CANCELLED = "cancelled"
-    """The person or the program that asked for it took the request back."""
+    """Whoever started it cancelled it."""

@@ -1,4 +1,7 @@
-"""Which process of which machine something belongs to, so that a later one can clear away after it."""
+"""Marks resources with the process that owns them, so that a later process can remove what a dead one left.
+
+Used for Docker containers and for processes below AutoGen Studio.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,23 @@ from pathlib import Path
 
 __all__ = ["is_orphan", "ours"]
 
-_START = 19  # The field's number in /proc/PID/stat, counted from behind the name.
+_START = 19  # The index of the start time in /proc/PID/stat after the process name.
 _UNKNOWN = "?"
 
 
 def ours() -> str:
-    """This process, as a text that no other one ever has."""
+    """The mark of this process; no other process ever has the same."""
     pid = os.getpid()
     return " ".join((_boot(), _namespace(), str(pid), _started(pid) or _UNKNOWN))
 
 
 def is_orphan(owner: str) -> bool:
-    """Whether the process that a text of `ours` names is certainly gone."""
+    """Whether the process of a mark has certainly ended."""
     match owner.split():
         case [boot, namespace, pid, start] if pid.isdecimal():
             if boot != _boot():
                 return True
-            # Processes of another namespace have other numbers: nothing is known of them from here.
+            # Process numbers of another PID namespace mean nothing here.
             return namespace == _namespace() and _started(int(pid)) not in (start, _UNKNOWN)
         case _:
             return False
@@ -38,17 +41,17 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process began; `None`: there is no such process."""
+    """The start time of a process; `None` if there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return _UNKNOWN if _exists(pid) else None
-    # A zombie is dead, but not yet forgotten.
+    # A zombie has ended.
     return None if fields[0] in ("Z", "X") else fields[_START]
 
 
 def _exists(pid: int) -> bool:
-    # Where /proc hides the processes of others, this does not.
+    # This works also where /proc hides processes of other users.
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The interpreter that code runs in where none is named."""
+"""The default interpreter for code in a sandbox."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 __all__ = ["VARIABLE", "default_python"]
 
 VARIABLE: Final = "CODEROOM_PYTHON"
-"""Names that interpreter by its absolute path; for programs that run in an environment of their own, such as Studio."""
+"""The environment variable with its absolute path, for programs with a Python environment of their own such as Studio."""
 
 
 def default_python() -> str:
-    """The interpreter that `CODEROOM_PYTHON` names, else the one that runs this."""
+    """The interpreter that `CODEROOM_PYTHON` names, or the one that runs this process."""
     return os.environ.get(VARIABLE) or sys.executable

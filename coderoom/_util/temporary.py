@@ -1,4 +1,7 @@
-"""Temporary folders that go with the process that made them, however it ends."""
+"""Temporary folders that are removed when the process that made them ends, also if it is killed.
+
+A small shell process, the janitor, waits on a pipe that only its host holds open. Used by sandboxes and executors.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,7 @@ from typing import Final
 __all__ = ["clearing_pids", "janitor_pid", "remove_folder", "temporary_folder"]
 
 _REMOVE: Final = 'chmod -R u+rwx -- "$1"; rm -rf -- "$1"'
-# It waits for the end of a pipe that only its host writes to: that comes also if the host is killed. What the host has
-# started may live a moment longer and still write, so it looks again.
+# The pipe ends also when the host is killed. Processes of the host may write for a moment longer, so it tries again.
 _SCRIPT: Final = f"""
 trap '' HUP INT QUIT TERM
 cd /
@@ -44,37 +46,37 @@ _lock = threading.Lock()
 
 
 def temporary_folder() -> Path:
-    """Make an empty folder that only this user can look into, and that is gone at the latest when this process is.
+    """Make an empty folder for this user only, which is removed at the latest when this process ends.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The folder cannot be made.
     """
     global _janitor
     with _lock:
-        # A fork of the process that made it has one of its own.
+        # A fork of this process starts a janitor of its own.
         if _janitor is None or _janitor.host != os.getpid() or not _janitor.folder.is_dir():
             _janitor = _start()
         return Path(tempfile.mkdtemp(prefix="work-", dir=_janitor.folder))
 
 
 def janitor_pid() -> int | None:
-    """The process that clears away after this one, if there is one: it must be the last that is left."""
-    janitor = _janitor  # Another thread may dismiss it meanwhile.
+    """The janitor of this process, if there is one; it must outlive this process."""
+    janitor = _janitor  # Another thread may end it in the meantime.
     return None if janitor is None or janitor.host != os.getpid() else janitor.pid
 
 
 def clearing_pids() -> set[int]:
-    """The processes that clear away for this one, now or after it."""
+    """The processes that remove folders for this process."""
     janitor = janitor_pid()
     return {*_removing, *(() if janitor is None else (janitor,))}
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder with all that is in it, whatever code has made of it."""
+    """Remove a folder with its content, whatever permissions and depth code has given it."""
     with contextlib.suppress(RecursionError):
         shutil.rmtree(path, ignore_errors=True)
     if path.exists() and os.name == "posix":
-        # Code may have taken its own rights away, or nested folders deeper than Python can follow.
+        # Code may have removed permissions, or nested folders deeper than Python can follow.
         with (
             contextlib.suppress(OSError),
             subprocess.Popen(["/bin/sh", "-c", _REMOVE, "sh", str(path)], stderr=subprocess.DEVNULL) as removing,
@@ -88,9 +90,9 @@ def remove_folder(path: Path) -> None:
 
 
 def _dismiss_if_idle() -> None:
-    """End the process that clears away, if there is nothing left for it: the next folder has a new one."""
+    """End the janitor if it has no folder left; the next folder starts a new one."""
     global _janitor
-    # Not waited for: a finalizer may call this in the midst of `temporary_folder`.
+    # No waiting: a finalizer may call this inside of `temporary_folder`.
     if not _lock.acquire(blocking=False):
         return
     try:
@@ -98,13 +100,13 @@ def _dismiss_if_idle() -> None:
             return
         _janitor.folder.rmdir()
         idle, _janitor = _janitor, None
-        # Before the pipe is closed: at its end it would start programs, which nobody would take note of.
+        # Before the pipe is closed, or it would start its removal programs.
         try:
             os.kill(idle.pid, signal.SIGKILL)
         finally:
             os.close(idle.pipe)
         os.waitpid(idle.pid, 0)
-    except OSError:  # The folder is not empty, or the process has gone by itself.
+    except OSError:  # The folder is not empty, or the janitor has ended.
         return
     finally:
         _lock.release()
@@ -112,7 +114,7 @@ def _dismiss_if_idle() -> None:
 
 def _start() -> _Janitor:
     folder = Path(tempfile.mkdtemp(prefix="coderoom-")).resolve()
-    folder.chmod(0o711)  # Root's code runs as somebody else, who has to get to what is in there.
+    folder.chmod(0o711)  # Root's code runs as another user, who must reach the folders inside.
     reader, writer = os.pipe()
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
     try:
@@ -121,7 +123,7 @@ def _start() -> _Janitor:
             ["sh", "-c", _SCRIPT, "coderoom-janitor", str(folder)],
             {"PATH": os.defpath},
             file_actions=[(os.POSIX_SPAWN_DUP2, reader, 0), *null],
-            setpgroup=0,  # Ctrl-C at a terminal is not for it.
+            setpgroup=0,  # Ctrl-C at a terminal must not reach it.
         )
     except BaseException:
         os.close(writer)

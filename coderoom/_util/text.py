@@ -1,4 +1,4 @@
-"""Text that comes from elsewhere, made safe to show."""
+"""Makes untrusted text safe to show: in Markdown, on a terminal, and in encodings."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import re
 
 __all__ = ["code_span", "encodable", "named", "visible", "without_escapes"]
 
-# Letters and marks that a terminal shows as nothing, and that Python nevertheless counts as printable.
+# Characters that a terminal does not show although Python counts them as printable.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
-# What Markdown leaves as it is.
+# Names in which Markdown changes nothing.
 _PLAIN_NAME = re.compile(r"[^\W_](?:[ ._/-]?[^\W_])*")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 
 
 def named(name: str) -> str:
-    """A name as Markdown shows it letter by letter."""
+    """A name in Markdown that shows every character."""
     return name if _PLAIN_NAME.fullmatch(name) else code_span(name)
 
 
 def code_span(text: str) -> str:
-    """A short text as a code span of Markdown, in one line, with nothing in it that cannot be seen."""
+    """A short text as a Markdown code span: one line, no invisible characters."""
     shown = visible(text).replace("\n", "\u240a").replace("\t", "\u2409")
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     space = " " if shown[:1] == "`" or shown[-1:] == "`" else ""
@@ -30,12 +30,12 @@ def code_span(text: str) -> str:
 
 
 def without_escapes(text: str) -> str:
-    """The text without what moves a terminal's cursor or changes its colours: elsewhere that is shown as rubbish."""
+    """The text without terminal escape sequences."""
     return _ESCAPES.sub("", text)
 
 
 def visible(text: str) -> str:
-    """The text with every character that could move, hide or recolour something shown by its number or picture."""
+    """The text with control and invisible characters replaced by visible symbols."""
     text = text.replace("\r\n", "\n")
     if text.isascii() and all(line.isprintable() for line in re.split("[\n\t]", text)):
         return text
@@ -54,7 +54,7 @@ def _picture(char: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text without halves of characters, which JSON can name and no encoding can write."""
+    """The text without lone surrogates, which JSON can contain but no encoding can write."""
     try:
         text.encode()
     except UnicodeEncodeError:
