@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["VARIABLE", "default_python"]
 
 VARIABLE: Final = "CODEROOM_PYTHON"
-"""The environment variable with its absolute path, for programs with a Python environment of their own such as Studio."""
+"""The variable with its absolute path, for programs with a Python environment of their own such as Studio."""
 
 
 def default_python() -> str:
