@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from coderoom.sandbox import Sandbox, Session
 from tests.support.docker import docker_host, docker_image
 
 from .offered import RELEASED
-from .places import PLACES, Place
+from .places import STRONGEST, Place
 
 __all__ = ["docker_host", "docker_image"]
 
 
-@pytest.fixture(params=PLACES, ids=str)
+@pytest.fixture(params=[pytest.param(STRONGEST, id=str(STRONGEST))])
 def place(request: pytest.FixtureRequest) -> Place:
     place: Place = request.param
     missing = place.missing()
@@ -26,10 +26,26 @@ def place(request: pytest.FixtureRequest) -> Place:
     return place
 
 
+@pytest.fixture(scope="session")
+async def started() -> AsyncIterator[Callable[[Place], Awaitable[Sandbox]]]:
+    """One sandbox for each place, which all tests of this process share."""
+    sandboxes: dict[Place, Sandbox] = {}
+
+    async def start(place: Place) -> Sandbox:
+        if place not in sandboxes:
+            sandboxes[place] = place.sandbox()
+            await sandboxes[place].start()
+        return sandboxes[place]
+
+    yield start
+    for sandbox in sandboxes.values():
+        await sandbox.close()
+
+
 @pytest.fixture
-async def sandbox(place: Place) -> AsyncIterator[Sandbox]:
-    async with place.sandbox() as sandbox:
-        yield sandbox
+async def sandbox(place: Place, started: Callable[[Place], Awaitable[Sandbox]]) -> Sandbox:
+    """The shared sandbox; a test that closes it, or needs other arguments, makes one with `place.sandbox()`."""
+    return await started(place)
 
 
 @pytest.fixture
@@ -40,7 +56,7 @@ async def session(sandbox: Sandbox) -> AsyncIterator[Session]:
 
 @pytest.fixture
 def released() -> Iterator[None]:
-    """Functions of the host that block are let go at the end."""
+    """Host functions that block are released at the end."""
     RELEASED.clear()
     yield
     RELEASED.set()
@@ -48,7 +64,7 @@ def released() -> Iterator[None]:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A folder that a worker who is not root any more can reach too."""
+    """A folder that a worker that gave up root can reach too."""
     for folder in (tmp_path, *tmp_path.parents):
         if folder.owner() == "root" and folder.stat().st_mode & 0o077 == 0 and folder.parent != folder:
             folder.chmod(0o711)

@@ -1,4 +1,4 @@
-"""The engines and walls that the conformance suite runs on."""
+"""The engines and walls that tests run on, and which of them a test runs on."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import functools
 import importlib.util
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from coderoom.sandbox import Sandbox, SandboxUnavailable
 
-__all__ = ["CPYTHON", "PLACES", "Place"]
+__all__ = ["STRONGEST", "Place", "everywhere", "on_both_shapes", "on_each_engine", "on_every_wall"]
 
-# To root's workers, who do not stay root, a virtual environment below /root is out of reach without mounts.
+# Root's workers do not stay root: without mounts they cannot read a virtual environment below /root.
 _REACHABLE = {"python": "/usr/bin/python3"} if os.geteuid() == 0 else {}
 
 
@@ -75,8 +78,31 @@ def _missing(place: Place) -> str:
     return ""
 
 
-CPYTHON = [
-    *(Place("cpython", wall) for wall in ("bubblewrap", "namespaces", "none", "docker")),
-    *(Place("cpython", wall, _REACHABLE) for wall in ("sandlock", "landlock")),
+def _marked(*places: Place, marks: Sequence[pytest.MarkDecorator] = ()) -> list[Any]:
+    return [pytest.param(place, id=str(place), marks=marks) for place in places]
+
+
+def _on(*places: Any) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("place", places, indirect=True)
+
+
+STRONGEST, _WEAKER = (
+    Place("cpython", wall)
+    for wall in (("bubblewrap", "namespaces") if shutil.which("bwrap") else ("namespaces", "bubblewrap"))
+)
+_STRONGEST = _marked(STRONGEST)
+_NONE = _marked(Place("cpython", "none"))
+_MONTY = _marked(Place("monty", ""))
+_OTHERS = [
+    *_marked(
+        _WEAKER,
+        *(Place("cpython", wall, _REACHABLE) for wall in ("sandlock", "landlock")),
+        marks=[pytest.mark.allwalls],
+    ),
+    *_marked(Place("cpython", "docker"), marks=[pytest.mark.allwalls, pytest.mark.docker]),
 ]
-PLACES = [*CPYTHON, Place("monty", "")]
+# A test that says nothing runs behind the strongest wall only.
+on_each_engine = _on(*_STRONGEST, *_MONTY)
+on_both_shapes = _on(*_STRONGEST, *_NONE)  # Rooms with namespaces of their own, and plain processes.
+on_every_wall = _on(*_STRONGEST, *_NONE, *_OTHERS)
+everywhere = _on(*_STRONGEST, *_NONE, *_MONTY, *_OTHERS)

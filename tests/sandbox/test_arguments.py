@@ -5,18 +5,14 @@ from __future__ import annotations
 import decimal
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Limits, Sandbox
-from coderoom.sandbox.walls.base import WallSpec
-from coderoom.sandbox.walls.bubblewrap import BubblewrapWall
-from coderoom.sandbox.walls.probe import Facts
 
-from .places import Place
+from .places import Place, on_each_engine
 
 
 @pytest.mark.parametrize(
@@ -67,16 +63,17 @@ def test_limits_may_be_a_mapping_of_what_differs() -> None:
     assert Sandbox(limits={"wall_seconds": 3}).limits == Limits(wall_seconds=3)
 
 
-@pytest.mark.parametrize("code", [b"1", None, 1])
-async def test_code_that_is_no_text(sandbox: Sandbox, code: Any) -> None:
-    with pytest.raises(RequestError, match=f"code={code!r} is a {type(code).__name__}, and text was expected"):
-        await sandbox.run(code)
+async def test_code_that_is_no_text(sandbox: Sandbox) -> None:
+    for code in (b"1", None, 1):
+        with pytest.raises(RequestError, match=f"code={code!r} is a {type(code).__name__}, and text was expected"):
+            await sandbox.run(code)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("timeout", ["5", -1, 0, float("nan"), float("inf"), True, decimal.Decimal(1)])
-async def test_a_timeout_that_is_none(sandbox: Sandbox, timeout: Any) -> None:
-    with pytest.raises(RequestError, match=r"timeout=.* is not a number of seconds above 0"):
-        await sandbox.run("1", timeout=timeout)
+async def test_a_timeout_that_is_none(sandbox: Sandbox) -> None:
+    wrong: list[Any] = ["5", -1, 0, float("nan"), float("inf"), True, decimal.Decimal(1)]
+    for timeout in wrong:
+        with pytest.raises(RequestError, match=r"timeout=.* is not a number of seconds above 0"):
+            await sandbox.run("1", timeout=timeout)
 
 
 async def test_a_language_that_is_no_name(sandbox: Sandbox) -> None:
@@ -84,6 +81,7 @@ async def test_a_language_that_is_no_name(sandbox: Sandbox) -> None:
         await sandbox.run("1", language=None)  # type: ignore[arg-type]
 
 
+@on_each_engine
 async def test_a_workspace_that_cannot_be(place: Place, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
@@ -98,14 +96,13 @@ async def test_a_workspace_that_cannot_be(place: Place, tmp_path: Path) -> None:
             await sandbox.start()
 
 
-@pytest.mark.parametrize("workspace", ["/", "/usr", "/usr/bin"])
-async def test_a_workspace_of_the_system_is_told_of_as_one(place: Place, workspace: str) -> None:
-    if place.wall not in ("bubblewrap", "namespaces"):
-        return
-    with pytest.raises(RequestError, match=rf"^The workspace '{workspace}' is a home or system folder"):
-        await place.sandbox(workspace=workspace).start()
+async def test_a_workspace_of_the_system_is_told_of_as_one(place: Place) -> None:
+    for workspace in ("/", "/usr", "/usr/bin"):
+        with pytest.raises(RequestError, match=rf"^The workspace '{workspace}' is a home or system folder"):
+            await place.sandbox(workspace=workspace).start()
 
 
+@on_each_engine
 async def test_a_closed_sandbox_says_so(place: Place) -> None:
     sandbox = place.sandbox()
     async with sandbox, sandbox.session() as session:
@@ -117,12 +114,12 @@ async def test_a_closed_sandbox_says_so(place: Place) -> None:
     assert sandbox.wall
 
 
-@pytest.mark.parametrize("language", ["ruby", "cobol"])
-async def test_a_language_that_nobody_runs_is_refused(sandbox: Sandbox, language: str) -> None:
+@on_each_engine
+async def test_a_language_that_nobody_runs_is_refused(sandbox: Sandbox) -> None:
     async with sandbox.session() as session:
         for place in (sandbox, session):
-            with pytest.raises(RequestError, match=f"runs no {language!r}; it runs python"):
-                await place.run("1", language=language)
+            with pytest.raises(RequestError, match="runs no 'ruby'; it runs python"):
+                await place.run("1", language="ruby")
 
 
 async def test_a_language_that_only_another_engine_runs_is_refused() -> None:
@@ -133,11 +130,12 @@ async def test_a_language_that_only_another_engine_runs_is_refused() -> None:
                 await place.run("echo 1", language="sh")
 
 
-@pytest.mark.parametrize("language", ["sh", "ruby"])
-async def test_under_the_restricted_policy_no_other_language_is_allowed(place: Place, language: str) -> None:
+@on_each_engine
+async def test_under_the_restricted_policy_no_other_language_is_allowed(place: Place) -> None:
     async with place.sandbox(policy="restricted") as sandbox:
-        result = await sandbox.run("1", language=language)
-        assert (result.outcome, result.exit_code) == (Outcome.REJECTED, 126)
+        for language in ("sh", "ruby"):
+            result = await sandbox.run("1", language=language)
+            assert (result.outcome, result.exit_code) == (Outcome.REJECTED, 126)
 
 
 @pytest.mark.parametrize("name", ["processes", "open_files", "file_bytes"])
@@ -145,15 +143,3 @@ def test_a_limit_that_an_engine_does_not_have(name: str) -> None:
     with pytest.raises(RequestError, match=f"the engine 'monty' has no {name}; leave that out"):
         Sandbox(engine="monty", limits={name: 65_536 if name == "file_bytes" else 64})
     Sandbox(engine="monty", limits={"wall_seconds": 3})
-
-
-async def test_a_bwrap_in_the_workspace_is_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bwrap").write_text("#!/bin/sh\n")
-    (tmp_path / "bwrap").chmod(0o755)
-    monkeypatch.setattr("coderoom.sandbox.walls.bubblewrap._SYSTEM_PATH", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    # As if it had been tried before, with another workspace.
-    monkeypatch.setattr(BubblewrapWall, "_facts", AsyncMock(return_value=Facts()))
-    spec = WallSpec(workspace=tmp_path, network=False, env={}, limits=Limits())
-    with pytest.raises(Exception, match=r"no `bwrap` on this machine but '.*', which lies in the workspace"):
-        await BubblewrapWall().start(spec)

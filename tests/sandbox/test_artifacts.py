@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from .places import CPYTHON, Place
-
-cpython = pytest.mark.parametrize("place", CPYTHON, ids=str, indirect=True)
+from .places import Place, on_both_shapes, on_each_engine
 
 
-@cpython
+@on_both_shapes
 async def test_files_of_a_shell_cell_are_not_the_next_cells(place: Place, workspace: Path) -> None:
     for folder in (None, workspace):
         async with place.sandbox(workspace=folder) as sandbox, sandbox.session() as session:
@@ -21,6 +17,7 @@ async def test_files_of_a_shell_cell_are_not_the_next_cells(place: Place, worksp
             assert artifact.name == "g.txt"
 
 
+@on_each_engine
 async def test_what_is_left_out_is_counted(place: Place, workspace: Path) -> None:
     code = "for i in range({}):\n    with open(f'{{i:03}}.txt', 'w') as file: n = file.write('x' * {})"
     async with place.sandbox(workspace=workspace) as sandbox:
@@ -30,7 +27,7 @@ async def test_what_is_left_out_is_counted(place: Place, workspace: Path) -> Non
         assert (len(result.artifacts), result.artifacts_left_out) == (100, 0)
 
 
-@cpython
+@on_both_shapes
 async def test_hidden_files_are_none(place: Place) -> None:
     async with place.sandbox() as sandbox:
         result = await sandbox.run("for name in ('.a', 'b'): open(name, 'w').close()")

@@ -10,7 +10,22 @@ from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, OutputChunk, Sandbox, Session
 
-from .places import Place
+from .places import Place, everywhere
+
+pytestmark = everywhere
+
+VALUES = {
+    "None": None,
+    "True": True,
+    "1.5": 1.5,
+    "'ä\\ud800'[0]": "ä",
+    "[1, 'a', None, {'b': [2.5]}]": [1, "a", None, {"b": [2.5]}],
+    "{'a': {}}": {"a": {}},
+    "x = 3": None,
+    "{1, 2}": "{1, 2}",
+    "{1: 2}": "{1: 2}",
+    "b'x'": "b'x'",
+}
 
 
 async def test_a_run_prints_and_has_a_value(sandbox: Sandbox) -> None:
@@ -44,25 +59,11 @@ async def test_sessions_do_not_see_each_other(sandbox: Sandbox) -> None:
         assert (await other.run("x")).outcome is Outcome.ERROR
 
 
-@pytest.mark.parametrize(
-    ("code", "value"),
-    [
-        ("None", None),
-        ("True", True),
-        ("1.5", 1.5),
-        ("'ä\\ud800'[0]", "ä"),
-        ("[1, 'a', None, {'b': [2.5]}]", [1, "a", None, {"b": [2.5]}]),
-        ("{'a': {}}", {"a": {}}),
-        ("x = 3", None),
-        ("{1, 2}", "{1, 2}"),
-        ("{1: 2}", "{1: 2}"),
-        ("b'x'", "b'x'"),
-    ],
-)
-async def test_values_come_back_as_data_or_as_repr(sandbox: Sandbox, code: str, value: object) -> None:
-    result = await sandbox.run(code)
-    assert result.value == value
-    assert type(result.value) is type(value)
+async def test_values_come_back_as_data_or_as_repr(sandbox: Sandbox) -> None:
+    for code, value in VALUES.items():
+        result = await sandbox.run(code)
+        assert result.value == value, code
+        assert type(result.value) is type(value), code
 
 
 async def test_a_traceback_shows_the_lines_of_the_code_only(place: Place, session: Session) -> None:

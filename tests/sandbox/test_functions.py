@@ -19,7 +19,7 @@ from coderoom.sandbox import Limits, Sandbox, host_functions
 from .offered import add, echo, later, run, value_of
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox(limits=Limits(wall_seconds=20, value_bytes=100_000)) as sandbox:
         yield sandbox

@@ -16,7 +16,7 @@ from .offered import RELEASED, aadd, block, hang, plus, run
 pytestmark = pytest.mark.usefixtures("released")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox(limits=Limits(wall_seconds=20)) as sandbox:
         yield sandbox

@@ -19,7 +19,7 @@ from .offered import aadd, block, error_of, hang, plus
 pytestmark = pytest.mark.usefixtures("released")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox(limits=Limits(wall_seconds=20)) as sandbox:
         yield sandbox

@@ -101,7 +101,7 @@ def text(*parts: str, is_error: bool = False) -> ToolResult:
     return ToolResult(name="odd", result=[TextResultContent(content=part) for part in parts], is_error=is_error)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox(limits=Limits(wall_seconds=20)) as sandbox:
         yield sandbox

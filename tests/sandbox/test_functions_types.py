@@ -22,7 +22,7 @@ from coderoom.sandbox import Limits, Sandbox, host_functions
 from .offered import error_of, run, value_of
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox(limits=Limits(wall_seconds=20)) as sandbox:
         yield sandbox

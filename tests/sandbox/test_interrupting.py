@@ -10,9 +10,7 @@ import pytest
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, OutputChunk, Sandbox, Session
 
-from .places import CPYTHON, PLACES, Place
-
-on_cpython = pytest.mark.parametrize("place", CPYTHON, ids=str, indirect=True)
+from .places import everywhere, on_both_shapes, on_every_wall
 
 GONE = "The session was restarted: earlier variables are gone."
 
@@ -40,19 +38,24 @@ DEAF = "import itertools, collections\ncollections.deque(itertools.repeat(0), ma
 
 
 class TestDeadlines:
-    @pytest.mark.parametrize("what", WAITING)
-    @on_cpython
-    async def test_variables_outlive_code_that_waits(self, session: Session, what: str) -> None:
-        await session.run("x = 1")
-        result = await session.run(f"print('before')\n{WAITING[what]}", timeout=0.5)
-        assert (result.outcome, result.state_lost) == (Outcome.TIMEOUT, False), result
-        assert result.stdout == "before\n"
-        assert result.error is not None
-        assert "still there" in result.error.message
-        result = await session.run("x")
-        assert (result.value, result.state_lost, result.stderr) == (1, False, ""), result
+    @on_every_wall
+    async def test_variables_outlive_code_that_waits(self, sandbox: Sandbox) -> None:
+        few = asyncio.Semaphore(4)
 
-    @on_cpython
+        async def interrupt(code: str) -> tuple[ExecutionResult, ExecutionResult]:
+            async with few, sandbox.session() as session:
+                await session.run("x = 1")
+                return await session.run(f"print('before')\n{code}", timeout=0.7), await session.run("x")
+
+        pairs = await asyncio.gather(*map(interrupt, WAITING.values()))
+        for what, (stopped, after) in zip(WAITING, pairs, strict=True):
+            assert (stopped.outcome, stopped.state_lost) == (Outcome.TIMEOUT, False), (what, stopped)
+            assert stopped.stdout == "before\n", (what, stopped)
+            assert stopped.error is not None
+            assert "still there" in stopped.error.message
+            assert (after.value, after.state_lost, after.stderr) == (1, False, ""), (what, after)
+
+    @on_both_shapes
     async def test_nothing_of_the_cell_goes_on(self, session: Session) -> None:
         await session.run("x = 1")
         code = (
@@ -68,7 +71,7 @@ class TestDeadlines:
         assert (await session.run(size)).value == before
         assert (await session.run("threading.active_count()")).value == 1
 
-    @on_cpython
+    @on_both_shapes
     async def test_a_session_goes_on_without_its_threads_as_often_as_wanted(self, session: Session) -> None:
         await session.run("x = 0")
         mark = await session.checkpoint()
@@ -82,7 +85,7 @@ class TestDeadlines:
         await session.rollback(mark)
         assert (await session.run("x")).value == 0
 
-    @on_cpython
+    @on_both_shapes
     async def test_code_that_cannot_be_interrupted_loses_them_and_says_so(self, session: Session) -> None:
         await session.run("x = 1")
         result = await session.run(DEAF, timeout=0.3)
@@ -92,17 +95,16 @@ class TestDeadlines:
         result = await session.run("1 + 1")
         assert (result.value, result.state_lost, result.stderr) == (2, False, "")
 
-    async def test_a_reader_that_is_slow_does_not_cost_them(self) -> None:
-        async with Sandbox() as sandbox, sandbox.session() as session:
-            await session.run("x = 1")
-            last: OutputChunk | ExecutionResult | None = None
-            async for item in session.stream("while True: print('x' * 1000)", timeout=1):
-                if last is None:
-                    await asyncio.sleep(2)
-                last = item
-            assert isinstance(last, ExecutionResult)
-            assert (last.outcome, last.state_lost) == (Outcome.TIMEOUT, False)
-            assert (await session.run("x")).value == 1
+    async def test_a_reader_that_is_slow_does_not_cost_them(self, session: Session) -> None:
+        await session.run("x = 1")
+        last: OutputChunk | ExecutionResult | None = None
+        async for item in session.stream("while True: print('x' * 1000)", timeout=0.5):
+            if last is None:
+                await asyncio.sleep(1)
+            last = item
+        assert isinstance(last, ExecutionResult)
+        assert (last.outcome, last.state_lost) == (Outcome.TIMEOUT, False)
+        assert (await session.run("x")).value == 1
 
 
 async def wait_for(session: Session, code: str) -> None:
@@ -148,74 +150,71 @@ UNHEARD: list[Stop] = [wait_for, cancel_the_task, cancel_the_task_twice, leave_t
 
 
 class TestCancelling:
-    @pytest.mark.parametrize("what", ["a loop", "a program", "threads"])
     @pytest.mark.parametrize("stop", [*UNHEARD, cancel_the_session])
-    async def test_variables_stay(self, stop: Stop, what: str) -> None:
-        async with Sandbox() as sandbox, sandbox.session() as session:
-            await session.run("x = 1")
-            await stop(session, WAITING[what])
-            result = await session.run("x")
+    async def test_variables_stay(self, sandbox: Sandbox, stop: Stop) -> None:
+        async def interrupt(what: str) -> ExecutionResult:
+            async with sandbox.session() as session:
+                await session.run("x = 1")
+                await stop(session, WAITING[what])
+                return await session.run("x")
+
+        for result in await asyncio.gather(*map(interrupt, ["a loop", "a program", "threads"])):
             assert (result.value, result.state_lost, result.stderr) == (1, False, ""), result
 
-    @pytest.mark.parametrize("place", PLACES, ids=str, indirect=True)
-    async def test_variables_stay_behind_every_wall(self, place: Place, session: Session) -> None:
+    @everywhere
+    async def test_variables_stay_behind_every_wall(self, session: Session) -> None:
         await session.run("x = 1")
         await wait_for(session, "while True: pass")
         result = await session.run("x")
         assert (result.value, result.state_lost) == (1, False), result
 
     @pytest.mark.parametrize("stop", UNHEARD)
-    async def test_the_next_result_says_what_nobody_was_there_to_hear(self, stop: Stop) -> None:
-        async with Sandbox() as sandbox, sandbox.session() as session:
-            await session.run("x = 1")
-            mark = await session.checkpoint()
-            await stop(session, DEAF)
-            result = await session.run("print('here')\nx")
-            assert (result.outcome, result.state_lost) == (Outcome.ERROR, True), result
-            assert result.stderr.startswith(f"{GONE}\n"), result
-            assert result.output.startswith(f"{GONE}\nhere\n"), result
-            result = await session.run("1 + 1")
-            assert (result.value, result.state_lost, result.output) == (2, False, "")
-            await session.rollback(mark)
-            assert (await session.run("x")).value == 1
+    async def test_the_next_result_says_what_nobody_was_there_to_hear(self, session: Session, stop: Stop) -> None:
+        await session.run("x = 1")
+        mark = await session.checkpoint()
+        await stop(session, DEAF)
+        result = await session.run("print('here')\nx")
+        assert (result.outcome, result.state_lost) == (Outcome.ERROR, True), result
+        assert result.stderr.startswith(f"{GONE}\n"), result
+        assert result.output.startswith(f"{GONE}\nhere\n"), result
+        result = await session.run("1 + 1")
+        assert (result.value, result.state_lost, result.output) == (2, False, "")
+        await session.rollback(mark)
+        assert (await session.run("x")).value == 1
 
     @pytest.mark.parametrize("back", ["rollback", "restart"])
-    async def test_who_goes_back_need_not_be_told(self, back: str) -> None:
-        async with Sandbox() as sandbox, sandbox.session() as session:
-            mark = await session.checkpoint()
-            await wait_for(session, DEAF)
-            await (session.rollback(mark) if back == "rollback" else session.restart())
-            result = await session.run("1")
-            assert (result.state_lost, result.output) == (False, "")
+    async def test_who_goes_back_need_not_be_told(self, session: Session, back: str) -> None:
+        mark = await session.checkpoint()
+        await wait_for(session, DEAF)
+        await (session.rollback(mark) if back == "rollback" else session.restart())
+        result = await session.run("1")
+        assert (result.state_lost, result.output) == (False, "")
 
-    async def test_a_program_of_another_language_costs_nothing(self) -> None:
-        async with Sandbox() as sandbox, sandbox.session() as session:
-            await session.run("x = 1")
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(session.run("sleep 60", language="sh"), 0.3)
-            result = await session.run("x")
-            assert (result.value, result.state_lost) == (1, False)
+    async def test_a_program_of_another_language_costs_nothing(self, session: Session) -> None:
+        await session.run("x = 1")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(session.run("sleep 60", language="sh"), 0.3)
+        result = await session.run("x")
+        assert (result.value, result.state_lost) == (1, False)
 
-    async def test_what_ends_between_two_cells_is_told_with_the_next(self) -> None:
-        async with Sandbox() as sandbox, sandbox.session() as session:
-            code = "import os, threading\nx = 1\nthreading.Timer(0.3, os._exit, (1,)).start()"
-            assert not (await session.run(code)).state_lost
-            await asyncio.sleep(1)
-            result = await session.run("x")
-            assert (result.outcome, result.state_lost) == (Outcome.ERROR, True)
-            assert result.stderr.startswith(GONE)
+    async def test_what_ends_between_two_cells_is_told_with_the_next(self, session: Session) -> None:
+        code = "import os, threading\nx = 1\nthreading.Timer(0.3, os._exit, (1,)).start()"
+        assert not (await session.run(code)).state_lost
+        await asyncio.sleep(1)
+        result = await session.run("x")
+        assert (result.outcome, result.state_lost) == (Outcome.ERROR, True)
+        assert result.stderr.startswith(GONE)
 
-    async def test_a_rollback_that_nobody_waits_for_is_whole(self) -> None:
-        async with Sandbox() as sandbox, sandbox.session() as session:
-            await session.run("x = 1")
-            mark = await session.checkpoint()
-            await session.run("x = 2")
-            task = asyncio.ensure_future(session.rollback(mark))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            result = await session.run("x")
-            assert result.value in (1, 2)
-            assert not result.state_lost
+    async def test_a_rollback_that_nobody_waits_for_is_whole(self, session: Session) -> None:
+        await session.run("x = 1")
+        mark = await session.checkpoint()
+        await session.run("x = 2")
+        task = asyncio.ensure_future(session.rollback(mark))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        result = await session.run("x")
+        assert result.value in (1, 2)
+        assert not result.state_lost

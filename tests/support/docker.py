@@ -1,19 +1,21 @@
 """A real Docker engine with a small image, for tests.
 
 A test takes the fixtures `docker_host` and `docker_image`, which a `conftest.py` imports from here. They use the engine
-that DOCKER_HOST names; else, as root, they start one of their own for as long as the tests run. Without either a test
-is skipped, and fails where CI is set: there it must run.
+that DOCKER_HOST names; else, as root, they start one that all workers of the run share, and that stops when pytest's
+main process ends, however it does. Without either a test is skipped, and fails where CI is set: there it must run.
 """
 
 from __future__ import annotations
 
-import atexit
+import contextlib
+import fcntl
 import functools
 import os
 import shutil
 import socket
 import subprocess
-import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import docker  # type: ignore[import-untyped]
@@ -73,14 +75,33 @@ def _engine() -> str | _MissingError:
         return _MissingError("DOCKER_HOST names none that answers, and only root can start one")
     if shutil.which("dockerd") is None and not _must_run():
         return _MissingError("DOCKER_HOST names none that answers, and dockerd is not installed")
-    # Tests may have set other folders for temporary files; and the path of a socket has to be short.
-    folder = tempfile.mkdtemp(prefix="coderoom-engine-", dir=os.environ.get("TMPDIR") or "/tmp")
-    atexit.register(_run, [str(_ENGINE), "stop", folder])
-    try:
-        started = _run([str(_ENGINE), "start", folder])
-    except _MissingError as missing:
-        return missing
+    with _shared() as folder:
+        host = f"unix://{folder}/socket"
+        if _answers(host):
+            return host
+        try:
+            started = _run([str(_ENGINE), "start", str(folder), str(_main_process())])
+        except _MissingError as missing:
+            return missing
     return started.strip().removeprefix("DOCKER_HOST=")
+
+
+@contextlib.contextmanager
+def _shared() -> Iterator[Path]:
+    """The folder that all workers of this run share, for one of them at a time."""
+    # Tests may have set other folders for temporary files; and the path of a socket has to be short.
+    folder = Path(os.environ.get("TMPDIR") or "/tmp", f"coderoom-engine-{_main_process()}")
+    folder.mkdir(mode=0o711, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def _main_process() -> int:
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 
 
 def _answers(host: str) -> bool:
@@ -102,7 +123,8 @@ def _image(host: str) -> str | _MissingError:
                 "names one that has Python"
             )
         try:
-            _run([str(_IMAGE)], DOCKER_HOST=host)
+            with _shared():
+                _run([str(_IMAGE)], DOCKER_HOST=host)  # Which does nothing if another worker has made it meanwhile.
         except _MissingError as missing:
             return missing
     finally:

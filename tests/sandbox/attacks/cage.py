@@ -6,13 +6,13 @@ The process has a PID namespace, a limit on memory and one on processes; when it
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import ctypes
 import functools
 import itertools
 import json
 import os
-import shutil
+import select
 import signal
 import subprocess
 import sys
@@ -29,7 +29,6 @@ _PROCESSES = 400
 _ROOT = Path(__file__).resolve().parents[3]
 _CGROUPS = Path("/sys/fs/cgroup")
 _ORDINARY = 54_321  # Nobody's number: nothing on this machine belongs to it.
-_PR_SET_PDEATHSIG = 1
 _numbers = itertools.count(1)
 
 
@@ -44,9 +43,6 @@ def why_not() -> str:
         return "cages need Linux"
     if os.geteuid() != 0:
         return "cages take root: limits of their own for memory and processes"
-    missing = [name for name in ("unshare", "setpriv") if shutil.which(name) is None]
-    if missing:
-        return f"there is no {missing[0]!r}"
     try:
         with _cgroups(_MEMORY, _PROCESSES):
             pass
@@ -86,10 +82,16 @@ def run(
         if user:
             os.chown(folder, user, user)
         groups = stack.enter_context(_cgroups(memory, processes))
-        answer = folder / "answer"
-        with (folder / "output").open("wb") as output:
-            status = _run(_command(driver, arguments, answer, user), groups, seconds, folder, output)
-        said = (folder / "output").read_text(errors="replace")[-8000:]
+        answer, output = folder / "answer", folder / "output"
+        job = {
+            "name": f"{driver.__module__}:{driver.__qualname__}",
+            "arguments": arguments,
+            "folder": str(folder),
+            "user": user,
+            "groups": [str(group) for group in groups],
+        }
+        status = _factory().run(job, seconds)
+        said = output.read_text(errors="replace")[-8000:] if output.exists() else ""
         if not answer.exists():
             raise Escaped(f"the host's side ended with {status}, having said: {said}")
         told = json.loads(answer.read_text())
@@ -106,31 +108,44 @@ def ordinary_user() -> int:
     return _ORDINARY
 
 
-def _command(driver: Callable[..., Any], arguments: Sequence[Any], answer: Path, user: int) -> list[str]:
-    name = f"{driver.__module__}:{driver.__qualname__}"
-    # The packages' folders may be hidden from an ordinary user, as root's home is.
-    command = [sys.executable, "-m", f"{__package__}.driver", name, json.dumps(arguments), str(answer)]
-    become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
-    return ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", *become, *command]
+class _Factory:
+    """The process whose forks are in the cages."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.driver"],
+            cwd=_ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, job: dict[str, Any], seconds: float) -> str:
+        """Run a job in a cage; how it ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        pid = int(self._process.stdout.readline())
+        readable, _, _ = select.select([self._process.stdout], [], [], seconds)
+        if not readable:
+            os.kill(pid, signal.SIGKILL)  # With it goes the first process of the namespace, and all others.
+        status = self._process.stdout.readline().strip()
+        return f"exit code {status}" if readable else f"no end within {seconds:g} seconds"
+
+    def close(self) -> None:
+        with self._process:
+            self._process.kill()
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    stream.close()
 
 
-def _run(command: list[str], groups: Sequence[Path], seconds: float, folder: Path, output: Any) -> str:
-    def enter() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # A cage does not outlive the tests.
-        for group in groups:
-            (group / "cgroup.procs").write_text("0")
-
-    libc = ctypes.CDLL(None)
-    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(_ROOT), "HOME": str(folder)}
-    with subprocess.Popen(
-        command, cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, preexec_fn=enter
-    ) as process:
-        try:
-            return f"exit code {process.wait(seconds)}"
-        except subprocess.TimeoutExpired:
-            return f"no end within {seconds:g} seconds"
-        finally:
-            process.kill()  # `--kill-child`: and with it the first process of the namespace.
+@functools.cache
+def _factory() -> _Factory:
+    factory = _Factory()
+    atexit.register(factory.close)
+    return factory
 
 
 @contextlib.contextmanager

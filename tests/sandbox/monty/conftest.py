@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coderoom.sandbox.engines.monty.engine import MontyEngine, MontySession
-from coderoom.sandbox.limits import Limits
+from coderoom.sandbox import Limits, Sandbox, Session
 
 
 @pytest.fixture(autouse=True)
@@ -14,11 +13,12 @@ def monty_is_installed() -> None:
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[MontyEngine]:
-    async with MontyEngine(limits=Limits(wall_seconds=20, memory_bytes=64 << 20)) as engine:
-        yield engine
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox(engine="monty", limits=Limits(wall_seconds=20, memory_bytes=64 << 20)) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture
-async def session(engine: MontyEngine) -> MontySession:
-    return await engine.open()
+async def session(sandbox: Sandbox) -> AsyncIterator[Session]:
+    async with sandbox.session() as session:
+        yield session

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from coderoom.sandbox.engines.monty.engine import MontySession
-from coderoom.sandbox.result import CodeError, ExecutionResult
+from coderoom.sandbox import CodeError, ExecutionResult
 
 
 def error_of(result: ExecutionResult) -> CodeError:
@@ -22,6 +21,22 @@ def children() -> set[int]:
     return found
 
 
-def pid_of(session: MontySession) -> int:
-    assert session._worker is not None
-    return session._worker.pid
+def busy(pids: set[int]) -> int:
+    """The one of these processes that has used the most processor time."""
+
+    def ticks(pid: int) -> int:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return -1
+        return int(fields[11]) + int(fields[12])
+
+    return max(pids, key=ticks)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False

@@ -44,18 +44,18 @@ def leave() -> None:
     raise SystemExit(3)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
-    RELEASED.clear()
     async with Sandbox(engine="monty", limits=Limits(wall_seconds=20, calls=50, value_bytes=100_000)) as sandbox:
         yield sandbox
-    RELEASED.set()
 
 
 @pytest.fixture
 async def session(sandbox: Sandbox) -> AsyncIterator[Session]:
+    RELEASED.clear()
     async with sandbox.session(functions=[fetch, add, fail, echo, block, hang, leave]) as session:
         yield session
+    RELEASED.set()
 
 
 async def test_they_are_called_and_logged(session: Session) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.guest.locked import IDENTITIES, inside, only_linux
+from tests.sandbox.whitebox.locked import IDENTITIES, inside, only_linux
 
 identities = pytest.mark.parametrize("user", IDENTITIES)
 x86_only = pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines have one way in")

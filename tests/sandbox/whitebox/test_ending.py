@@ -22,6 +22,7 @@ from coderoom.sandbox.walls import make_wall
 from coderoom.sandbox.walls.base import WallSpec
 from coderoom.sandbox.walls.local import LocalWorker, Start
 
+from ..places import STRONGEST
 from .behind import Inside, start_stub
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these walls are Linux's")
@@ -41,8 +42,8 @@ ESCAPE = (
 )
 HOST = """
 import asyncio, os, sys
-from tests.sandbox.walls.behind import start_stub
-from tests.sandbox.walls.test_ending import ESCAPE, SPEC
+from tests.sandbox.whitebox.behind import start_stub
+from tests.sandbox.whitebox.test_ending import ESCAPE, SPEC
 from coderoom.sandbox.guest.isolation.supervisor import descendants
 
 async def main():
@@ -64,7 +65,12 @@ def before() -> None:
     _BEFORE.update(descendants(os.getpid()))
 
 
-@pytest.fixture(params=["bubblewrap", "namespaces", "landlock", "none"])
+@pytest.fixture(
+    params=[
+        pytest.param(wall, marks=[] if wall in (STRONGEST.wall, "none") else pytest.mark.allwalls)
+        for wall in ("bubblewrap", "namespaces", "landlock", "none")
+    ]
+)
 async def wall(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.sandbox.guest.isolation import landlock
-from tests.sandbox.guest.locked import IDENTITIES, inside, only_linux
+from tests.sandbox.whitebox.locked import IDENTITIES, inside, only_linux
 
 ABI = landlock.abi() if sys.platform == "linux" else 0
 

@@ -214,7 +214,7 @@ def test_packages_that_lie_elsewhere(tmp_path: Path) -> None:
     packages = tmp_path / "lib" / "site-packages"
     packages.mkdir(parents=True)
     code = (
-        "from tests.sandbox.walls.test_layout import spec, layout_for\n"
+        "from tests.sandbox.whitebox.test_layout import spec, layout_for\n"
         "layout = layout_for(spec())\nprint(layout.packages, layout.read_only)"
     )
     said = subprocess.run(

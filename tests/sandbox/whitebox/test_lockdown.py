@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coderoom.sandbox.guest.isolation import landlock, lockdown
-from tests.sandbox.guest.locked import IDENTITIES, inside, only_linux
+from tests.sandbox.whitebox.locked import IDENTITIES, inside, only_linux
 
 pytestmark = only_linux
 identities = pytest.mark.parametrize("user", IDENTITIES)
