@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.configs import shipped_teams
-from tests.support.commands import ROOT, coderoom, environment, recording
+from tests.support.commands import ROOT, coderoom, coderoom_process, environment, recording
 from tests.support.solving import GOOD, SPECS, TESTS
 
 NILE = ROOT / "examples" / "nile.csv"
@@ -425,11 +425,10 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
 
 def test_an_old_character_set_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print('\u2713 done')", encoding="utf-8")
-    env = environment({"PYTHONIOENCODING": "latin1", "PYTHONUTF8": "0"})
-    command = [sys.executable, "-m", "coderoom", "exec", "a.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=False)
+    env = {"PYTHONIOENCODING": "latin1", "PYTHONUTF8": "0"}
+    done = coderoom_process("exec", "a.py", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
-    assert b"\n? done\n" in done.stdout
+    assert "\n? done\n" in done.stdout
 
 
 def test_no_standard_input_is_a_wrong_request(tmp_path: Path) -> None:
@@ -451,7 +450,5 @@ def test_a_file_of_the_folder_passes_for_no_package(tmp_path: Path) -> None:
     (tmp_path / "autogen_evil.py").write_text("open('ran', 'w')")
     (tmp_path / "team.yaml").write_text("provider: autogen_evil.Team\nconfig: {}\n")
     # `-m` looks into the current folder first.
-    command = [sys.executable, "-m", "coderoom", "validate", "team.yaml"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, check=False)
-    assert done.returncode == 2
+    assert coderoom_process("validate", "team.yaml", cwd=tmp_path).returncode == 2
     assert not (tmp_path / "ran").exists()

@@ -1,4 +1,4 @@
-"""The command line, run in this process or, for what only a process shows, in one of its own."""
+"""The command line and scripts, run in the test's process, which saves a second of imports for each."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import io
 import json
 import logging
 import os
+import runpy
 import subprocess
 import sys
 import threading
+import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from unittest.mock import patch
 
 from coderoom.cli import main
 
-__all__ = ["ROOT", "coderoom", "environment", "recording"]
+__all__ = ["ROOT", "coderoom", "coderoom_process", "environment", "recording", "run_script"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,25 +36,69 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 def coderoom(
     *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: str | bytes = b""
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line in this process, which saves a second of imports, and wait for its end."""
+    """Run the command line in this process and wait for its end."""
+    return _in_process(main, ["coderoom", *arguments], cwd, env, stdin)
+
+
+def coderoom_process(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own, for what only a process shows: `-m`, interpreter settings, signals."""
+    command = [sys.executable, "-m", "coderoom", *arguments]
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=environment(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def run_script(
+    path: Path, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python script in this process, as `python PATH` does."""
+
+    def run() -> None:
+        runpy.run_path(str(path), run_name="__main__")
+
+    with patch.object(sys, "path", [str(path.parent), *sys.path]):
+        try:
+            return _in_process(run, [str(path), *arguments], cwd, env)
+        finally:
+            for neighbour in path.parent.glob("*.py"):
+                sys.modules.pop(neighbour.stem, None)
+
+
+def _in_process(
+    call: Callable[[], object],
+    argv: list[str],
+    cwd: Path,
+    env: Mapping[str, str] | None,
+    stdin: str | bytes = b"",
+) -> subprocess.CompletedProcess[str]:
     data = stdin.encode() if isinstance(stdin, str) else stdin
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run(arguments, cwd, environment(env), data)
+        return _run(call, argv, cwd, environment(env), data)
     with ThreadPoolExecutor(1) as pool:  # An event loop runs in this thread already.
-        return pool.submit(_run, arguments, cwd, environment(env), data).result()
+        return pool.submit(_run, call, argv, cwd, environment(env), data).result()
 
 
 def _run(
-    arguments: Sequence[str], cwd: Path, env: Mapping[str, str], data: bytes
+    call: Callable[[], object], argv: list[str], cwd: Path, env: Mapping[str, str], data: bytes
 ) -> subprocess.CompletedProcess[str]:
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     logger = logging.getLogger("autogen_core")
     level = logger.level
+    code: object = 0
     with (
         patch.dict(os.environ, env, clear=True),
-        patch.object(sys, "argv", ["coderoom", *arguments]),
+        patch.object(sys, "argv", argv),
         _input(data) as stdin,
         patch.object(sys, "stdin", stdin),
         contextlib.redirect_stdout(out),
@@ -61,14 +107,17 @@ def _run(
         warnings.catch_warnings(),
     ):
         try:
-            main()
+            call()
         except SystemExit as end:
-            code = end.code
+            code = end.code or 0
+        except Exception:
+            traceback.print_exc()
+            code = 1
         finally:
             logger.setLevel(level)
     assert isinstance(code, int)
-    said = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
-    return subprocess.CompletedProcess(["coderoom", *arguments], code, *said)
+    said = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    return subprocess.CompletedProcess(argv, code, *said)
 
 
 @contextlib.contextmanager
