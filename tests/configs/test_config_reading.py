@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.configs import check_team, load_team
-from coderoom.configs.document import read_document
-from coderoom.configs.source import Source
+from coderoom.configs.reading import Source, read_document
 from coderoom.configs.yaml import MAX_DEPTH, MAX_NODES
 from coderoom.errors import ConfigError, RequestError
 from tests.configs.config_files import ENV, REPLAY, TEAM, changed, found, line_of, write
