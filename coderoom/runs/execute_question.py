@@ -87,7 +87,7 @@ def _after_failure(outcome: Outcome, problem: str, printed: str) -> str:
     advice = _ADVICE.get(outcome, "")
     return (
         f"Your code failed:\n{problem.rstrip()}{advice}{shown}\n\n"
-        "Nothing of that run is left. Mend the cause, and answer with the whole code again in one ```python block."
+        "Nothing of that run is left. Fix the cause, and answer with the whole code again in one ```python block."
     )
 
 
@@ -332,8 +332,8 @@ async def execute_code(
 ) -> ExecuteCodeResult:
     """Let a model write Python that answers a question, run it in a sandbox, and return what it computed.
 
-    Code that fails is shown to the model with its error, to be mended. Code that the policy refuses is not: that ends
-    the call, with the refusal as its `error`. A model that answers without code is asked once more.
+    Code that fails goes back to the model with its error. Code that the policy rejects does not: it ends the call, with
+    the rejection as its `error`. A model that answers without code is asked once more.
 
     Args:
         prompt: What to find out, in words, with the data in it.
