@@ -1,4 +1,4 @@
-"""The command line: one thin command per verb. AutoGen is imported where it is used, since that takes its time."""
+"""The command line: one thin command per verb. AutoGen is imported inside the commands, because that is slow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ app = typer.Typer(
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
-WALL_HELP = "What keeps the code from this machine: auto, bubblewrap, namespaces, sandlock, landlock, docker or none."
+WALL_HELP = "The wall (isolation backend): auto, bubblewrap, namespaces, sandlock, landlock, docker or none."
 TrustOption = Annotated[
     list[str] | None,
     typer.Option("--trust", metavar="NAMESPACE", help="Load components of this package too. May be repeated."),
@@ -73,7 +73,7 @@ CopiedFilesOption = Annotated[
 @app.command()
 def run(
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
-    task: Annotated[str, typer.Argument(help="What to do. '-' reads it from standard input.")],
+    task: Annotated[str, typer.Argument(help="The task. '-' reads it from standard input.")],
     model: ModelOption = None,
     workspace: Annotated[
         Path | None,
@@ -88,7 +88,7 @@ def run(
     """Run a team on a task, and show what it does.
 
     Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven, human-approves. Without --workspace,
-    the code works in coderoom-workspace. It runs in a sandbox; where no wall can be built, nothing runs, unless you say
+    the code works in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless you pass
     --wall none.
     """
     from coderoom.runs import prepare_run
@@ -111,7 +111,7 @@ def _show_run(prepared: PreparedRun, *, as_json: bool, debug: bool) -> int:
     from coderoom.runs import RunView, run_team
 
     if not debug:
-        _hush_autogen()
+        _silence_autogen()
     view = RunView(Console(quiet=as_json))
     record = prepared.record
     try:
@@ -127,9 +127,9 @@ def _show_run(prepared: PreparedRun, *, as_json: bool, debug: bool) -> int:
     return end_code(record.succeeded, record.cancelled)
 
 
-def _hush_autogen() -> None:
-    # It logs the traceback of every failure and every cancel, which are told here in words, and warns of model names
-    # that came after it.
+def _silence_autogen() -> None:
+    # AutoGen logs a traceback for every failure and cancellation, which are reported here anyway, and warns of model
+    # names that are newer than it.
     logging.getLogger("autogen_core").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", message="Resolved model mismatch")
 
@@ -142,7 +142,7 @@ FileArgument = Annotated[
     ),
 ]
 ScriptArguments = Annotated[
-    list[str] | None, typer.Argument(metavar="ARG", help="After '--': what the code finds in sys.argv, or in $@.")
+    list[str] | None, typer.Argument(metavar="ARG", help="After '--': the arguments of the script, in sys.argv or $@.")
 ]
 ScriptLanguageOption = Annotated[
     str | None,
@@ -153,7 +153,7 @@ ScriptLanguageOption = Annotated[
     ),
 ]
 ExecTimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86_400, help="The time that each block has.")
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86_400, help="The timeout of each block.")
 ]
 
 
@@ -163,19 +163,21 @@ def execute(
     arguments: ScriptArguments = None,
     workspace: Annotated[
         Path,
-        typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; here, if not given."),
+        typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; the current one by default."),
     ] = Path(),
     timeout: ExecTimeoutOption = 60.0,
     wall: Annotated[str, typer.Option("--wall", metavar="NAME", envvar="CODEROOM_WALL", help=WALL_HELP)] = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Give each block a fresh state: no variables last.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
+    ] = False,
     language: ScriptLanguageOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Run the code blocks of a file in order, without a model. The first that fails ends it.
+    """Run the code blocks of a file in order, without a model, up to the first that fails.
 
-    The blocks run in one session in a sandbox: variables and imports of earlier Python blocks last, and so do files.
+    The blocks run in one session in a sandbox: variables, imports and files of earlier blocks stay.
     Blocks in python, sh, bash and javascript run; one marked no-run (```python no-run) does not.
     """
     from rich.console import Console
@@ -205,20 +207,20 @@ SolveModelOption = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help="openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE or a YAML file; CODEROOM_MODEL, if not given.",
+        help="openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE or a YAML file; CODEROOM_MODEL by default.",
     ),
 ]
 
 
-_NOT_OF_GENERATOR = frozenset(["instruction", "out", "name", "model", "wall", "as_json", "debug"])
+_NOT_GENERATOR_OPTIONS = frozenset(["instruction", "out", "name", "model", "wall", "as_json", "debug"])
 
 
 @app.command()
 def solve(
-    instruction: Annotated[str, typer.Argument(help="What the program is to do. '-' reads it from standard input.")],
+    instruction: Annotated[str, typer.Argument(help="What the program must do. '-' reads it from standard input.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Write a module, its tests and a report to this folder."),
+        typer.Option("--out", "-o", metavar="DIR", help="Write the module, its tests and a report to this folder."),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the module.")] = None,
     model: SolveModelOption = None,
@@ -226,41 +228,48 @@ def solve(
     wall: Annotated[str, typer.Option("--wall", metavar="NAME", envvar="CODEROOM_WALL", help=WALL_HELP)] = "auto",
     max_attempts: Annotated[int, typer.Option(min=1, help="Attempts for each function.")] = 6,
     max_test_changes: Annotated[int, typer.Option(min=0, help="Tests of each function that may be changed.")] = 2,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens to spend; any number, if not given.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(min=0, help="After these nothing more is asked.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests on their way at the same time.")] = 4,
-    requests_per_minute: Annotated[float | None, typer.Option(min=0.001, help="Requests begun in a minute.")] = None,
-    retries: Annotated[int, typer.Option(min=0, help="How often a request is sent again when the line broke.")] = 4,
-    test_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that each test has.")] = 5.0,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget; unlimited by default.")] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(min=0, help="Time budget: after it, no more requests are sent.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests.")] = 4,
+    requests_per_minute: Annotated[float | None, typer.Option(min=0.001, help="Requests started per minute.")] = None,
+    retries: Annotated[int, typer.Option(min=0, help="Retries of a request after a connection error.")] = 4,
+    test_timeout: Annotated[float, typer.Option(min=0.01, help="Timeout of each test, in seconds.")] = 5.0,
     allowed_imports: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODULE", help="Let the code import this module only. May be repeated."),
+        typer.Option(metavar="MODULE", help="Let the code import only this module. May be repeated."),
     ] = None,
     block_severity: Annotated[
-        str, typer.Option(metavar="LEVEL", help="Do not run what a scanner finds to be low, medium or high; or none.")
+        str,
+        typer.Option(
+            metavar="LEVEL",
+            help="Do not run code in which the scanner finds this severity or more: low, medium, high or none.",
+        ),
     ] = "high",
     accept_changed_tests: Annotated[
-        bool, typer.Option("--accept-changed-tests", help="Let functions pass by tests that were changed for them.")
+        bool,
+        typer.Option(
+            "--accept-changed-tests", help="Count functions as passed if their tests were changed during the repair."
+        ),
     ] = False,
-    cache: Annotated[
-        bool, typer.Option(help="Keep solutions that pass, and go on with work that was cut short.")
-    ] = True,
+    cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
     cache_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the cache.")] = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Make tested functions of an instruction: specs, tests, code, and repair until the tests pass.
+    """Turn an instruction into tested functions: specs, tests, code, and repair until the tests pass.
 
-    All code runs in a sandbox, and whether a test passed is computed outside of it. Exit code 1: not all passed.
+    All code runs in a sandbox, and test results are computed outside of it. Exit code 1: not all tests passed.
     """
-    options = {name: value for name, value in locals().items() if name not in _NOT_OF_GENERATOR}
+    options = {name: value for name, value in locals().items() if name not in _NOT_GENERATOR_OPTIONS}
     options["block_severity"] = None if block_severity == "none" else block_severity
     from rich.console import Console
 
     from coderoom.runs import solve
 
     if not debug:
-        _hush_autogen()
+        _silence_autogen()
     solved = asyncio.run(
         solve(
             _standard_input().decode("utf-8", "replace") if instruction == "-" else instruction,
@@ -304,9 +313,9 @@ def validate(
 
 
 OutFileOption = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write this file; standard output, if not given.")
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write this file; standard output by default.")
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file, whatever it holds.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file, whatever it contains.")]
 
 
 @app.command()
@@ -321,15 +330,15 @@ def gallery(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Make a gallery of AutoGen Studio: the shipped teams, your own, and what they consist of.
+    """Make a gallery for AutoGen Studio: the shipped teams, your own, and their parts.
 
-    There is nothing of this machine in it: no keys, no values of variables but those of --model, no paths.
+    It contains nothing of this machine: no keys, no paths, and no values of variables except those of --model.
     """
     from coderoom.configs import make_gallery
 
     made = make_gallery(teams or (), model=model, trust=trust or ())
     counts = {name: len(components) for name, components in made["components"].items()}
-    return _hand_over(made, out, force=force, as_json=as_json, told={"components": counts})
+    return _write_or_print(made, out, force=force, as_json=as_json, facts={"components": counts})
 
 
 @app.command()
@@ -350,8 +359,8 @@ def studio(
 ) -> None:
     """Start AutoGen Studio with the shipped teams and your own, until Ctrl-C.
 
-    Studio is installed the first time, in an environment of its own. It listens on this machine only, and has no
-    authentication: whoever can reach its port here can run code as you.
+    The first start installs Studio in an environment of its own. It listens on this machine only, and has no
+    authentication: anyone who can reach its port can run code as you.
     """
     from rich.console import Console
 
@@ -374,13 +383,15 @@ def studio(
 def schema(
     out: OutFileOption = None, force: ForceOption = False, as_json: JsonOption = False, debug: DebugOption = False
 ) -> int:
-    """Make the JSON Schema of team files, by which editors complete and check them."""
+    """Print the JSON Schema of team files, with which editors complete and check them."""
     from coderoom.configs import make_schema
 
-    return _hand_over(make_schema(), out, force=force, as_json=as_json, told={})
+    return _write_or_print(make_schema(), out, force=force, as_json=as_json, facts={})
 
 
-def _hand_over(made: dict[str, Any], out: Path | None, *, force: bool, as_json: bool, told: dict[str, Any]) -> int:
+def _write_or_print(
+    made: dict[str, Any], out: Path | None, *, force: bool, as_json: bool, facts: dict[str, Any]
+) -> int:
     from coderoom.configs import write_made
 
     if out is None:
@@ -388,7 +399,7 @@ def _hand_over(made: dict[str, Any], out: Path | None, *, force: bool, as_json: 
         return EXIT_OK
     write_made(out, made, force=force)
     if as_json:
-        print_json({"succeeded": True, "file": str(out), **told})
+        print_json({"succeeded": True, "file": str(out), **facts})
     else:
         typer.echo(visible(f"{out}: written"))
     return EXIT_OK
@@ -396,7 +407,7 @@ def _hand_over(made: dict[str, Any], out: Path | None, *, force: bool, as_json: 
 
 @app.command()
 def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
-    """Say what this machine can do, and what it cannot."""
+    """Show what works on this machine, and what is missing."""
     from coderoom.runs import examine
 
     findings = asyncio.run(examine())

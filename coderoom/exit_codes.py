@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and what it says of a failure."""
+"""Exit codes of commands, and how failures are reported."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1,
 
 
 def run_and_exit(app: typer.Typer) -> NoReturn:
-    """Run a command line and exit: 0 it worked, 1 the task failed, 2 the request was wrong, 3 something is missing.
+    """Run a command line and exit.
 
-    130 means that it was interrupted.
+    Exit codes: 0 worked, 1 the task failed, 2 wrong request, 3 something is missing, 130 interrupted.
     """
     _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
-        # What a model writes must not fail for want of a character set.
+        # A terminal without UTF-8 must not crash on what a model writes.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
@@ -49,28 +49,28 @@ def run_and_exit(app: typer.Typer) -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone: there is nobody left to tell.
+        # Nobody reads our output any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_FAILED
     except CodeRoomError as error:
-        code = _tell(error)
+        code = _report(error)
     except Exception as error:
-        code = _tell_surprise(error)
+        code = _report_bug(error)
     sys.exit(code or EXIT_OK)
 
 
 def _open_standard_streams() -> None:
-    """Give whoever was started without input or output an empty one, so that no file or socket gets that number."""
+    """Open the null device for closed standard streams, so that no file or socket gets their descriptors."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
 
 
-# Typer brings a Click of its own, or takes the one that is installed, and exports no base class of its errors.
+# Typer bundles Click or uses an installed one, and does not export the base class of its errors.
 _UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
-def _tell(error: CodeRoomError) -> int:
+def _report(error: CodeRoomError) -> int:
     if _flag("--json"):
         problems = error.problems if isinstance(error, ConfigError) else ()
         listed = [asdict(problem) for problem in problems]
@@ -83,14 +83,14 @@ def _tell(error: CodeRoomError) -> int:
     return _exit_code(error)
 
 
-def _tell_surprise(error: Exception) -> int:
+def _report_bug(error: Exception) -> int:
     words = f"{type(error).__name__}: {error}"
     if _flag("--json"):
         print_json({"succeeded": False, "error": words, "problems": []})
     if _flag("--debug"):
         traceback.print_exception(error)
     else:
-        advice = "This is a mistake of CodeRoom's; --debug shows where."
+        advice = "This is a bug in CodeRoom; --debug shows the traceback."
         print(f"coderoom: {visible(words)}\n{advice}", file=sys.stderr)  # noqa: T201
     return EXIT_FAILED
 
@@ -104,7 +104,7 @@ def _exit_code(error: CodeRoomError) -> int:
 
 
 def _flag(name: str) -> bool:
-    """Whether an option was given; what comes after `--` is none."""
+    """Whether an option was given, before any `--`."""
     arguments = sys.argv[1:]
     return name in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
 
@@ -117,5 +117,5 @@ def end_code(succeeded: bool, cancelled: bool) -> int:
 
 
 def print_json(data: dict[str, Any]) -> None:
-    """Print what a program wants to know."""
+    """Print a result as JSON."""
     typer.echo(json.dumps(data, ensure_ascii=False, indent=2))

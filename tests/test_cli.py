@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.configs import shipped_teams
-from tests.support.commands import ROOT, coderoom, environment, recording
+from tests.support.commands import ROOT, coderoom, coderoom_process, environment, recording
 from tests.support.solving import GOOD, SPECS, TESTS
 
 NILE = ROOT / "examples" / "nile.csv"
@@ -209,6 +209,7 @@ def test_a_wall_that_cannot_be_built_refuses_before_a_model_is_asked(tmp_path: P
     assert (json.loads(done.stdout)["succeeded"] is False) if as_json else not done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)  # Matplotlib looks for fonts first.
 def test_the_demo_runs_also_where_no_wall_can_be_built(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -269,9 +270,8 @@ def alive(mark: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_the_run_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    mark = f"mark-{os.getpid()}-{number}"
+def test_an_interrupt_ends_the_run_and_leaves_nothing(tmp_path: Path) -> None:
+    mark = f"mark-{os.getpid()}"
     model = recording(tmp_path / "r.json", [ENDLESS.format(mark=mark)])
     command = [sys.executable, "-m", "coderoom", "run", "coder-executor", "Loop.", "--model", model, "--json"]
     with subprocess.Popen(
@@ -281,7 +281,7 @@ def test_an_interrupt_ends_the_run_and_leaves_nothing(tmp_path: Path, number: si
         while not alive(mark) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert alive(mark)
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert json.loads(out)["outcome"] == "cancelled"
@@ -313,6 +313,7 @@ config:
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_autogens_own_agents_either(tmp_path: Path) -> None:
     """Its executor neither looks at a cancel nor ends the processes of its code."""
     mark = f"mark-{os.getpid()}-autogen"
@@ -402,21 +403,18 @@ def test_doctor_lists_every_wall_and_engine(tmp_path: Path) -> None:
     assert json.loads(run.stdout)["isolation"] == taken
 
 
-@pytest.mark.parametrize(
-    "arguments", ["--help", "run --help", "validate --help", "--version", "doctor", "exec a.py", ""]
-)
-def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path, arguments: str) -> None:
+def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print(1)")
     code = (
-        "import sys; sys.argv = ['coderoom', *sys.argv[1:]]\n"
+        "import sys\n"
         "from coderoom.cli import main\n"
-        "try:\n    main()\n"
-        "except SystemExit as end:\n    assert not end.code\n"
-        "assert not [name for name in sys.modules if name.startswith(('autogen', 'openai'))]\n"
+        "for words in '--help', 'run --help', 'validate --help', '--version', 'doctor', 'exec a.py', '':\n"
+        "    sys.argv = ['coderoom', *words.split()]\n"
+        "    try:\n        main()\n"
+        "    except SystemExit as end:\n        assert not end.code\n"
+        "    assert not [name for name in sys.modules if name.startswith(('autogen', 'openai'))], words\n"
     )
-    subprocess.run(
-        [sys.executable, "-c", code, *arguments.split()], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL
-    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
 
 
 def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
@@ -426,11 +424,11 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
 
 
 def test_an_old_character_set_is_no_failure(tmp_path: Path) -> None:
-    model = recording(tmp_path / "r.json", [python("print('\u2713 done')")])
+    (tmp_path / "a.py").write_text("print('\u2713 done')", encoding="utf-8")
     env = {"PYTHONIOENCODING": "latin1", "PYTHONUTF8": "0"}
-    arguments = [sys.executable, "-m", "coderoom", "run", "coder-executor", "Tick.", "--model", model]
-    done = subprocess.run(arguments, cwd=tmp_path, env=environment(env), capture_output=True, check=False)
+    done = coderoom_process("exec", "a.py", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
+    assert "\n? done\n" in done.stdout
 
 
 def test_no_standard_input_is_a_wrong_request(tmp_path: Path) -> None:
@@ -451,5 +449,6 @@ def test_a_workspace_that_cannot_be_is_a_wrong_request(tmp_path: Path, workspace
 def test_a_file_of_the_folder_passes_for_no_package(tmp_path: Path) -> None:
     (tmp_path / "autogen_evil.py").write_text("open('ran', 'w')")
     (tmp_path / "team.yaml").write_text("provider: autogen_evil.Team\nconfig: {}\n")
-    assert coderoom("validate", "team.yaml", cwd=tmp_path).returncode == 2
+    # `-m` looks into the current folder first.
+    assert coderoom_process("validate", "team.yaml", cwd=tmp_path).returncode == 2
     assert not (tmp_path / "ran").exists()

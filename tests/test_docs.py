@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.configs import check_team, make_model
-from tests.support.commands import ROOT, coderoom, environment
+from tests.support.commands import ROOT, coderoom, run_script
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -36,15 +34,10 @@ def test_there_are_examples() -> None:
 def test_python_example_runs(tmp_path: Path, place: str, block: Block) -> None:
     # Examples name files of the checkout, but leave nothing in it.
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    done = subprocess.run(
-        [sys.executable, "-c", block.code],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, f"{place}\n{done.stderr.decode()}"
+    script = tmp_path / "example.py"
+    script.write_text(block.code)
+    done = run_script(script, cwd=tmp_path)
+    assert done.returncode == 0, f"{place}\n{done.stderr}"
 
 
 @pytest.mark.parametrize(("place", "block"), blocks("yaml"), ids=lambda value: value if isinstance(value, str) else "")

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coderoom.configs.dumping import dump_team
-    from coderoom.configs.files import write_made
     from coderoom.configs.gallery import make_gallery
     from coderoom.configs.loading import check_team, load_team, shipped_teams
     from coderoom.configs.models import default_model, make_model, resolve_model
     from coderoom.configs.replay import ReplayModel
     from coderoom.configs.schema import make_schema
+    from coderoom.configs.writing import write_made
 
 __all__ = [
     "ReplayModel",
@@ -46,7 +46,7 @@ _MODULES = {
     "make_schema": "schema",
     "resolve_model": "models",
     "shipped_teams": "loading",
-    "write_made": "files",
+    "write_made": "writing",
 }
 
 

@@ -1,21 +1,67 @@
-"""From a checked file to the objects it describes, and, where that fails, to the component that is to blame."""
+"""From a checked file to the objects it describes, and, where that fails, to the component that is to blame.
+
+A team that is loaded with another model has a placeholder under every `model_client`. Loading it returns the very same
+client each time, in the way that any component is loaded, so it works for every agent that loads its client with
+`load_component`, whoever wrote it.
+"""
 
 from __future__ import annotations
 
 import copy
 import sys
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from autogen_core import ComponentLoader
+from autogen_core import Component, ComponentLoader
 from autogen_core.models import ChatCompletionClient
+from pydantic import BaseModel, ConfigDict
 
 from coderoom.configs.findings import Checked
-from coderoom.configs.inject import injected
-from coderoom.configs.locations import Path
+from coderoom.configs.locations import Location
 from coderoom.configs.providers import how_to_install
 from coderoom.errors import CodeRoomError, ConfigError, MissingDependencyError, RequestError, SandboxUnavailable
 
-__all__ = ["build", "refuse_mistakes"]
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["InjectedModel", "build", "refuse_mistakes"]
+
+
+_client: ContextVar[ChatCompletionClient | None] = ContextVar("coderoom_injected_model", default=None)
+
+
+class InjectedModelConfig(BaseModel):
+    """The config of the placeholder: nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class InjectedModel(ChatCompletionClient, Component[InjectedModelConfig]):
+    """The placeholder; no object of this class ever exists."""
+
+    component_type = "model"
+    component_config_schema = InjectedModelConfig
+    component_provider_override = "coderoom.configs.build.InjectedModel"
+
+    @classmethod
+    def _from_config(cls, config: InjectedModelConfig) -> Self:
+        client: Any = _client.get()
+        if client is None:
+            raise RuntimeError("the placeholder of a model client was loaded outside of coderoom.load_team")
+        return client  # type: ignore[no-any-return]
+
+
+@contextmanager
+def injected(client: ChatCompletionClient | None) -> Iterator[None]:
+    """Make every placeholder that is loaded in here give this client."""
+    token = _client.set(client)
+    try:
+        yield
+    finally:
+        _client.reset(token)
+
 
 T = TypeVar("T")
 
@@ -65,7 +111,7 @@ def _load(data: dict[str, Any], expected: type[T]) -> T:
     return ComponentLoader.load_component(copy.deepcopy(data), expected)
 
 
-def _culprit(checked: Checked, error: Exception) -> tuple[Path, Exception]:
+def _culprit(checked: Checked, error: Exception) -> tuple[Location, Exception]:
     """Find the innermost component that fails on its own."""
     for path in checked.components:
         data = checked.data
@@ -78,7 +124,7 @@ def _culprit(checked: Checked, error: Exception) -> tuple[Path, Exception]:
     return (), error
 
 
-def _as_our_own(checked: Checked, path: Path, error: Exception) -> CodeRoomError:
+def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomError:
     if isinstance(error, (ConfigError, SandboxUnavailable)):
         return error
     text = checked.references.hide(" ".join(str(error).split()))

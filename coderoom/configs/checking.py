@@ -1,7 +1,7 @@
-"""The whole check of a file: every mistake at once, without making a single object of what it describes.
+"""The whole check of a file: every mistake at once, without creating any object that the file describes.
 
-A walk goes through the document along the schemas of the classes that it names. On its way it collects the mistakes,
-and a cleaned copy, which is what AutoGen is given to load.
+A walk goes through the document along the schemas of the classes that it names. It collects the mistakes, and a cleaned
+copy, which is what AutoGen is given to load.
 """
 
 from __future__ import annotations
@@ -12,26 +12,130 @@ from typing import Any
 from autogen_core import ComponentModel
 from pydantic import BaseModel, ValidationError
 
-from coderoom.configs.document import Document
-from coderoom.configs.envelope import KEYS, check_class, check_version, find_class, read_envelope, tell_unknown
 from coderoom.configs.explaining import describe, explain
 from coderoom.configs.findings import Checked, Findings, is_under
-from coderoom.configs.kinds import Kind, kind_for
-from coderoom.configs.locations import Path, in_a_line, show_key
-from coderoom.configs.providers import Components
+from coderoom.configs.locations import Location, did_you_mean, in_a_line, nearest, show_key
+from coderoom.configs.providers import Components, ProviderError
+from coderoom.configs.reading import Document
 from coderoom.configs.shapes import (
+    Kind,
     alternatives,
     by_field,
     fields_by_key,
     item_alternatives,
+    kind_for,
     model_for,
     value_alternatives,
 )
 from coderoom.configs.variables import References, resolve_all
 
-__all__ = ["PLACEHOLDER", "check", "check_config"]
+__all__ = ["check", "check_config"]
 
-PLACEHOLDER = "coderoom.configs.inject.InjectedModel"
+
+KEYS: Mapping[str, type] = {
+    "provider": str,
+    "component_type": str,
+    "version": int,
+    "component_version": int,
+    "description": str,
+    "label": str,
+    "config": dict,
+}
+"""The keys of an envelope, and what each holds."""
+
+_PHRASES = {str: "a text", int: "an integer", dict: "a mapping"}
+_SKETCH = (
+    "; a team file is a mapping with the keys 'provider' and 'config', for instance "
+    "'provider: autogen_agentchat.teams.RoundRobinGroupChat'"
+)
+
+
+def read_envelope(value: Mapping[str, Any], path: Location, findings: Findings) -> dict[str, Any]:
+    """Take what an envelope may hold out of a mapping, and tell what is of the wrong type."""
+    envelope: dict[str, Any] = {}
+    for key, expected in KEYS.items():
+        given, place = value.get(key), (*path, key)
+        if given is None:
+            if key == "provider" and key in value:
+                findings.problem(place, "the provider is empty; it names the class of this component")
+        elif expected is int and _is_integer(given):
+            envelope[key] = int(given)
+        elif isinstance(given, expected) and not isinstance(given, bool):
+            envelope[key] = given
+        elif place not in findings.unresolved:
+            findings.problem(place, f"expected {_PHRASES[expected]}, got {describe(given)}")
+    return {"config": {}, **envelope}
+
+
+def tell_unknown(path: Location, key: str, known: Mapping[str, Any], findings: Findings, elsewhere: str = "") -> None:
+    """Tell of a key that nothing reads."""
+    close = nearest(key, known)
+    findings.unknown.setdefault(path, {})[key] = close[0] if close else None
+    hint = did_you_mean(key, known) or elsewhere
+    findings.problem((*path, key), f"unknown key {show_key(key)}{hint}")
+
+
+def find_class(value: Mapping[str, Any], path: Location, components: Components, findings: Findings) -> Any:
+    """Give the class that an envelope names, or `None` after telling why there is none."""
+    provider, place = value.get("provider"), (*path, "provider")
+    misspelt = any(nearest(key, KEYS) == ["provider"] for key in value if key not in KEYS)
+    if "provider" not in value and not misspelt:
+        sketch = "" if path else _SKETCH
+        findings.problem(path, f"the key 'provider' is missing, which names the class of this component{sketch}")
+    if not isinstance(provider, str) or place in findings.unresolved:
+        return None
+    try:
+        return components.find(provider)
+    except ProviderError as error:
+        findings.problem(place, str(error), not_installed=error.not_installed)
+        return None
+
+
+def check_class(
+    envelope: dict[str, Any], path: Location, component_class: Any, kind: Kind | None, findings: Findings
+) -> None:
+    """Tell where the class is not what is expected here, or not of the type that the envelope says."""
+    name, right = component_class.__name__, component_class.component_type
+    if kind is not None and not kind.has(component_class):
+        where = "here" if path else "at the top of a team file"
+        findings.problem((*path, "provider"), f"expected {kind.phrase} {where}, and {name} is {_article(right)}")
+    given, place = envelope.get("component_type"), (*path, "component_type")
+    if given is not None and given != right and place not in findings.unresolved:
+        findings.problem(place, f"expected {right!r}, which is what {name} is, got {describe(given)}")
+    # AutoGen takes a nested team without its type for an agent, so it is always said.
+    envelope["component_type"] = right
+
+
+_LARGE = 10**9  # Python refuses to write numbers of thousands of digits
+
+
+def check_version(envelope: Mapping[str, Any], path: Location, component_class: Any, findings: Findings) -> bool:
+    """Say whether the config is of the installed version, so that its schema is known."""
+    from autogen_core import ComponentFromConfig
+
+    version, place = envelope.get("component_version"), (*path, "component_version")
+    name, installed = component_class.__name__, component_class.component_version
+    if not version or version == installed:
+        return True
+    if version > installed:
+        shown = version if version < _LARGE else "a far greater one"
+        findings.problem(place, f"{name} is installed in version {installed}, and this config is of version {shown}")
+        return True
+    if component_class._from_config_past_version.__func__ is ComponentFromConfig._from_config_past_version.__func__:  # type: ignore[attr-defined]
+        findings.problem(place, f"{name} is installed in version {installed} and reads no config of version {version}")
+    return False
+
+
+def _is_integer(value: Any) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.isdecimal())
+
+
+def _article(word: str) -> str:
+    text = word.replace("_", " ")
+    return f"an {text}" if text[:1] in "aeiou" else f"a {text}"
+
+
+PLACEHOLDER = "coderoom.configs.build.InjectedModel"
 """The provider that stands for a model client that is given later."""
 
 
@@ -71,9 +175,9 @@ class _Walk:
         self._findings = findings
         self._components = components
         self._replace_models = replace_models
-        self._own: set[Path] = set()  # where components stand: what pydantic says about these is not needed
+        self._own: set[Location] = set()  # where components stand: what pydantic says about these is not needed
 
-    def component(self, value: Any, path: Path, kind: Kind | None, name: str | None = None) -> Any:
+    def component(self, value: Any, path: Location, kind: Kind | None, name: str | None = None) -> Any:
         """Check a component, which stands under the key `name` of a config."""
         self._own.add(path)
         if not isinstance(value, dict):
@@ -104,7 +208,7 @@ class _Walk:
         self._findings.components[path] = component_class
         return envelope
 
-    def config(self, value: Any, schema: type[BaseModel], path: Path) -> Any:
+    def config(self, value: Any, schema: type[BaseModel], path: Location) -> Any:
         """Check a config against its schema."""
         cleaned = self._model(value, schema, path)
         try:
@@ -115,7 +219,7 @@ class _Walk:
             self._explain_each(error, schema, cleaned, path)
         return cleaned
 
-    def _model(self, value: Any, schema: type[BaseModel], path: Path) -> Any:
+    def _model(self, value: Any, schema: type[BaseModel], path: Location) -> Any:
         """Go through a mapping that a schema describes, and tell of the keys that it does not read."""
         if not isinstance(value, dict):
             return value
@@ -136,7 +240,7 @@ class _Walk:
             self._message_types(cleaned["custom_message_types"], (*path, "custom_message_types"))
         return cleaned
 
-    def _value(self, value: Any, choices: Sequence[Any], path: Path, name: str) -> Any:
+    def _value(self, value: Any, choices: Sequence[Any], path: Location, name: str) -> Any:
         """Go through a value that may be any of the annotations in `choices`, under the key `name`."""
         if isinstance(value, dict):
             return self._mapping(value, choices, path, name)
@@ -149,7 +253,7 @@ class _Walk:
             return self.component(value, path, kind_for(name), name)
         return value
 
-    def _mapping(self, value: dict[str, Any], choices: Sequence[Any], path: Path, name: str) -> Any:
+    def _mapping(self, value: dict[str, Any], choices: Sequence[Any], path: Location, name: str) -> Any:
         models = [choice for choice in choices if isinstance(choice, type) and issubclass(choice, BaseModel)]
         values = value_alternatives(choices)
         plain = [model for model in models if not issubclass(model, ComponentModel)]
@@ -162,7 +266,7 @@ class _Walk:
             return {key: self._value(inner, values, (*path, key), name) for key, inner in value.items()}
         return self._free(value, path)
 
-    def _free(self, value: Any, path: Path) -> Any:
+    def _free(self, value: Any, path: Location) -> Any:
         """Go through what no schema describes: no untrusted provider may hide in it."""
         if isinstance(value, dict):
             provider = value.get("provider")
@@ -175,11 +279,11 @@ class _Walk:
                 self._free(inner, (*path, index))
         return value
 
-    def _refuse_untrusted(self, provider: str, path: Path) -> None:
+    def _refuse_untrusted(self, provider: str, path: Location) -> None:
         if not self._components.trusts(provider):
             self._findings.problem(path, self._components.refusal(provider))
 
-    def _guess(self, value: Any, path: Path, name: str | None = None) -> Any:
+    def _guess(self, value: Any, path: Location, name: str | None = None) -> Any:
         """Go through the config of a class that is not known: what looks like a component is one."""
         if isinstance(value, dict):
             if "provider" in value:
@@ -190,7 +294,7 @@ class _Walk:
             return [self._guess(inner, (*path, index), name) for index, inner in enumerate(value)]
         return value
 
-    def _names(self, participants: list[Any], path: Path) -> None:
+    def _names(self, participants: list[Any], path: Location) -> None:
         if not participants:
             self._findings.problem(path, "a team needs at least one participant")
         seen: set[str] = set()
@@ -207,14 +311,14 @@ class _Walk:
                 self._findings.problem(place, f"two participants have the name {name!r}; each needs its own")
             seen.add(name)
 
-    def _message_types(self, names: list[Any], path: Path) -> None:
+    def _message_types(self, names: list[Any], path: Location) -> None:
         """Like a provider, the name of a message type is an import."""
         for index, name in enumerate(names):
             parts = name.replace("]", "").split("[") if isinstance(name, str) else []
             for part in parts:
                 self._refuse_untrusted(part, (*path, index))
 
-    def _explain(self, error: ValidationError, cleaned: Any, path: Path) -> None:
+    def _explain(self, error: ValidationError, cleaned: Any, path: Location) -> None:
         """Tell what pydantic found, but for what was told already."""
         depth = len(path)
         raw = {place[depth:]: one.raw for place, one in self._findings.references.items() if place[:depth] == path}
@@ -224,7 +328,7 @@ class _Walk:
             if not self._findings.has_told(place, mistake) and not is_under(place, inside):
                 self._findings.problem(place, mistake.message)
 
-    def _explain_each(self, error: Exception, schema: type[BaseModel], cleaned: Any, path: Path) -> None:
+    def _explain_each(self, error: Exception, schema: type[BaseModel], cleaned: Any, path: Location) -> None:
         """Tell what is wrong with each field, where one of them hides the mistakes of the others."""
         wrong = by_field(schema, cleaned if isinstance(cleaned, dict) else {})
         for key, problem in wrong.items():
@@ -239,7 +343,7 @@ class _Walk:
         if not wrong:
             self._findings.problem(path, f"the config was refused: {in_a_line(error)}")
 
-    def _without_anchors(self, value: dict[str, Any], path: Path, keep: Collection[str] = ()) -> dict[str, Any]:
+    def _without_anchors(self, value: dict[str, Any], path: Location, keep: Collection[str] = ()) -> dict[str, Any]:
         kept = {}
         for key, inner in value.items():
             if key.startswith("x-") and key not in keep:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coderoom.configs.locations import Path, did_you_mean, show_key
+from coderoom.configs.locations import Location, did_you_mean, show_key
 from coderoom.configs.variables import is_secret_key
 
 __all__ = ["Mistake", "describe", "explain"]
@@ -55,7 +55,7 @@ class Mistake:
         key: The key that is missing or unknown, if it is that.
     """
 
-    path: Path
+    path: Location
     message: str
     kind: str
     key: str | None = None
@@ -65,9 +65,9 @@ class Mistake:
 class _Located:
     """One of pydantic's errors, its location split into a path of the data and the union branch it is from."""
 
-    path: Path
+    path: Location
     error: Mapping[str, Any]
-    union: Path | None
+    union: Location | None
     branch: str
     key: str | None
 
@@ -76,7 +76,7 @@ class _Located:
         return self.key is not None or len(self.path) > len(self.union or ())
 
 
-def explain(errors: Sequence[Mapping[str, Any]], data: Any, raw: Mapping[Path, str]) -> list[Mistake]:
+def explain(errors: Sequence[Mapping[str, Any]], data: Any, raw: Mapping[Location, str]) -> list[Mistake]:
     """Turn pydantic's errors into mistakes, one for each value that is wrong.
 
     Args:
@@ -121,7 +121,7 @@ def describe(value: Any) -> str:
 
 def _locate(error: Mapping[str, Any], data: Any) -> _Located:
     path: list[str | int] = []
-    union: Path | None = None
+    union: Location | None = None
     branch = ""
     current = data
     location = list(error["loc"])
@@ -138,7 +138,7 @@ def _locate(error: Mapping[str, Any], data: Any) -> _Located:
     return _Located(tuple(path), error, union, branch, key)
 
 
-def _mistake(path: Path, found: Sequence[_Located], raw: Mapping[Path, str]) -> Mistake:
+def _mistake(path: Location, found: Sequence[_Located], raw: Mapping[Location, str]) -> Mistake:
     first = found[0]
     error = first.error
     if error["type"] == "missing":
@@ -175,7 +175,7 @@ def _expected(error: Mapping[str, Any]) -> str | None:
     return _EXPECTED.get(kind)
 
 
-def _got(path: Path, value: Any, raw: Mapping[Path, str]) -> str:
+def _got(path: Location, value: Any, raw: Mapping[Location, str]) -> str:
     if path in raw:
         return f"the value of {show_key(raw[path])}"
     keys = [step for step in path if isinstance(step, str)]

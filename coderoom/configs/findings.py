@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from coderoom.configs.document import Document
 from coderoom.configs.explaining import Mistake
-from coderoom.configs.locations import Mark, Path
+from coderoom.configs.locations import Location, Mark
+from coderoom.configs.reading import Document
 from coderoom.configs.variables import References
 from coderoom.errors import Problem
 
@@ -35,9 +35,9 @@ class Checked:
     problems: list[Problem]
     not_installed: list[Problem]
     references: References
-    components: dict[Path, type]
-    replaced: set[Path]
-    dropped: set[Path]
+    components: dict[Location, type]
+    replaced: set[Location]
+    dropped: set[Location]
 
 
 @dataclass(slots=True)
@@ -56,25 +56,25 @@ class Findings:
 
     document: Document
     references: References
-    components: dict[Path, type] = field(default_factory=dict)
-    replaced: set[Path] = field(default_factory=set)
-    dropped: set[Path] = field(default_factory=set)
-    unknown: dict[Path, dict[str, str | None]] = field(default_factory=dict)
+    components: dict[Location, type] = field(default_factory=dict)
+    replaced: set[Location] = field(default_factory=set)
+    dropped: set[Location] = field(default_factory=set)
+    unknown: dict[Location, dict[str, str | None]] = field(default_factory=dict)
     not_installed: set[str] = field(default_factory=set)
-    unresolved: set[Path] = field(init=False)
+    unresolved: set[Location] = field(init=False)
     """Where a reference has no value; nothing more is said about these."""
-    _found: list[tuple[Path, str]] = field(default_factory=list)
+    _found: list[tuple[Location, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.unresolved = {path for path, reference in self.references.items() if reference.problems}
 
-    def problem(self, path: Path, message: str, *, not_installed: bool = False) -> None:
+    def problem(self, path: Location, message: str, *, not_installed: bool = False) -> None:
         """Note a mistake."""
         self._found.append((path, message))
         if not_installed:
             self.not_installed.add(message)
 
-    def has_told(self, path: Path, mistake: Mistake) -> bool:
+    def has_told(self, path: Location, mistake: Mistake) -> bool:
         """Say whether an unknown key was told that explains what pydantic found at this path."""
         if mistake.kind == "missing":
             return mistake.key in self.unknown.get(path, {}).values()
@@ -97,7 +97,7 @@ class Findings:
         secrets = references.secrets()
         told += [(path, references.hide(message, secrets)) for path, message in self._found]
         # What an alias repeats has the place of its anchor, and is told for its first use only.
-        unique: dict[tuple[Mark, str], Path] = {}
+        unique: dict[tuple[Mark, str], Location] = {}
         for path, message in told:
             unique.setdefault((self.document.mark(path), message), path)
         not_installed, problems = [], list(self.document.problems)
@@ -119,6 +119,6 @@ class Findings:
         )
 
 
-def is_under(path: Path, tops: Collection[Path]) -> bool:
+def is_under(path: Location, tops: Collection[Location]) -> bool:
     """Say whether a path is one of those, or inside one of them."""
     return any(path[:length] in tops for length in range(len(path) + 1))

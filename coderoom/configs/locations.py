@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Mark", "Path", "did_you_mean", "in_a_line", "nearest", "show", "show_key"]
+__all__ = ["Location", "Mark", "did_you_mean", "in_a_line", "nearest", "show", "show_key"]
 
-Path = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 """The keys and indices that lead from the top of a document to a value."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
@@ -24,7 +24,7 @@ class Mark:
     column: int
 
 
-def show(path: Path) -> str:
+def show(path: Location) -> str:
     """Write a path the way a person would: `config.participants[0].config.name`."""
     text = ""
     for step in path:

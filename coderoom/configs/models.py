@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from coderoom.configs.document import read_document
-from coderoom.configs.kinds import MODEL
 from coderoom.configs.locations import did_you_mean
-from coderoom.configs.providers import how_to_install
-from coderoom.configs.source import find_source, has_suffix, looks_like_path
+from coderoom.configs.providers import Components, how_to_install
+from coderoom.configs.reading import find_source, has_suffix, looks_like_path, read_component, read_document
+from coderoom.configs.shapes import MODEL
 from coderoom.errors import MissingDependencyError, RequestError
 
 if TYPE_CHECKING:
@@ -182,9 +181,9 @@ def _from_file(spec: str, env: Mapping[str, str], trust: Sequence[str]) -> ChatC
     from autogen_core.models import ChatCompletionClient
 
     from coderoom.configs.build import build, refuse_mistakes
-    from coderoom.configs.loading import examine
+    from coderoom.configs.checking import check
 
-    checked = examine(find_source(spec), MODEL, trust, env)
+    checked = check(read_component(find_source(spec)), MODEL, Components.trusting(trust, env), env)
     refuse_mistakes(checked)
     return build(checked, ChatCompletionClient)  # type: ignore[type-abstract]
 

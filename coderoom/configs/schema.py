@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from coderoom.configs.catalog import Entry, catalog
-from coderoom.configs.docstrings import fields_of, summary_of
-from coderoom.configs.kinds import TEAM, Kind, all_kinds, kind_for
+from autogen_core import ComponentModel
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import core_schema
 
-__all__ = ["make_schema"]
+from coderoom.configs.providers import Entry, catalog
+from coderoom.configs.shapes import TEAM, Kind, all_kinds, kind_for
+
+__all__ = ["fields_of", "make_schema", "summary_of"]
+
 
 _ANY = "component"
 _COMPONENT_REF = "#/$defs/ComponentModel"
@@ -31,8 +37,6 @@ def make_schema() -> dict[str, Any]:
     Returns:
         The schema, as plain data.
     """
-    from coderoom.configs.config_schemas import PLACEHOLDER, config_schemas
-
     entries = catalog()
     schemas, definitions = config_schemas(
         {entry.names[0]: entry.component_class.component_config_schema for entry in entries}
@@ -62,8 +66,6 @@ def _name(kind: Kind | None) -> str:
 
 def _choice(kind: Kind | None, entries: Iterable[Entry]) -> dict[str, Any]:
     """Describe an envelope, whose provider decides what else may stand in it."""
-    from coderoom.configs.config_schemas import ANCHORS
-
     known = list(entries)
     names = [entry.names[0] for entry in known]
     aliases = [name for entry in known for name in entry.names[1:]]
@@ -132,8 +134,6 @@ def _component(entry: Entry, config: dict[str, Any], definitions: dict[str, Any]
 
 def _linked(value: Any, key: str | None = None) -> Any:
     """Put the kinds that belong under their keys in place of the components in a schema."""
-    from coderoom.configs.config_schemas import COMPONENT, PLACEHOLDER
-
     if isinstance(value, list):
         return [_linked(inner, key) for inner in value]
     if not isinstance(value, dict):
@@ -167,3 +167,119 @@ def _reachable(definitions: dict[str, Any]) -> dict[str, Any]:
             needed.add(name)
             waiting += re.findall(r'"#/\$defs/([^"]+)"', json.dumps(definitions[name]))
     return {name: definitions[name] for name in sorted(needed)}
+
+
+ANCHORS = {"^x-": True}
+"""Keys that only carry anchors may stand in any mapping."""
+PLACEHOLDER = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^{}]*)?\}"}
+"""A text that refers to a variable, which may stand for any scalar."""
+COMPONENT = {"x-coderoom": "component"}
+"""Stands for a component, until it is known under which key."""
+
+
+def config_schemas(models: Mapping[str, type[BaseModel]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Make the schemas of configs.
+
+    Args:
+        models: The classes of the configs, by any names.
+
+    Returns:
+        The schema of each, and the definitions that they refer to.
+    """
+    generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
+    inputs: list[tuple[Any, JsonSchemaMode, Any]] = [
+        (name, "validation", model.__pydantic_core_schema__) for name, model in models.items()
+    ]
+    schemas, definitions = generator.generate_definitions(inputs)
+    return {str(name): schema for (name, _), schema in schemas.items()}, {
+        str(name): schema for name, schema in definitions.items()
+    }
+
+
+class _Generator(GenerateJsonSchema):
+    """Lets a reference to a variable stand wherever a scalar does, and refuses keys that nothing reads."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        model: Any = schema["cls"]
+        if issubclass(model, ComponentModel):
+            return dict(COMPONENT)
+        made = super().model_schema(schema)
+        if "properties" in made or made.get("type") == "object":
+            made.setdefault("additionalProperties", False)
+            made["patternProperties"] = dict(ANCHORS)
+        _describe(made, model)
+        return made
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False  # it would be the key again
+
+    def handle_invalid_for_json_schema(self, schema: core_schema.CoreSchema, error_info: str) -> JsonSchemaValue:
+        return {}
+
+    def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
+        return _or_placeholder(super().int_schema(schema))
+
+    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
+        return _or_placeholder(super().float_schema(schema))
+
+    def bool_schema(self, schema: core_schema.BoolSchema) -> JsonSchemaValue:
+        return _or_placeholder(super().bool_schema(schema))
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        return _or_placeholder(super().literal_schema(schema))
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        return _or_placeholder(super().enum_schema(schema))
+
+    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
+        made = super().str_schema(schema)
+        return made if made == {"type": "string"} else _or_placeholder(made)
+
+    def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:
+        return _or_placeholder(super().url_schema(schema))
+
+
+def _or_placeholder(schema: JsonSchemaValue) -> JsonSchemaValue:
+    return {"anyOf": [schema, dict(PLACEHOLDER)]}
+
+
+def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    schema.pop("title", None)
+    # Pydantic would take the docstring of a base class, which says nothing about this one.
+    schema.pop("description", None)
+    if summary_of(model) and model.__doc__ != BaseModel.__doc__:
+        schema["description"] = summary_of(model)
+    for name, text in fields_of(model).items():
+        if name in schema.get("properties", {}):
+            schema["properties"][name].setdefault("description", text)
+
+
+_SECTION = re.compile(r"(?:Args|Arguments|Attributes):\s*")
+_FIELD = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^:]*\))?:\s*(?P<text>.*)")
+
+
+def summary_of(documented: type) -> str:
+    """Give the first paragraph of a class's docstring, on one line; nothing if it has none of its own."""
+    paragraph, _, _ = inspect.cleandoc(documented.__doc__ or "").partition("\n\n")
+    return " ".join(paragraph.split())
+
+
+def fields_of(documented: type) -> dict[str, str]:
+    """Give what the docstring of a class says about each of its arguments or attributes, each on one line."""
+    found: dict[str, list[str]] = {}
+    inside, name, depth = False, "", None
+    for line in inspect.cleandoc(documented.__doc__ or "").splitlines():
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and not indent:
+            inside, name, depth = _SECTION.fullmatch(line) is not None, "", None
+        elif inside and line.strip():
+            depth = depth or indent
+            match = _FIELD.fullmatch(line.strip()) if indent == depth else None
+            if match:
+                name = match["name"]
+                found[name] = [match["text"]]
+            elif name:
+                found[name].append(line.strip())
+    return {key: " ".join(" ".join(lines).split()) for key, lines in found.items()}

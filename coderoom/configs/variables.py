@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coderoom.configs.locations import Path, show_key
+from coderoom.configs.locations import Location, show_key
 
 __all__ = ["Reference", "References", "escape", "is_secret_key", "is_secret_name", "resolve", "resolve_all"]
 
@@ -44,7 +44,7 @@ class Reference:
     problems: tuple[str, ...] = ()
 
 
-class References(dict[Path, Reference]):
+class References(dict[Location, Reference]):
     """The texts of a document that refer to variables, by their place."""
 
     def secrets(self) -> dict[str, str]:
@@ -117,7 +117,9 @@ def resolve(text: str, env: Mapping[str, str]) -> Reference | str:
     return Reference(text, value, used) if refers else value
 
 
-def resolve_all(data: Any, env: Mapping[str, str], found: Callable[[Path, Reference], None], path: Path = ()) -> Any:
+def resolve_all(
+    data: Any, env: Mapping[str, str], found: Callable[[Location, Reference], None], path: Location = ()
+) -> Any:
     """Resolve every text of a document, its keys excepted.
 
     Args:

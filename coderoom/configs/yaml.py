@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from coderoom.configs.locations import Mark, Path, show, show_key
+from coderoom.configs.locations import Location, Mark, show, show_key
 from coderoom.errors import ConfigError, Problem
 
 __all__ = ["MAX_DEPTH", "MAX_NODES", "Reader", "core_value"]
@@ -59,7 +59,7 @@ class Reader:
     def __init__(self, file: str) -> None:
         self.file = file
         self.problems: list[Problem] = []
-        self.marks: dict[Path, Mark] = {}
+        self.marks: dict[Location, Mark] = {}
         self._count = 0
         self._open: list[Node] = []
 
@@ -93,16 +93,16 @@ class Reader:
         self.marks[()] = _mark(root.start_mark)
         return self._value(root, ())
 
-    def problem(self, mark: Mark, message: str, path: Path = ()) -> None:
+    def problem(self, mark: Mark, message: str, path: Location = ()) -> None:
         """Note a mistake that does not stop the reading."""
         self.problems.append(Problem(message, self.file, mark.line, show(path)))
 
-    def fail(self, mark: Mark, message: str, path: Path = ()) -> NoReturn:
+    def fail(self, mark: Mark, message: str, path: Location = ()) -> NoReturn:
         """Stop the reading."""
         self.problem(mark, message, path)
         raise ConfigError(self.problems) from None
 
-    def _value(self, node: Node, path: Path) -> Any:
+    def _value(self, node: Node, path: Location) -> Any:
         mark = _mark(node.start_mark)
         self._count += 1
         if self._count > MAX_NODES:
@@ -122,11 +122,11 @@ class Reader:
         self._open.pop()
         return value
 
-    def _list(self, node: SequenceNode, path: Path) -> list[Any]:
+    def _list(self, node: SequenceNode, path: Location) -> list[Any]:
         self.marks |= {(*path, index): _mark(item.start_mark) for index, item in enumerate(node.value)}
         return [self._value(item, (*path, index)) for index, item in enumerate(node.value)]
 
-    def _mapping(self, node: Node, path: Path) -> dict[str, Any]:
+    def _mapping(self, node: Node, path: Location) -> dict[str, Any]:
         data: dict[str, Any] = {}
         lines: dict[str, int] = {}
         merged: list[Node] = []
@@ -153,7 +153,7 @@ class Reader:
                 self.problem(_mark(other.start_mark), "'<<' takes a mapping, or a list of mappings, to merge in", path)
         return data
 
-    def _scalar(self, node: ScalarNode, path: Path) -> Any:
+    def _scalar(self, node: ScalarNode, path: Location) -> Any:
         kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
         mark = _mark(node.start_mark)
         if kind in _CORE:
@@ -167,13 +167,13 @@ class Reader:
             self._check_tag(node, path)
         return self._sound(node.value, mark, path)
 
-    def _check_tag(self, node: Node, path: Path) -> None:
+    def _check_tag(self, node: Node, path: Location) -> None:
         tag = str(node.tag).replace("tag:yaml.org,2002:", "!!", 1)
         if tag not in {"!!map", "!!seq"}:
             message = f"the tag {tag[:80]!r} is not allowed; a team file is plain data"
             self.problem(_mark(node.start_mark), message, path)
 
-    def _sound(self, value: str, mark: Mark, path: Path) -> str:
+    def _sound(self, value: str, mark: Mark, path: Location) -> str:
         try:
             # Escapes such as "\ud83d\ude00" come as two halves of one character.
             return value.encode("utf-16", "surrogatepass").decode("utf-16")

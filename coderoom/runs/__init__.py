@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coderoom.runs.doctor import NOT_ISOLATED, Finding, examine
-    from coderoom.runs.exec import BlockRun, FileResult, read_blocks, run_file
+    from coderoom.runs.exec import run_file
+    from coderoom.runs.exec_result import BlockRun, FileResult
+    from coderoom.runs.exec_source import read_blocks
     from coderoom.runs.exec_view import ExecView
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
-    from coderoom.runs.prepare import DEFAULT_WORKSPACE, WALL_VARIABLE, WORKSPACE_VARIABLE, PreparedRun, prepare_run
+    from coderoom.runs.interrupts import EXIT_INTERRUPTED
     from coderoom.runs.record import RunRecord
-    from coderoom.runs.signals import EXIT_INTERRUPTED
     from coderoom.runs.solving import Solved, solve
-    from coderoom.runs.team_run import run_team
+    from coderoom.runs.team_run import (
+        DEFAULT_WORKSPACE,
+        WALL_VARIABLE,
+        WORKSPACE_VARIABLE,
+        PreparedRun,
+        prepare_run,
+        run_team,
+    )
     from coderoom.runs.view import RunView
 
 __all__ = [
@@ -43,14 +51,22 @@ __all__ = [
 
 _MODULES = {
     "doctor": ("NOT_ISOLATED", "Finding", "examine"),
-    "exec": ("BlockRun", "FileResult", "read_blocks", "run_file"),
+    "exec": ("run_file",),
+    "exec_result": ("BlockRun", "FileResult"),
+    "exec_source": ("read_blocks",),
     "exec_view": ("ExecView",),
     "execute_question": ("ExecuteCodeResult", "execute_code"),
-    "prepare": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run"),
+    "interrupts": ("EXIT_INTERRUPTED",),
     "record": ("RunRecord",),
-    "signals": ("EXIT_INTERRUPTED",),
     "solving": ("Solved", "solve"),
-    "team_run": ("run_team",),
+    "team_run": (
+        "DEFAULT_WORKSPACE",
+        "WALL_VARIABLE",
+        "WORKSPACE_VARIABLE",
+        "PreparedRun",
+        "prepare_run",
+        "run_team",
+    ),
     "view": ("RunView",),
 }
 

@@ -2,27 +2,287 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, RequestUsage
+from autogen_core.models import (
+    AssistantMessage,
+    ChatCompletionClient,
+    LLMMessage,
+    RequestUsage,
+    SystemMessage,
+    UserMessage,
+)
 
+from coderoom._util.advice import in_words
 from coderoom._util.components import linked
+from coderoom._util.text import encodable
+from coderoom.blocks import extract_code_blocks
 from coderoom.configs import default_model, resolve_model
-from coderoom.errors import RequestError
+from coderoom.errors import CodeRoomError, ModelError, RequestError
 from coderoom.executors import bound_output
 from coderoom.outcome import Outcome
-from coderoom.runs import execute_prompts as prompts
-from coderoom.runs.execute_attempt import Attempt, attempt_code
-from coderoom.runs.execute_dialogue import Dialogue
-from coderoom.runs.prepare import WALL_VARIABLE
 from coderoom.runs.record import NO_CODE
-from coderoom.sandbox import Sandbox
+from coderoom.runs.team_run import WALL_VARIABLE
+from coderoom.sandbox import CodeError, ExecutionResult, Sandbox, Session
 
 __all__ = ["ExecuteCodeResult", "execute_code"]
+
+
+_MODULES: Final = (
+    "math, cmath, random, statistics, decimal, fractions, numbers, json, re, string, textwrap, datetime, time, "
+    "collections, itertools, functools, operator, copy, heapq, bisect, dataclasses, enum, typing"
+)
+"""What the model is told it may import. The policy allows some more, which nobody needs for an answer."""
+
+_INSTRUCTIONS: Final = """\
+You answer by writing Python code. It is run for you, and what it computes is the answer.
+
+Answer with one ```python block: complete, ready to run as it is, with the data of the task written into it. Assign \
+the answer to the variable `result`, as plain data: numbers, texts, True, False, None, and lists, tuples, sets and \
+dicts of these. Compute it; do not write down an answer that you have worked out yourself.
+
+The code has {timeout:g} seconds. It begins with nothing each time, nobody can type anything in, and there are no \
+files, no network, no other programs and no third-party packages. It may import {modules}, and nothing else; open, \
+eval, exec, compile, globals and attributes such as __dict__ are refused. Code that breaks these rules is not run, \
+and there is no second try. If the task cannot be done within them, let the code raise a RuntimeError that says why."""
+
+_NO_CODE: Final = (
+    "There is no Python code in your answer, so nothing was run. Answer with one ```python block that assigns the "
+    "answer to `result`."
+)
+
+_CUT_OFF: Final = (
+    "Your code is cut off: the closing fence of its block is missing, so nothing was run. Write it again as a whole, "
+    "shorter if need be."
+)
+
+_ADVICE: Final = {Outcome.TIMEOUT: " Find a faster way.", Outcome.MEMORY: " Find a way that needs less."}
+
+
+def _instructions(timeout: float) -> str:
+    """The system message.
+
+    Args:
+        timeout: The seconds that the code has.
+    """
+    return _INSTRUCTIONS.format(timeout=timeout, modules=_MODULES)
+
+
+def _after_failure(outcome: Outcome, problem: str, printed: str) -> str:
+    """What a model is told about code that failed; the code itself is in its own message just before.
+
+    Args:
+        outcome: How the code ended.
+        problem: The error, with the lines that it came from.
+        printed: What the code printed, bounded.
+    """
+    shown = f"\n\nIt had printed:\n{printed.rstrip()}" if printed.strip() else ""
+    advice = _ADVICE.get(outcome, "")
+    return (
+        f"Your code failed:\n{problem.rstrip()}{advice}{shown}\n\n"
+        "Nothing of that run is left. Fix the cause, and answer with the whole code again in one ```python block."
+    )
+
+
+_SHOWN: Final = 300
+
+
+class _Dialogue:
+    """What was said to a model and what it answered.
+
+    Args:
+        client: The model.
+        name: What to call it in an error.
+        instructions: The system message.
+        prompt: What the person wants to know.
+        token: Ends a call.
+    """
+
+    def __init__(
+        self, client: ChatCompletionClient, name: str, instructions: str, prompt: str, token: CancellationToken
+    ) -> None:
+        self.usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
+        self.why_no_code = ""
+        self._client = client
+        self._name = name
+        self._token = token
+        self._messages: list[LLMMessage] = [
+            SystemMessage(content=instructions),
+            UserMessage(content=encodable(prompt), source="user"),
+        ]
+        self._reminded = False
+
+    def tell(self, text: str) -> None:
+        """Say something to the model, which it reads with the next question."""
+        self._messages.append(UserMessage(content=text, source="user"))
+
+    async def ask_for_code(self) -> str:
+        """Let the model answer; if it does so without code, remind it, once in a dialogue.
+
+        Returns:
+            The code; empty if there is none.
+
+        Raises:
+            ModelError: The model could not be asked.
+        """
+        while True:
+            reply = await self._ask()
+            code, cut = _code_in(reply)
+            if code:
+                return code
+            if self._reminded:
+                self.why_no_code = _complaint(reply, cut)
+                return ""
+            self._reminded = True
+            self.tell(_CUT_OFF if cut else _NO_CODE)
+
+    async def _ask(self) -> str:
+        try:
+            answer = await self._client.create(self._messages, cancellation_token=self._token)
+        except CodeRoomError:
+            raise
+        except Exception as error:
+            raise ModelError(in_words(f"The model {self._name}", error)) from error
+        self.usage.prompt_tokens += answer.usage.prompt_tokens
+        self.usage.completion_tokens += answer.usage.completion_tokens
+        # No tools are offered, so that calls of some are no answer.
+        text = encodable(answer.content) if isinstance(answer.content, str) else ""
+        # Some services refuse a history with an empty message.
+        self._messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
+        return text
+
+
+def _code_in(reply: str) -> tuple[str, bool]:
+    """The Python of a reply, and whether it is cut off and therefore not there.
+
+    Several blocks are one program, in their order. A block without a label counts where none has Python's.
+    """
+    blocks = [block for block in extract_code_blocks(reply) if not block.no_run]
+    for language in ("python", ""):
+        found = [block for block in blocks if block.language == language and block.code.strip()]
+        if found:
+            cut = not all(block.closed for block in found)
+            return "" if cut else "\n\n".join(block.code for block in found), cut
+    return "", False
+
+
+def _complaint(reply: str, cut: bool) -> str:
+    if cut:
+        return (
+            "The model's code was cut off, also when it was asked once more, and nothing was run: let the model write "
+            "longer answers, or ask for less at a time."
+        )
+    said = " ".join(reply.split())
+    said = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."
+    return f"The model wrote no Python code, also when it was asked once more, and nothing was run. It said: {said!r}"
+
+
+_NAMES_RESULT: Final = re.compile(r"\bresult\b")
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """How one piece of code went.
+
+    Attributes:
+        code: The code.
+        ran: What the sandbox knows of it.
+        value: The answer.
+        value_is_repr: Whether the answer is only the `repr` of a value.
+        error: Why it failed, in a line where that is possible; `None` if it did not.
+    """
+
+    code: str
+    ran: ExecutionResult
+    value: Any
+    value_is_repr: bool
+    error: str | None
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended."""
+        return self.ran.outcome
+
+    @property
+    def problem(self) -> str:
+        """Why it failed, with the lines that it came from, where there are some."""
+        return self._traceback or self.error or ""
+
+    @property
+    def printed(self) -> str:
+        """What it printed, without the traceback, which goes to standard error too."""
+        return self.ran.stdout if self._traceback else self.ran.output
+
+    @property
+    def _traceback(self) -> str:
+        return "" if self.ran.error is None else self.ran.error.traceback
+
+
+async def _attempt_code(sandbox: Sandbox, code: str, timeout: float) -> _Attempt:
+    """Run code in a fresh state.
+
+    Args:
+        sandbox: Where.
+        code: The code.
+        timeout: The seconds that it has.
+
+    Raises:
+        SandboxUnavailable: The sandbox broke.
+    """
+    async with sandbox.session() as session:
+        ran = await session.run(code, timeout=timeout)
+        value, is_repr = await _value_of(session, ran, timeout)
+    return _Attempt(code, ran, value, is_repr, _error(ran, timeout, sandbox))
+
+
+async def _value_of(session: Session, ran: ExecutionResult, timeout: float) -> tuple[Any, bool]:
+    if not ran.success:
+        return None, False
+    answer = ran
+    if _NAMES_RESULT.search(ran.code):
+        # The variable counts, also where the code goes on to an expression; without one, this is a `NameError`.
+        named = await session.run("result", timeout=timeout)
+        answer = named if named.success else ran
+    if answer.value is None or answer.value_is_data:
+        return answer.value, False
+    try:
+        return ast.literal_eval(answer.value), False
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return answer.value, True
+
+
+def _error(ran: ExecutionResult, timeout: float, sandbox: Sandbox) -> str | None:
+    error = ran.error
+    if ran.success:
+        return None
+    match ran.outcome:
+        case Outcome.TIMEOUT if ran.limit != "cpu":
+            return f"Timeout: the code was stopped after {timeout:g} seconds."
+        case Outcome.TIMEOUT:
+            return f"Timeout: the code used more than its {sandbox.limits.cpu_seconds} seconds of processor time."
+        case Outcome.MEMORY:
+            return (
+                f"Memory: the code wanted more than the {sandbox.limits.memory_bytes // _MIB:,} MiB that it may have."
+            )
+        case _ if error is not None:
+            return _in_a_line(error)
+        case _:
+            return f"The code ended with exit code {ran.exit_code}."
+
+
+def _in_a_line(error: CodeError) -> str:
+    text = f"{error.type}: {error.message}" if error.message else error.type
+    # A syntax error tells its line itself.
+    return text if error.line is None or f"line {error.line}" in text else f"{text} (line {error.line})"
+
 
 _LONGEST_TIMEOUT: Final = 86_400
 _LEAST_OUTPUT: Final = 200
@@ -72,8 +332,8 @@ async def execute_code(
 ) -> ExecuteCodeResult:
     """Let a model write Python that answers a question, run it in a sandbox, and return what it computed.
 
-    Code that fails is shown to the model with its error, to be mended. Code that the policy refuses is not: that ends
-    the call, with the refusal as its `error`. A model that answers without code is asked once more.
+    Code that fails goes back to the model with its error. Code that the policy rejects does not: it ends the call, with
+    the rejection as its `error`. A model that answers without code is asked once more.
 
     Args:
         prompt: What to find out, in words, with the data in it.
@@ -105,7 +365,7 @@ async def execute_code(
     client = resolve_model(chosen)
     try:
         name = repr(chosen) if isinstance(chosen, str) else type(client).__name__
-        dialogue = Dialogue(client, name, prompts.instructions(timeout), prompt, token)
+        dialogue = _Dialogue(client, name, _instructions(timeout), prompt, token)
         return await linked(_answer(dialogue, sandbox, timeout, max_output, max_retries), token)
     finally:
         if client is not model:
@@ -128,18 +388,18 @@ def _check(prompt: Any, timeout: Any, max_output: Any, max_retries: Any, sandbox
 
 
 async def _answer(
-    dialogue: Dialogue, sandbox: Sandbox | None, timeout: float, max_output: int, max_retries: int
+    dialogue: _Dialogue, sandbox: Sandbox | None, timeout: float, max_output: int, max_retries: int
 ) -> ExecuteCodeResult:
-    attempts: list[Attempt] = []
+    attempts: list[_Attempt] = []
     async with _standing(sandbox) as place:
         while code := await dialogue.ask_for_code():
-            attempt = await attempt_code(place, code, timeout)
+            attempt = await _attempt_code(place, code, timeout)
             attempts.append(attempt)
             if not _may_go_on(attempts, max_retries):
                 break
             printed = bound_output(attempt.printed, max_output)
             problem = bound_output(attempt.problem, max_output)
-            dialogue.tell(prompts.after_failure(attempt.outcome, problem, printed))
+            dialogue.tell(_after_failure(attempt.outcome, problem, printed))
     if not attempts:
         return _without_code(dialogue)
     return _with_code(attempts, dialogue.usage, max_output)
@@ -156,14 +416,14 @@ async def _standing(sandbox: Sandbox | None) -> AsyncIterator[Sandbox]:
         yield own
 
 
-def _may_go_on(attempts: list[Attempt], max_retries: int) -> bool:
+def _may_go_on(attempts: list[_Attempt], max_retries: int) -> bool:
     last = attempts[-1]
     # The same code that fails in the same way would only cost.
     repeated = any((last.code, last.error) == (earlier.code, earlier.error) for earlier in attempts[:-1])
     return last.outcome in _WORTH_A_RETRY and len(attempts) <= max_retries and not repeated
 
 
-def _with_code(attempts: list[Attempt], usage: RequestUsage, max_output: int) -> ExecuteCodeResult:
+def _with_code(attempts: list[_Attempt], usage: RequestUsage, max_output: int) -> ExecuteCodeResult:
     """The last attempt counts, whatever the model said after it."""
     last = attempts[-1]
     stdout, stderr = last.ran.stdout, last.ran.stderr
@@ -182,7 +442,7 @@ def _with_code(attempts: list[Attempt], usage: RequestUsage, max_output: int) ->
     )
 
 
-def _without_code(dialogue: Dialogue) -> ExecuteCodeResult:
+def _without_code(dialogue: _Dialogue) -> ExecuteCodeResult:
     return ExecuteCodeResult(
         success=False,
         result=None,

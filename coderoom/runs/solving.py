@@ -1,4 +1,4 @@
-"""From an instruction to files: what `coderoom solve` does."""
+"""`coderoom solve`: what it shows, and what it writes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,173 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
 
+from coderoom._util.text import visible
 from coderoom.configs import default_model, make_model
-from coderoom.generation import AICodeGenerator, Solution, WrittenFiles, check_folder, write_solution
-from coderoom.runs.catching import signals_go_to
-from coderoom.runs.solve_view import SolveView
+from coderoom.generation import (
+    AICodeGenerator,
+    CacheHit,
+    CodeRefused,
+    CodeWritten,
+    FunctionFinished,
+    FunctionReport,
+    GenerationEvent,
+    ModelAsked,
+    Solution,
+    SpecsWritten,
+    TestChanged,
+    TestsFrozen,
+    TestsRun,
+    TestsWritten,
+    Warned,
+    WrittenFiles,
+    check_folder,
+    write_solution,
+)
+from coderoom.runs.exec_view import isolation_words
+from coderoom.runs.interrupts import route_signals
 from coderoom.sandbox import Sandbox
 
 __all__ = ["Solved", "solve"]
+
+
+_MOST_MISSING = 20
+_LONGEST = 300
+
+
+class SolveView:
+    """Shows how a solution comes about: a line for each step, and bars of functions and tests below on a terminal.
+
+    Args:
+        console: Where to show it.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._passing: dict[str, int] = {}
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._progress = Progress(
+            *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_interactive
+        )
+        self._functions = self._progress.add_task("functions", total=None)
+        self._tests = self._progress.add_task("tests", total=None)
+
+    def begin(self, wall: str) -> None:
+        """Say plainly what protects this machine, or that nothing does."""
+        self._console.print(isolation_words(wall))
+        self._progress.start()
+
+    def show(self, event: GenerationEvent) -> None:
+        """Show something that has happened."""
+        if isinstance(event, SpecsWritten):
+            names = [spec.name for layer in event.layers for spec in layer]
+            self._progress.update(self._functions, total=len(names))
+            self._say(f"{_count(len(names), 'function')}: {', '.join(names)}")
+        elif isinstance(event, TestsWritten):
+            self._say(f"{event.function}: {_count(len(event.tests), 'test')} written")
+        elif isinstance(event, TestsFrozen):
+            self._progress.update(self._tests, total=event.tests.count)
+            self._say(f"{_count(event.tests.count, 'test')} frozen, sha256 {event.tests.hash[:12]}")
+        elif isinstance(event, CacheHit):
+            self._say(f"found in the cache: {', '.join(event.functions)}; its tests run again")
+        elif isinstance(event, Warned):
+            self._say(event.text, "yellow")
+        elif isinstance(event, ModelAsked):
+            self._show_step(event)
+        else:
+            self._show_work(event)
+
+    def _show_step(self, event: ModelAsked) -> None:
+        if event.replayed:
+            self._say(f"{event.function or 'functions'}: {event.step} answered before, and not asked again", "dim")
+
+    def _show_work(self, event: GenerationEvent) -> None:
+        if isinstance(event, CodeWritten):
+            self._say(f"{event.function}: attempt {event.attempt} ({event.approach}), {_lines(event.code)}", "dim")
+        elif isinstance(event, CodeRefused):
+            self._say(f"{event.function}: attempt {event.attempt} not run: {event.problems[0]}", "yellow")
+        elif isinstance(event, TestsRun):
+            passed = sum(result.passed for result in event.results)
+            self._passing[event.function] = passed
+            self._progress.update(self._tests, completed=sum(self._passing.values()))
+            style = "green" if passed == len(event.results) else "red"
+            self._say(f"{event.function}: {passed} of {_count(len(event.results), 'test')} passed", style)
+        elif isinstance(event, TestChanged):
+            change = event.change
+            self._say(f"{change.function}: the test {change.test!r} was changed: {change.reason}", "yellow")
+        elif isinstance(event, FunctionFinished):
+            self._progress.advance(self._functions)
+            if not event.report.passed:
+                self._say(f"{event.report.function}: given up, {event.report.stop_reason}", "red")
+
+    def end(self, solution: Solution, files: WrittenFiles | None) -> None:
+        """Show what came of it."""
+        self.stop()
+        console = self._console
+        if files is None:
+            for code in solution.implementations.values():
+                console.print(Rule(style="dim"))
+                console.print(Syntax(visible(code.strip("\n")), solution.language, theme="ansi_dark", word_wrap=True))
+        console.print(_table(solution.functions))
+        for line in solution.missing[:_MOST_MISSING]:
+            self._say(line, "red")
+        if len(solution.missing) > _MOST_MISSING:
+            self._say(f"... and {len(solution.missing) - _MOST_MISSING} more", "red")
+        usage = solution.usage
+        told = f"{_count(usage.requests, 'request')}, {usage.total_tokens:,} tokens, {solution.duration:.1f} s"
+        console.print(Text(told + (", from the cache" if solution.cached else ""), style="dim"))
+        if files is not None:
+            for path in files.paths:
+                console.print(Text(visible(str(path))), soft_wrap=True)
+        elif solution.implementations and solution.all_tests_passed:
+            console.print(Text("--out DIR writes a module, its tests and a report.", style="dim"))
+        passed = sum(each.passed for each in solution.test_results)
+        words = f"{passed} of {_count(len(solution.test_results), 'test')} passed"
+        if solution.all_tests_passed:
+            console.print(Text(words, style="bold green"))
+        else:
+            console.print(Text(f"{words}; not done: {solution.stop_reason}", style="bold red"))
+
+    def show_cancelled(self) -> None:
+        """Say that it was cancelled."""
+        self._say("Cancelled. The same command goes on from here; what was answered is not asked again.", "yellow")
+
+    def stop(self) -> None:
+        """End the region that changes, and leave the terminal as it was."""
+        self._progress.stop()
+
+    def _say(self, text: str, style: str = "") -> None:
+        shown = visible(text).replace("\n", " ")
+        self._console.print(Text(shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "...", style=style))
+
+
+def _table(reports: tuple[FunctionReport, ...]) -> Table:
+    table = Table("function", "tests", "attempts", "time", "slowest", "memory", "", box=None, header_style="dim")
+    for report in reports:
+        memory = "" if report.peak_memory is None else f"{report.peak_memory / 1024 / 1024:.0f} MiB"
+        table.add_row(
+            Text(report.function, style="green" if report.passed else "red"),
+            f"{report.tests_passed}/{report.tests}",
+            str(len(report.attempts)),
+            f"{report.seconds * 1000:.1f} ms",
+            f"{report.slowest * 1000:.1f} ms",
+            memory,
+            "only by changed tests" if report.only_by_changed_tests else str(report.stop_reason),
+        )
+    return table
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _lines(code: str) -> str:
+    return _count(len(code.strip().splitlines()), "line")
 
 
 @dataclass(frozen=True)
@@ -127,7 +286,7 @@ async def _watch(generator: AICodeGenerator, instruction: str, view: SolveView) 
         raise AssertionError("unreachable: the solution comes last")
 
     task = asyncio.create_task(go())
-    with signals_go_to(cancel):
+    with route_signals(cancel):
         try:
             return await task
         except asyncio.CancelledError:

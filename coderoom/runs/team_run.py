@@ -1,11 +1,14 @@
-"""Running a team on a task, once, from start to end."""
+"""One task given to one team: preparing it, and running it."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import TaskResult, Team
@@ -15,13 +18,101 @@ from autogen_core import CancellationToken
 from coderoom._util.advice import in_words
 from coderoom._util.components import linked
 from coderoom.agents import CodeGeneratorAgent
-from coderoom.errors import AgentError, CodeRoomError, SandboxUnavailable
+from coderoom.configs import load_team
+from coderoom.errors import AgentError, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
+from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
-from coderoom.runs.signals import cancel_on_signal
-from coderoom.runs.workspace import FileChanges, executors_of, folder_of, isolation_of
+from coderoom.runs.workspace import FileChanges, copy_in, executors_of, folder_of, isolation_of
+from coderoom.sandbox import Sandbox
 
-__all__ = ["run_team"]
+__all__ = ["DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"]
+
+
+WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"
+"""The variable by which a team file leaves the choice of the folder to whoever runs it."""
+WALL_VARIABLE = "CODEROOM_WALL"
+"""The variable by which a team file leaves the choice of the wall to whoever runs it."""
+DEFAULT_WORKSPACE = "coderoom-workspace"
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A team and what is known of its run beforehand.
+
+    Attributes:
+        team: The team.
+        record: The record to fill in.
+    """
+
+    team: Team
+    record: RunRecord
+
+
+def prepare_run(
+    team: str,
+    task: str,
+    *,
+    model: str | None = None,
+    workspace: Path | None = None,
+    wall: str | None = None,
+    files: Sequence[Path] = (),
+    trust: Sequence[str] = (),
+) -> PreparedRun:
+    """Load a team, put files into its workspace, and say what it will run with.
+
+    Args:
+        team: A team file, or the name of a shipped team.
+        task: What to do.
+        model: What replaces the team's models.
+        workspace: The folder that the code works in, for a team that leaves the choice to us.
+        wall: The wall around the code, for a team that leaves the choice to us.
+        files: Files to copy into the workspace.
+        trust: Namespaces of other packages whose components may be loaded.
+
+    Raises:
+        ConfigError: If the team file is wrong.
+        RequestError: If something that was asked for is not there or does not fit.
+        MissingDependencyError: If the model needs a key or a package that is not there.
+    """
+    if not task.strip():
+        raise RequestError("The task is empty: say what to do.")
+    folder = _folder(workspace or Path(DEFAULT_WORKSPACE))
+    env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
+    if wall is not None:
+        Sandbox(wall)  # Refuses a name that is none.
+        env[WALL_VARIABLE] = wall
+    loaded = load_team(team, model=model, trust=trust, env=env)
+    executors = executors_of(loaded)
+    ours = [one for one in executors if isinstance(one, SandboxCodeExecutor | CodeGeneratorAgent)]
+    if wall is not None and not any(one.wall == wall for one in ours):
+        raise RequestError(
+            f"The team {team!r} does not leave the wall to us: --wall needs a SandboxCodeExecutor or a "
+            f"CodeGeneratorAgent with 'wall: ${{{WALL_VARIABLE}:-auto}}'."
+        )
+    used = any(folder_of(executor) == folder for executor in executors)
+    if (workspace is not None or files) and not used:
+        raise RequestError(
+            f"The team {team!r} does not work in a folder of our choice: --workspace and --file need an executor with "
+            f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
+        )
+    names = copy_in(files, folder)
+    if names:
+        task = f"{task}\n\nFiles in the working folder: {', '.join(names)}"
+    record = RunRecord(team=team, task=task, model=model, isolation=isolation_of(executors))
+    return PreparedRun(loaded, record)
+
+
+def _folder(workspace: Path) -> Path:
+    try:
+        folder = workspace.resolve()
+        usable = folder.is_dir() or not folder.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from error
+    if not usable:
+        raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
+    return folder
+
 
 Watcher = Callable[[BaseAgentEvent | BaseChatMessage], None]
 

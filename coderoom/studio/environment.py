@@ -1,4 +1,4 @@
-"""The virtual environment that AutoGen Studio runs in: made once, kept in the cache folder, shared by all starts."""
+"""The virtual environment that AutoGen Studio runs in: created once, kept in the cache folder, shared by all starts."""
 
 from __future__ import annotations
 
@@ -10,31 +10,29 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from coderoom._util.temporary import remove_folder
 from coderoom.errors import MissingDependencyError
-from coderoom.studio.in_use import READY, hold, mark_ready
 from coderoom.studio.locks import take_lock
 
-__all__ = ["PINS", "environment_folder", "hold_environment", "prepare_environment", "without_python_settings"]
+__all__ = ["PINS", "environment_folder", "prepare_environment", "without_python_settings"]
 
 PINS: Final = Path(__file__).with_name("requirements.txt")
 """The exact versions of everything in it."""
 
-_AGAIN_SECONDS = 0.05
+_READY = ".ready"
 _LINES_TOLD = 15
 _ELSEWHERE = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET")
 _NO_VENV = "Install it (Debian, Ubuntu: apt-get install python3-venv), and start again."
 
 
 class Tell(Protocol):
-    """Says what goes on, and how far it is."""
+    """Reports what is being done, and the progress."""
 
     def __call__(self, words: str, detail: str = "") -> None: ...
 
@@ -48,10 +46,10 @@ def environment_folder(pins: Path = PINS, python: str = sys.executable) -> Path:
 
 
 def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.executable) -> Path:
-    """Make the environment, if it is not there yet.
+    """Create the environment unless it exists.
 
     Args:
-        tell: Is told in words what goes on; not called if everything is there.
+        tell: Reports progress; not called if the environment exists.
         pins: What to install, as a requirements file that names everything.
         python: The interpreter that the environment is made with.
 
@@ -73,7 +71,7 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
             if not _is_ready(folder):  # Another start may have made it meanwhile.
                 remove_folder(folder)
                 _make(folder, interpreter, tell, pins, python, lock)
-                mark_ready(folder)
+                (folder / _READY).touch()
         finally:
             os.close(lock)
     except OSError as error:
@@ -83,34 +81,6 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
     return interpreter
 
 
-@contextlib.contextmanager
-def hold_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.executable) -> Iterator[tuple[Path, int]]:
-    """Make the environment, if it is not there yet, and see to it that nobody removes it.
-
-    Args:
-        tell: As for `prepare_environment`, and the others.
-        pins: What to install.
-        python: The interpreter that the environment is made with.
-
-    Yields:
-        The environment's interpreter, and a descriptor: as long as that is open in any process, the environment stays.
-
-    Raises:
-        MissingDependencyError: It cannot be made.
-    """
-    folder = environment_folder(pins, python)
-    while True:
-        interpreter = prepare_environment(tell, pins=pins, python=python)
-        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # Another start is just removing it.
-            held = hold(folder)
-            break
-        time.sleep(_AGAIN_SECONDS)
-    try:
-        yield interpreter, held
-    finally:
-        os.close(held)
-
-
 def without_python_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without what was said about another interpreter, such as `PYTHONPATH` and `PYTHONWARNINGS`."""
     return {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
@@ -118,7 +88,7 @@ def without_python_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _is_ready(folder: Path) -> bool:
     # The interpreter is a link, to one that may have been uninstalled.
-    return (folder / READY).exists() and (folder / "bin" / "python").exists()
+    return (folder / _READY).exists() and (folder / "bin" / "python").exists()
 
 
 def _make(folder: Path, interpreter: Path, tell: Tell, pins: Path, python: str, lock: int) -> None:

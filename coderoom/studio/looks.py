@@ -1,4 +1,4 @@
-"""What Studio's pages get besides: a style that folds wide code, and an editor for who has no connection."""
+"""CSS that is added to Studio's pages, so that wide code folds."""
 
 from __future__ import annotations
 
@@ -11,22 +11,17 @@ __all__ = ["styled"]
 
 _MORE: Final = Path(__file__).with_name("pages.html").read_bytes()
 _LENGTH: Final = b"content-length"
-# A browser that kept a page would keep this too, beyond a new version of CodeRoom.
-_KEPT_BY_NOBODY: Final = (b"cache-control", b"no-store")
+# A cached page would keep the old CSS after an upgrade of CodeRoom.
+_NO_STORE: Final = (b"cache-control", b"no-store")
 
 
 def styled(application: Application) -> Application:
-    """Put `pages.html` at the end of each page.
+    """Append `pages.html` to each page.
 
-    It folds wide code and lets rows shrink, which else make the whole page wide, its buttons out of sight. And it puts
-    a plain box in the place of Studio's editor of JSON, the only way to change what forms do not show, where that
-    cannot be loaded.
+    It folds wide code and lets rows shrink. Without it, wide code pushes the buttons out of sight.
 
     Args:
-        application: An ASGI application that sends pages.
-
-    Returns:
-        The application with these pages.
+        application: The ASGI application that sends the pages.
     """
 
     async def restyled(scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,7 +34,7 @@ def styled(application: Application) -> Application:
                 is_page = message["status"] == 200 and dict(headers).get(b"content-type", b"").startswith(b"text/html")
                 if is_page:
                     headers = [(name, _longer(value) if name == _LENGTH else value) for name, value in headers]
-                    message["headers"] = [*headers, _KEPT_BY_NOBODY]
+                    message["headers"] = [*headers, _NO_STORE]
             elif is_page and not message.get("more_body", False):
                 message["body"] = message.get("body", b"") + _MORE
             await send(message)

@@ -112,7 +112,7 @@ def run_server(
     appdir: Path,
     log: Path,
     listening: socket.socket,
-    locks: Sequence[int],
+    lock: int,
     environment: Mapping[str, str],
 ) -> Iterator[StudioServer]:
     """Start a server; at the end, end it and all that is below it.
@@ -122,14 +122,14 @@ def run_server(
         appdir: Studio's folder.
         log: The file for what it writes.
         listening: The socket to serve; it is closed here.
-        locks: Descriptors that the server keeps open as long as it lives.
+        lock: A descriptor that the server keeps open as long as it lives.
         environment: What `server_environment` has made.
     """
     port = listening.getsockname()[1]
     life, hold = os.pipe()
     try:
         with listening, open_log(log) as file:
-            kept = (listening.fileno(), life, *locks)
+            kept = (listening.fileno(), life, lock)
             process = subprocess.Popen(
                 # -P: what lies in the current folder is not to be imported. -B: nothing is written to what is linked.
                 [interpreter, "-P", "-B", "-m", "coderoom.studio.serve", appdir, *map(str, kept)],

@@ -19,9 +19,8 @@ from coderoom._util.text import visible
 from coderoom.configs import make_gallery
 from coderoom.errors import MissingDependencyError, StudioError
 from coderoom.studio.contents import Contents, forget_if_new
-from coderoom.studio.environment import Tell, hold_environment
+from coderoom.studio.environment import Tell, prepare_environment
 from coderoom.studio.folder import default_folder, use_folder
-from coderoom.studio.in_use import UNUSED_DAYS, remove_unused
 from coderoom.studio.rest import RefusedError, Rest
 from coderoom.studio.server import StudioServer, listen, run_server, server_environment
 
@@ -43,7 +42,6 @@ class RunningStudio:
         appdir: The folder that keeps its teams, sessions and runs.
         log: The file that its server writes to.
         left: What an earlier start had put there and this one has left alone, each with the reason.
-        removed: Environments for Studio, of other versions, that nobody has used for long and that are gone now.
         lacks_key: Whether teams have OpenAI's models, and there is no key for them.
     """
 
@@ -51,7 +49,6 @@ class RunningStudio:
     appdir: Path
     log: Path
     left: Sequence[str] = ()
-    removed: Sequence[Path] = ()
     lacks_key: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -71,7 +68,6 @@ class RunningStudio:
             f"AutoGen Studio with CodeRoom's teams: {self.url}",
             f"It keeps what you make there in {self.appdir}; its log is {self.log}",
             *(f"Left alone: {what}" for what in self.left),
-            *(f"Removed, since it was not used for {UNUSED_DAYS} days: {path}" for path in self.removed),
             *((_NO_KEY,) if self.lacks_key else ()),
             "It has no authentication: whoever can reach this port on this machine can run code here as you.",
             "Ctrl-C ends it.",
@@ -117,15 +113,13 @@ def run_studio(
         forget_if_new(folder)
         with contextlib.ExitStack() as stack:
             with _telling(console) as tell:
-                interpreter, held = stack.enter_context(hold_environment(tell))
+                interpreter = prepare_environment(tell)
                 tell("Starting AutoGen Studio")
                 environment = server_environment(interpreter, trust, gallery)
-                kept = (lock, held)
-                server = stack.enter_context(run_server(interpreter, folder, log, listening, kept, environment))
+                server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, environment))
                 server.wait_until_it_answers()
                 left = _fill(server, folder, gallery)
-                removed = remove_unused(interpreter.parents[1])
-            begin(RunningStudio(server.url, folder, log, left, removed, _lacks_key(gallery)))
+            begin(RunningStudio(server.url, folder, log, left, _lacks_key(gallery)))
             server.wait_for_its_end()
 
 

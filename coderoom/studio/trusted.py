@@ -109,7 +109,7 @@ def check_imports(interpreter: Path, environment: Mapping[str, str], modules: It
 
 def _remedy(lacks: str) -> str:
     if not lacks:
-        return "Mend that, or leave out --trust and the teams that need it."
+        return "Fix that, or leave out --trust and the teams that need it."
     if importlib.util.find_spec(lacks) is not None:
         return f"{lacks!r} is installed here, but nothing says that it is needed: take it along with --trust {lacks}."
     return f"Install what brings the module {lacks!r} beside CodeRoom, and start again."

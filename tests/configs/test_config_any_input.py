@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -71,6 +72,7 @@ def test_any_text(text: str) -> None:
     check(text.encode("utf-8", "surrogatepass"))
 
 
+@pytest.mark.slow
 @given(st.dictionaries(KEYS, VALUES, max_size=6), st.sampled_from(["team.yaml", "team.json"]))
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_any_document_like_a_team(data: dict[str, Any], name: str) -> None:
@@ -78,6 +80,7 @@ def test_any_document_like_a_team(data: dict[str, Any], name: str) -> None:
     check(json.dumps(data).encode(), name)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(deadline=None)
 def test_good_team_with_any_damage(data: st.DataObject) -> None:

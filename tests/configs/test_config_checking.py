@@ -166,9 +166,9 @@ def test_f8_older_component_version_that_nobody_reads(tmp_path: Path) -> None:
 
 def test_f8_file_is_not_changed_by_loading(tmp_path: Path) -> None:
     from coderoom.configs.build import build
-    from coderoom.configs.kinds import TEAM as TEAM_KIND
     from coderoom.configs.loading import examine
-    from coderoom.configs.source import find_source
+    from coderoom.configs.reading import find_source
+    from coderoom.configs.shapes import TEAM as TEAM_KIND
 
     checked = examine(find_source(write(tmp_path, TEAM)), TEAM_KIND, (), ENV)
     before = repr(checked.data)

@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
 from coderoom.configs import dump_team, load_team
-from coderoom.configs.document import read_document
-from coderoom.configs.render import to_json, to_yaml
-from coderoom.configs.restore import Origin, plain, restored
-from coderoom.configs.source import Source
+from coderoom.configs.dumping import Origin, plain, restored
+from coderoom.configs.reading import Source, read_document
 from coderoom.configs.variables import Reference, References
+from coderoom.configs.writing import to_json, to_yaml
 from coderoom.errors import RequestError
 from tests.configs.config_files import ENV, TEAM, changed, line_of, write
 

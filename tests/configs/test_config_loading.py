@@ -186,7 +186,7 @@ def test_wrong_model(tmp_path: Path) -> None:
 
 
 def test_placeholder_outside_of_loading() -> None:
-    from coderoom.configs.inject import InjectedModel, InjectedModelConfig
+    from coderoom.configs.build import InjectedModel, InjectedModelConfig
 
     with pytest.raises(RuntimeError, match=r"outside of coderoom\.load_team"):
         InjectedModel._from_config(InjectedModelConfig())
@@ -196,7 +196,7 @@ def test_dump_has_the_other_model(tmp_path: Path) -> None:
     replay = write(tmp_path, "[hello]", "replies.yaml")
     text = dump_team(load_team(write(tmp_path, TEAM), f"replay:{replay}", env={}))
     assert "provider: coderoom.configs.ReplayModel" in text
-    assert "_inject" not in text
+    assert "InjectedModel" not in text
     assert "OPENAI_API_KEY" not in text
     again = load_team(write(tmp_path, text, "again.yaml"), env={})
     assert dump_team(again) == text
@@ -211,7 +211,7 @@ def test_dump_has_the_files_model_where_the_other_cannot_be_dumped(tmp_path: Pat
     assert "max_messages: ${MESSAGES:-7}" in dumped
     assert "sk-" not in dumped
     assert "x-note" not in dumped
-    assert "_inject" not in dumped
+    assert "InjectedModel" not in dumped
     assert found(write(tmp_path, dumped, "again.yaml")) == []
     own = RoundRobinGroupChat([AssistantAgent("a", Undumpable([]))])
     with pytest.raises(RequestError, match=r"cannot be dumped: NotImplementedError"):

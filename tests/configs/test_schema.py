@@ -11,9 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from coderoom.configs import check_team, make_gallery, make_schema, shipped_teams
-from coderoom.configs.docstrings import fields_of, summary_of
-from coderoom.configs.document import read_document
-from coderoom.configs.source import find_source
+from coderoom.configs.reading import find_source, read_document
+from coderoom.configs.schema import fields_of, summary_of
 from tests.configs.config_files import ENV, TEAM, write
 from tests.support.commands import ROOT, coderoom
 

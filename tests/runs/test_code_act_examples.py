@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.runs.answers import python
-from tests.support.commands import ROOT, coderoom, environment, recording
+from tests.support.commands import ROOT, coderoom, recording, run_script
 from tests.support.openai_server import OpenAIServer
 
 SCRIPT = ROOT / "examples" / "code_act.py"
@@ -16,10 +15,7 @@ TEAM = ROOT / "examples" / "code_act_team.yaml"
 
 
 def run(cwd: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *arguments]
-    done = subprocess.run(
-        command, cwd=cwd, env=environment(env), capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_script(SCRIPT, *arguments, cwd=cwd, env=env)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import subprocess
-import sys
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from tests.runs.answers import python
-from tests.support.commands import ROOT, environment
+from tests.support.commands import ROOT, run_script
 from tests.support.openai_server import OpenAIServer
 
 FOLDER = ROOT / "examples" / "execute_code"
@@ -19,10 +18,7 @@ SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "chos
 
 
 def run(script: str, cwd: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(FOLDER / f"{script}.py"), *arguments]
-    done = subprocess.run(
-        command, cwd=cwd, env=environment(env), capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_script(FOLDER / f"{script}.py", *arguments, cwd=cwd, env=env)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -181,6 +181,7 @@ def test_a_service_that_fails_is_told_of(tmp_path: Path) -> None:
     assert "Check the address of your model service" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_it_and_the_next_one_goes_on(tmp_path: Path) -> None:
     with OpenAIServer([WORDS[0], Stall(60), *WORDS[1:]]) as server:
         env = environment({"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "test"})

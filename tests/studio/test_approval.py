@@ -19,6 +19,8 @@ from tests.studio.teams import openai
 from tests.support.commands import ROOT
 from tests.support.openai_server import OpenAIServer, Request
 
+pytestmark = pytest.mark.studio
+
 TASK = "What is 6 times 7?"
 WRITES = "I compute it.\n\n```python\nopen('made', 'w').write('x')\nprint(6 * 7)\n```"
 AGAIN = "```python\nopen('made_again', 'w').write('x')\nprint(43)\n```"

@@ -31,6 +31,8 @@ from tests.studio.teams import team as team_of
 from tests.support.commands import ROOT, coderoom
 from tests.support.studio import Studio as Server
 
+pytestmark = [pytest.mark.studio, pytest.mark.browser]
+
 PICTURES = ROOT / "docs" / "studio"
 SHIPPED = ROOT / "coderoom" / "configs" / "shipped"
 
@@ -279,32 +281,6 @@ async def test_no_code_is_pushed_out_of_sight(page: Page, driver: Studio, tmp_pa
     assert box["x"] + box["width"] <= 1280
     await answer(page, "no")
     await expect(page.get_by_text("Attempt 1 was not allowed to run").first).to_be_visible()
-
-
-async def test_without_a_connection_json_is_edited_in_a_plain_box(page: Page, driver: Studio, tmp_path: Path) -> None:
-    gallery = gallery_of(tmp_path, replayed("coder-reviewer", "edited", PRIMES))
-    made = driver.add_team(team_in(gallery, "edited"))
-    await page.route("https://cdn.jsdelivr.net/**", lambda route: route.abort())
-    await page.goto(f"/build?teamId={made['id']}")
-    # Once more after it was closed, as what was made for the first time is taken again.
-    for turns in (4, 5):
-        await page.locator(".react-flow__node", has_text="edited").locator("button").first.click()
-        await page.get_by_role("button", name="JSON Editor").click()
-        box = page.locator("textarea.plain-editor")
-        shown = json.loads(await box.input_value())
-        shown["config"]["max_turns"] = turns
-        kept = False
-        while not kept:
-            await box.fill(json.dumps(shown, indent=2))
-            await page.wait_for_timeout(1000)  # The page looks at what was typed only after a while.
-            await page.get_by_role("button", name="Form Editor").click()
-            await page.get_by_role("button", name="JSON Editor").click()
-            kept = json.loads(await box.input_value())["config"]["max_turns"] == turns
-        await page.get_by_role("button", name="Save Changes").click()
-        await expect(box).to_have_count(0)
-        saved = await saved_by(page, page.locator("button:has(svg.lucide-save)").first)
-        assert saved["component"]["config"]["max_turns"] == turns
-        assert saved["component"]["config"]["participants"] == made["component"]["config"]["participants"]
 
 
 async def test_wide_code_does_not_push_the_buttons_out_of_sight(page: Page, driver: Studio, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from tests.studio import driving
 from tests.studio.teams import shipped_teams
 from tests.support.studio import Studio
 
+pytestmark = pytest.mark.studio
+
 OTHERS = [
     {"Origin": "http://evil.example"},
     {"Origin": "https://127.0.0.1:{port}"},

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import urllib.request
 
+import pytest
+
 from tests.support.commands import ROOT
 from tests.support.studio import Studio
+
+pytestmark = pytest.mark.studio
 
 MORE = (ROOT / "coderoom" / "studio" / "pages.html").read_bytes()
 

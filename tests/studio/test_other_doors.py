@@ -26,6 +26,8 @@ from tests.studio.teams import ACT, EXECUTOR, ROUND, agent, replay, sandbox, shi
 from tests.support.commands import ROOT
 from tests.support.studio import studio_environment, studio_python, wait_for
 
+pytestmark = pytest.mark.studio
+
 TASK = "Compute six times seven, and say it."
 BAD, GOOD = python("print(nothing)"), python("print(6 * 7)")
 TYPES = [

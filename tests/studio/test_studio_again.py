@@ -13,6 +13,8 @@ from coderoom.studio.rest import RefusedError
 from tests.support.commands import ROOT
 from tests.support.studio import Studio, start_studio
 
+pytestmark = pytest.mark.studio
+
 
 def own_team(path: Path, description: str) -> None:
     text = (ROOT / "examples" / "team.yaml").read_text()

@@ -19,12 +19,14 @@ import pytest
 
 import coderoom as own
 from coderoom.errors import MissingDependencyError
-from coderoom.executors.launch import descendants
 from coderoom.studio import prepare_environment
 from coderoom.studio.environment import PINS, environment_folder
 from coderoom.studio.server import server_environment
+from tests.studio.processes import below
 from tests.support.commands import ROOT, coderoom, environment
 from tests.support.studio import alive, studio_python, wait_for
+
+pytestmark = pytest.mark.studio
 
 NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
 NO_INDEX |= {"PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_NO_CACHE_DIR": "1"}
@@ -175,7 +177,7 @@ def test_starts_at_once_do_not_fight(cache: Path, small: Path) -> None:
 
 def test_a_failing_install_says_what_pip_said(cache: Path, tmp_path: Path) -> None:
     for _ in range(2):  # What is left of the first one is not taken for an environment.
-        done = coderoom("studio", "--no-browser", "--port", "0", "--appdir", "app", "--json", cwd=tmp_path, timeout=110)
+        done = coderoom("studio", "--no-browser", "--port", "0", "--appdir", "app", "--json", cwd=tmp_path)
         assert done.returncode == 3, done.stderr
         told = json.loads(done.stdout)["error"]
         assert "AutoGen Studio cannot be installed." in told
@@ -199,7 +201,7 @@ def test_a_signal_ends_an_install(cache: Path, tmp_path: Path) -> None:
         try:
             asking, _ = silent.accept()
             with asking:
-                below = descendants(process.pid)
+                started = below(process.pid)
                 process.send_signal(signal.SIGTERM)
                 told, wrong = process.communicate(timeout=20)
         finally:
@@ -207,8 +209,8 @@ def test_a_signal_ends_an_install(cache: Path, tmp_path: Path) -> None:
             process.wait()
     assert (process.returncode, wrong) == (130, "")
     assert "Installing AutoGen Studio, which takes a minute or two and is done once" in told
-    assert below
-    wait_for(lambda: not any(map(alive, below)), 10)
+    assert started
+    wait_for(lambda: not any(map(alive, started)), 10)
 
 
 # As Debian's Python without python3-venv: what it makes has no `ensurepip` to install pip with.
@@ -256,17 +258,17 @@ def test_a_signal_ends_the_pip_that_pip_starts_for_another_interpreter(cache: Pa
             env=environment({"PIP_INDEX_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/simple"}),
             stderr=subprocess.DEVNULL,
         )
-        below: list[int] = []
+        started: dict[int, str] = {}
         try:
             asking, _ = silent.accept()
             with asking:
-                below = descendants(process.pid)
-                assert len(below) > 1
+                started = below(process.pid)
+                assert len(started) > 1
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(20) != 0
-                wait_for(lambda: not any(map(alive, below)), 10)
+                wait_for(lambda: not any(map(alive, started)), 10)
         finally:
-            for pid in [process.pid, *below]:
+            for pid in [process.pid, *started]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             process.wait()

@@ -14,6 +14,8 @@ from coderoom.studio.contents import USER
 from tests.support.commands import ROOT
 from tests.support.studio import Studio, start_studio, studio_environment, studio_python
 
+pytestmark = pytest.mark.studio
+
 TEAM = ROOT / "examples" / "team.yaml"
 SCHEMA = """
 import json, sys

@@ -18,12 +18,14 @@ from typing import Any
 import pytest
 
 from coderoom.configs import shipped_teams
-from coderoom.executors.launch import descendants
 from coderoom.studio.contents import USER
 from coderoom.studio.rest import RefusedError, Rest
-from tests.support.commands import ROOT, coderoom
+from tests.studio.processes import below
+from tests.support.commands import ROOT, coderoom_process
 from tests.support.openai_server import OpenAIServer
 from tests.support.studio import KEY, Studio, alive, start_studio, studio_environment, studio_python, wait_for
+
+pytestmark = pytest.mark.studio
 
 WHERE = """\
 ```python
@@ -88,30 +90,29 @@ def test_a_team_runs_code_with_the_packages_of_the_user(tmp_path: Path, key: str
     assert model.requests[0].headers["authorization"] == f"Bearer {key or 'none'}"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_everything(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_everything(tmp_path: Path) -> None:
     with studio_at_work(tmp_path, "--no-browser") as studio:
-        below = descendants(studio.pid)
-        assert len(below) > 3
-        assert studio.end(number) == 130
-        wait_for(lambda: not any(map(alive, below)), 15)
+        started = below(studio.pid)
+        assert len(started) > 3
+        assert studio.end(signal.SIGTERM) == 130
+        wait_for(lambda: not any(map(alive, started)), 15)
 
 
 def test_the_server_ends_when_the_command_is_killed(tmp_path: Path) -> None:
     with studio_at_work(tmp_path, "--no-browser") as studio:
-        below = descendants(studio.pid)
+        started = below(studio.pid)
         assert studio.end(signal.SIGKILL) == -signal.SIGKILL
-        wait_for(lambda: not any(map(alive, below)), 15)
+        wait_for(lambda: not any(map(alive, started)), 15)
 
 
 def test_a_server_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
     with start_studio(tmp_path / "app", "--no-browser", cwd=tmp_path) as studio:
-        below = descendants(studio.pid)
+        started = below(studio.pid)
         assert studio.process.stdout is not None
         os.kill(studio.server_pid, signal.SIGKILL)
         assert studio.process.wait(60) == 1
         told = json.loads(studio.process.stdout.read())
-        wait_for(lambda: not any(map(alive, below)), 15)
+        wait_for(lambda: not any(map(alive, started)), 15)
     assert told["succeeded"] is False
     assert "ended by itself (signal 9)" in told["error"]
     assert "Application startup complete" in told["error"]
@@ -134,7 +135,7 @@ def test_it_touches_nothing_of_the_users(tmp_path: Path) -> None:
     (cwd / "uvicorn.py").write_text("raise SystemExit('this is not uvicorn')")
     with start_studio(tmp_path / "app", "--no-browser", cwd=cwd, env=env) as studio:
         assert set(studio.teams()) == set(shipped_teams())
-        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(studio.pid)]
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in below(studio.pid)]
     assert [path.name for path in home.iterdir()] == []
     assert [path.name for path in cwd.iterdir()] == ["uvicorn.py"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["app", "here", "home"]
@@ -199,10 +200,10 @@ def test_a_server_that_hangs_ends_as_well(tmp_path: Path) -> None:
         with ThreadPoolExecutor() as pool:
             asking = pool.submit(studio.rest.ask, "POST", "/validate/", {"component": slow})
             wait_for((tmp_path / "begun").exists)
-            below = descendants(studio.pid)
+            started = below(studio.pid)
             assert studio.end() == 130
             assert isinstance(asking.exception(10), ConnectionError)
-        wait_for(lambda: not any(map(alive, below)), 15)
+        wait_for(lambda: not any(map(alive, started)), 15)
 
 
 PARTS = """\
@@ -239,7 +240,7 @@ def test_a_trusted_package_is_there_too(tmp_path: Path) -> None:
 
 def request_of(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> dict[str, Any]:
     """A start that fails, and what it says to a program and to a person."""
-    done = coderoom("studio", "--no-browser", "--json", *arguments, cwd=cwd, env=env, timeout=120)
+    done = coderoom_process("studio", "--no-browser", "--json", *arguments, cwd=cwd, env=env)
     told: dict[str, Any] = json.loads(done.stdout)
     assert told["error"].splitlines()[0] in done.stderr
     assert "Traceback" not in done.stderr
@@ -310,10 +311,10 @@ def test_it_starts_without_input_and_output(tmp_path: Path) -> None:
     rest = Rest(port, timeout=5)
     try:
         wait_for(answers)
-        below = descendants(process.pid)
+        started = below(process.pid)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 130
-        wait_for(lambda: not any(map(alive, below)), 15)
+        wait_for(lambda: not any(map(alive, started)), 15)
     finally:
         process.kill()
         process.wait()

@@ -14,8 +14,10 @@ import pytest
 from coderoom.studio.trusted import link_packages
 from tests.studio.driving import Studio
 from tests.studio.teams import CODING, EXECUTOR, agent, part, replay, sandbox, team
-from tests.support.commands import ROOT, coderoom
+from tests.support.commands import ROOT, coderoom_process
 from tests.support.studio import start_studio, studio_python
+
+pytestmark = pytest.mark.studio
 
 CONDITIONS = """\
 from autogen_agentchat.conditions import TextMentionTermination
@@ -86,7 +88,7 @@ def refused(folder: Path, library: Path, *arguments: str) -> str:
     studio_python()
     options = ["--no-browser", "--json", "--port", "0", "--appdir", str(folder / "app"), *arguments]
     cache = {"XDG_CACHE_HOME": str(studio_python().parents[3])}
-    done = coderoom("studio", *options, cwd=folder, env={"PYTHONPATH": str(library), **cache}, timeout=120)
+    done = coderoom_process("studio", *options, cwd=folder, env={"PYTHONPATH": str(library), **cache})
     assert (done.returncode, "Traceback" in done.stderr) == (3, False)
     return str(json.loads(done.stdout)["error"])
 

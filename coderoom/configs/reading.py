@@ -1,16 +1,113 @@
-"""From the bytes of a file to plain data that knows its places."""
+"""Team files as plain data that knows its places: finding a file, reading it, and where its mistakes are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from coderoom.configs.locations import Mark, Path, show, show_key
-from coderoom.configs.source import MAX_BYTES, Source
-from coderoom.errors import ConfigError, Problem
+from coderoom.configs.locations import Location, Mark, nearest, show, show_key
+from coderoom.errors import ConfigError, Problem, RequestError
 
-__all__ = ["Document", "read_component", "read_document"]
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+__all__ = ["MAX_BYTES", "Document", "Source", "find_source", "read_component", "read_document", "shipped_sources"]
+
+
+MAX_BYTES = 4 * 1024 * 1024
+"""How large a file may be that is read as a document."""
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The bytes of a file and what to call it.
+
+    Attributes:
+        name: The path as it was given, or the shipped team's name.
+        data: At most one byte more than a document may have.
+        is_json: Whether it is read as JSON rather than as YAML.
+    """
+
+    name: str
+    data: bytes
+    is_json: bool = False
+
+
+def find_source(path_or_name: str | Path) -> Source:
+    """Read the file that is meant.
+
+    Args:
+        path_or_name: A path, or the name of a shipped team: a text without a separator and without a suffix.
+
+    Returns:
+        The file's bytes.
+
+    Raises:
+        RequestError: There is no such team or file, or it cannot be read.
+    """
+    text = str(path_or_name)
+    if looks_like_path(text):
+        return _read(Path(text), text)
+    shipped = _shipped_files()
+    if text in shipped:
+        return _read(shipped[text], text)
+    raise RequestError(_unknown_name(text, shipped))
+
+
+def looks_like_path(text: str) -> bool:
+    """Say whether a text means a file rather than a name."""
+    return "/" in text or "\\" in text or has_suffix(text)
+
+
+def has_suffix(text: str) -> bool:
+    """Say whether a text ends as the name of a document does."""
+    return text.lower().endswith(_SUFFIXES)
+
+
+def shipped_sources() -> dict[str, Source]:
+    """Read all shipped teams, by name and sorted."""
+    return {name: _read(file, name) for name, file in _shipped_files().items()}
+
+
+def _read(file: Path | Traversable, name: str) -> Source:
+    try:
+        if file.is_dir():
+            raise OSError("it is a directory, and a file was expected")
+        with file.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise RequestError(f"there is no file {name!r}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise RequestError(f"the file {name!r} cannot be read: {reason}") from None
+    return Source(name, data, is_json=name.lower().endswith(".json"))
+
+
+def _shipped_files() -> dict[str, Traversable]:
+    folder = resources.files("coderoom.configs") / "shipped"
+    if not folder.is_dir():
+        return {}
+    files = {file.name.removesuffix(".yaml"): file for file in folder.iterdir() if file.name.endswith(".yaml")}
+    return dict(sorted(files.items()))
+
+
+def _unknown_name(name: str, shipped: dict[str, Traversable]) -> str:
+    parts = [f"there is no shipped team {name!r}"]
+    close = nearest(name, shipped, 3)
+    if close:
+        parts.append("did you mean " + " or ".join(repr(match) for match in close) + "?")
+    if shipped:
+        parts.append("the shipped teams are " + ", ".join(shipped))
+    if name and Path(name).exists():
+        parts.append(f"for the file of that name, write './{name}'")
+    else:
+        parts.append("a file of your own is named with its suffix, .yaml or .json")
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +123,10 @@ class Document:
 
     file: str
     data: Any
-    marks: Mapping[Path, Mark]
+    marks: Mapping[Location, Mark]
     problems: tuple[Problem, ...] = ()
 
-    def mark(self, path: Path) -> Mark:
+    def mark(self, path: Location) -> Mark:
         """Give the place of a value, or of what is nearest above it."""
         while path and path not in self.marks:
             path = path[:-1]
@@ -40,7 +137,7 @@ class Document:
         marks = {(key, *path): mark for path, mark in self.marks.items()}
         return Document(self.file, {key: self.data}, {(): self.mark(()), **marks}, self.problems)
 
-    def problem(self, path: Path, message: str) -> Problem:
+    def problem(self, path: Location, message: str) -> Problem:
         """Make a problem of the value at a path."""
         return Problem(" ".join(message.splitlines()), self.file, self.mark(path).line, show(path))
 

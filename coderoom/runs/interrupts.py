@@ -1,0 +1,129 @@
+"""Ctrl-C, SIGTERM and SIGHUP: routed to a callback, to a running cell, or to AutoGen's cancellation token."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from autogen_core import CancellationToken
+
+    from coderoom.sandbox import Session
+
+__all__ = ["EXIT_INTERRUPTED", "Interrupt", "cancel_on_signal", "route_signals"]
+
+
+_SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+@contextmanager
+def route_signals(callback: Callable[[], None]) -> Iterator[None]:
+    """Route SIGINT, SIGTERM and SIGHUP to a callback in the event loop."""
+    loop = asyncio.get_running_loop()
+    caught = []
+    for number in _SIGNALS:
+        # Outside of the main thread and on Windows, the caller's own handlers stay.
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(number, callback)
+            caught.append(number)
+    try:
+        yield
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)
+
+
+_AGAIN_SECONDS: Final = 0.1
+
+
+class Interrupt:
+    """An interrupt of `coderoom exec`.
+
+    While a cell runs, the first interrupt cancels the cell, so that its output so far is kept. At any other time, and
+    the second time, it cancels the task that created this object.
+    """
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._asked = asyncio.Event()
+        self._in_cell = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether there was one."""
+        return self._asked.is_set()
+
+    def caught(self) -> AbstractContextManager[None]:
+        """Route signals here."""
+        return route_signals(self._ask)
+
+    @contextmanager
+    def ends_cell(self, session: Session) -> Iterator[None]:
+        """While this lasts, an interrupt cancels the cell that runs in the session."""
+        ending = asyncio.ensure_future(self._end(session))
+        self._in_cell = True
+        try:
+            yield
+        finally:
+            self._in_cell = False
+            ending.cancel()
+
+    def _ask(self) -> None:
+        gently = self._in_cell and not self.asked
+        self._asked.set()
+        if not gently and self._task is not None:
+            self._task.cancel()
+
+    async def _end(self, session: Session) -> None:
+        await self._asked.wait()
+        while True:  # The cell may not have started yet.
+            await session.cancel()
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+
+EXIT_INTERRUPTED = 130
+_END_OTHERS_SECONDS: Final = 0.8
+_END_ALL_SECONDS: Final = 1.7
+
+
+def _end_all() -> None:
+    from coderoom.executors import end_descendants
+
+    end_descendants()
+    os._exit(EXIT_INTERRUPTED)
+
+
+@contextmanager
+def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) -> Iterator[None]:
+    """Route SIGINT, SIGTERM and SIGHUP to a cancellation token.
+
+    Args:
+        token: The token to cancel.
+        owns_process: Whether the process does nothing else. Then what does not end by itself is killed: first the
+            child processes, which some of AutoGen's executors wait for, and at last this process.
+    """
+    from coderoom.executors import end_descendants  # which needs AutoGen; `coderoom exec` does without
+
+    timers: list[threading.Timer] = []
+
+    def cancel() -> None:
+        if owns_process and not timers:
+            # Threads, because what does not end may block the event loop.
+            timers.append(threading.Timer(_END_OTHERS_SECONDS, end_descendants))
+            timers.append(threading.Timer(_END_ALL_SECONDS, _end_all))
+            for timer in timers:
+                timer.daemon = True
+                timer.start()
+        token.cancel()
+
+    try:
+        with route_signals(cancel):
+            yield
+    finally:
+        for timer in timers:
+            timer.cancel()
