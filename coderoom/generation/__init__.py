@@ -40,6 +40,7 @@ from coderoom.generation.generator import AICodeGenerator
 from coderoom.generation.languages.base import Job, Language
 from coderoom.generation.languages.javascript.language import JavaScriptLanguage
 from coderoom.generation.languages.python.language import PythonLanguage
+from coderoom.generation.languages.registry import make_sandbox
 from coderoom.generation.model import Message, Model, Reply
 from coderoom.generation.report import report_markdown
 from coderoom.generation.security_scan import Level, SecurityFinding, scan
@@ -110,6 +111,7 @@ __all__ = [
     "decode",
     "encode",
     "freeze",
+    "make_sandbox",
     "names_defined",
     "order",
     "read_specs",

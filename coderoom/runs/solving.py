@@ -12,10 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from coderoom.configs import default_model, make_model
-from coderoom.generation import AICodeGenerator, Solution, WrittenFiles, check_folder, write_solution
+from coderoom.generation import AICodeGenerator, Solution, WrittenFiles, check_folder, make_sandbox, write_solution
 from coderoom.runs.catching import signals_go_to
 from coderoom.runs.solve_view import SolveView
-from coderoom.sandbox import Sandbox
 
 __all__ = ["Solved", "solve"]
 
@@ -81,7 +80,7 @@ async def solve(
         MissingDependencyError: The model needs a key or a package that is not there.
         SandboxUnavailable: There is no sandbox, or it broke.
     """
-    sandbox = Sandbox(wall)
+    sandbox = make_sandbox(wall, (options or {}).get("language", "python"))
     if out is not None:
         check_folder(out, name, (options or {}).get("language", "python"))
     named = model or default_model()

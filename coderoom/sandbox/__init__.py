@@ -15,6 +15,7 @@ may do.
 from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox.arguments import SourceModule
 from coderoom.sandbox.functions import CallRecorder, HostFunction, RecordedCall, check_functions, host_functions
 from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
@@ -37,6 +38,7 @@ __all__ = [
     "Sandbox",
     "SandboxUnavailable",
     "Session",
+    "SourceModule",
     "WallReport",
     "check_functions",
     "host_functions",
