@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,8 @@ LANGUAGE = JavaScriptLanguage()
 
 
 @pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox(limits=Limits(memory_bytes=512 * 1024 * 1024)) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def runner(sandbox: Sandbox) -> TestRunner:
-    return TestRunner(sandbox, timeout=5, language=LANGUAGE)
+def runner(node_runner: TestRunner) -> TestRunner:
+    return node_runner
 
 
 async def run_one(runner: TestRunner, source: str, **fields: Any) -> TestResult:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coderoom.generation import FunctionTest, JavaScriptLanguage, TestRunner, freeze
+from coderoom.generation import FunctionTest, JavaScriptLanguage, TestRunner, freeze, make_sandbox
 from coderoom.sandbox import Limits, Sandbox
 
 from .examples import test_of
@@ -60,10 +60,10 @@ DISHONEST = {
 }  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     limits = Limits(processes=48, memory_bytes=384 * 1024 * 1024, disk_bytes=32 * 1024 * 1024)
-    async with Sandbox(limits=limits) as sandbox:
+    async with make_sandbox(language="javascript", limits=limits) as sandbox:
         yield sandbox
 
 
