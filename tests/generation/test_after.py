@@ -114,6 +114,7 @@ def test_what_may_stand_in_a_property() -> None:
             test_of(inputs={name: []}, property=f"{name} == []")
 
 
+@pytest.mark.slow
 async def test_the_file_for_pytest_says_the_same(runner: TestRunner, tmp_path: Path) -> None:
     tests = {
         "f": [sorting("three", 3, 1, 2), test_of("setup", inputs={"xs": []}, setup="inputs['xs'] = [2, 1]", property="after['xs'] == [1, 2]")],
@@ -129,7 +130,7 @@ async def test_the_file_for_pytest_says_the_same(runner: TestRunner, tmp_path: P
     await agrees(runner, tmp_path, right, freeze(tests), *wrong)
 
 
-@pytest.mark.parametrize("name", ["after", "result"])
+@pytest.mark.parametrize("name", ["after", pytest.param("result", marks=pytest.mark.slow)])
 def test_in_a_module_that_is_called_like_what_the_file_uses(tmp_path: Path, name: str) -> None:
     source = f"SEEN = []\ndef {name}(xs): SEEN.append(xs.pop())"
     tests = {name: [test_of(inputs={"xs": [1]}, property="result is None and after['xs'] == []")]}

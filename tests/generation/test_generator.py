@@ -110,6 +110,7 @@ async def test_requests_begin_no_more_often_than_they_may(sandbox: Sandbox) -> N
     assert loop.time() - began >= 0.4, "three requests have to wait twice for a fifth of a second"
 
 
+@pytest.mark.slow
 def test_they_do_so_also_where_one_event_loop_follows_another() -> None:
     began: list[float] = []
 

@@ -14,7 +14,7 @@ from coderoom.generation import FunctionTest, TestRunner, freeze
 from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
 from coderoom.sandbox import Sandbox
 
-from .examples import test_of
+from ..examples import test_of
 
 # The second call of `f()` gives something else than the first.
 REMEMBERING = {
@@ -265,6 +265,7 @@ async def test_functions_have_their_own_peaks(sandbox: Sandbox) -> None:
     assert (big.peak_memory or 0) > 72_000_000 > (small.peak_memory or 0) > 0
 
 
+@pytest.mark.slow
 async def test_a_property_that_hangs_costs_only_itself(default_sandbox: Sandbox) -> None:
     source = "def f(x):\n    return x\n"
     found = await run(
