@@ -52,7 +52,8 @@ from coderoom.generation.testing.compare import Comparison, compare
 from coderoom.generation.testing.results import TestResult
 from coderoom.generation.testing.runner import TestRunner
 from coderoom.generation.testing.values import Record, TaggedError, decode, encode, show
-from coderoom.generation.tests import FunctionTest, read_tests
+from coderoom.generation.tests import FunctionTest
+from coderoom.generation.tests_data import read_tests
 
 __all__ = [
     "AICodeGenerator",
