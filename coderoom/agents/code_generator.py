@@ -18,8 +18,7 @@ from coderoom._util.components import DumpsAsItself, StrictConfig, linked
 from coderoom.agents.generation_messages import event_of, final_message
 from coderoom.agents.studio_messages import ShowsItsTurns
 from coderoom.errors import RequestError
-from coderoom.generation import AICodeGenerator, Level, Solution, write_solution
-from coderoom.sandbox import Sandbox
+from coderoom.generation import AICodeGenerator, Level, Solution, make_sandbox, write_solution
 
 __all__ = ["CodeGeneratorAgent", "CodeGeneratorAgentConfig"]
 
@@ -137,7 +136,7 @@ class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[
             "cache": cache,
             "cache_dir": cache_dir,
         }
-        self._sandbox = Sandbox(wall)
+        self._sandbox = make_sandbox(wall, language)
         self._generator = AICodeGenerator(model_client, sandbox=self._sandbox, **self._options)
         self._instruction = ""
         self._remarks: list[str] = []
@@ -159,7 +158,7 @@ class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[
     async def close(self) -> None:
         """Stop the sandbox. It starts again if the agent is used again."""
         await self._sandbox.close()
-        self._sandbox = Sandbox(str(self._options["wall"]))
+        self._sandbox = make_sandbox(self._options["wall"], self._options["language"])
         self._generator = AICodeGenerator(self._model_client, sandbox=self._sandbox, **self._options)
 
     def on_messages_stream(

@@ -40,6 +40,7 @@ from coderoom.generation.generator import AICodeGenerator
 from coderoom.generation.languages.base import Job, Language
 from coderoom.generation.languages.javascript.language import JavaScriptLanguage
 from coderoom.generation.languages.python.language import PythonLanguage
+from coderoom.generation.languages.registry import make_sandbox
 from coderoom.generation.model import Message, Model, Reply
 from coderoom.generation.report import report_markdown
 from coderoom.generation.security_scan import Level, SecurityFinding, scan
@@ -51,7 +52,8 @@ from coderoom.generation.testing.compare import Comparison, compare
 from coderoom.generation.testing.results import TestResult
 from coderoom.generation.testing.runner import TestRunner
 from coderoom.generation.testing.values import Record, TaggedError, decode, encode, show
-from coderoom.generation.tests import FunctionTest, read_tests
+from coderoom.generation.tests import FunctionTest
+from coderoom.generation.tests_data import read_tests
 
 __all__ = [
     "AICodeGenerator",
@@ -110,6 +112,7 @@ __all__ = [
     "decode",
     "encode",
     "freeze",
+    "make_sandbox",
     "names_defined",
     "order",
     "read_specs",

@@ -17,7 +17,7 @@ from coderoom.generation.clients import OpenAIModel, as_model
 from coderoom.generation.events import CacheHit, GenerationEvent, Warned
 from coderoom.generation.frozen import freeze
 from coderoom.generation.languages.base import Language
-from coderoom.generation.languages.registry import language_named
+from coderoom.generation.languages.registry import language_named, make_sandbox
 from coderoom.generation.model import Model
 from coderoom.generation.pace import Pace
 from coderoom.generation.pipeline import Pipeline, all_passed
@@ -125,12 +125,12 @@ class AICodeGenerator:
             test_timeout=test_timeout,
         )
         _check_rules(allowed_imports, block_severity)
-        Sandbox(wall)  # Refuses a name that is none.
         self._own_model: OpenAIModel | None = None
         if model_client is None:
             self._own_model = OpenAIModel(model, api_key=api_key, base_url=base_url, headers=headers)
         self._model: Model = self._own_model or as_model(model_client)
         self._language = language_named(language)
+        make_sandbox(wall, self._language)  # Refuses a wall that does not exist.
         self._cache = SolutionCache(cache_dir) if cache else None
         self._sandbox = sandbox
         self._wall = wall
@@ -217,7 +217,7 @@ class AICodeGenerator:
         async with contextlib.AsyncExitStack() as stack:
             sandbox = self._sandbox
             if sandbox is None:
-                sandbox = await stack.enter_async_context(Sandbox(self._wall))
+                sandbox = await stack.enter_async_context(make_sandbox(self._wall, self._language))
             runner = TestRunner(sandbox, timeout=self._timeout, language=self._language)
             found = await self._find(key, runner, emit)
             if found is not None:

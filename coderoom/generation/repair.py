@@ -25,7 +25,8 @@ from coderoom.generation.solution import Approach, Attempt, StopReason
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.testing.results import TestResult
 from coderoom.generation.testing.runner import TestRunner
-from coderoom.generation.tests import FunctionTest, read_tests
+from coderoom.generation.tests import FunctionTest
+from coderoom.generation.tests_data import read_tests
 
 __all__ = ["FunctionWork"]
 

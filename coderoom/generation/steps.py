@@ -16,7 +16,8 @@ from coderoom.generation.reply_forms import Form, SpecsForm, TestsForm, read_spe
 from coderoom.generation.specs import FunctionSpec, read_specs
 from coderoom.generation.testing.runner import TestRunner
 from coderoom.generation.testing.values import canonical
-from coderoom.generation.tests import FunctionTest, read_tests
+from coderoom.generation.tests import FunctionTest
+from coderoom.generation.tests_data import read_tests
 from coderoom.generation.vacuous import say_nothing, what_it_says, why_too_wide
 
 __all__ = ["write_specs", "write_tests"]

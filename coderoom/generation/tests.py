@@ -1,4 +1,4 @@
-"""Tests of functions, as data."""
+"""A test of a function, as data. Everything that writes, runs or exports tests uses it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,16 @@ import ast
 import builtins
 import symtable
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
-from coderoom.errors import GenerationError
-from coderoom.generation.checks import check_setup
 from coderoom.generation.parsing import UNREADABLE, parsed_expression
-from coderoom.generation.specs import FunctionSpec, name_problem, problems_of
+from coderoom.generation.specs import FunctionSpec, name_problem
 from coderoom.generation.testing.values import decode
 
-if TYPE_CHECKING:
-    from coderoom.generation.languages.base import Language
-
-__all__ = ["FunctionTest", "read_tests"]
+__all__ = ["FunctionTest"]
 
 _LONGEST = 20_000
 _OPEN = frozenset(dir(builtins)) | {"math"}
@@ -127,58 +122,6 @@ class FunctionTest(BaseModel):
         return found + [f"the argument {name!r} is not given" for name in missing]
 
 
-def read_tests(
-    data: Any, specs: Sequence[FunctionSpec], *, language: Language | None = None
-) -> dict[str, list[FunctionTest]]:
-    """Tests from JSON-like data, each checked against the function that it is for.
-
-    Args:
-        data: Lists of tests by the names of the functions.
-        specs: The functions.
-        language: The language that setup code is in; `None`: Python.
-
-    Raises:
-        GenerationError: Something is wrong; the message lists every mistake.
-    """
-    try:
-        tests = _TESTS.validate_python(data)
-    except ValidationError as error:
-        raise GenerationError("\n".join(problems_of(error, "tests"))) from error
-    wrong = [*_problems_together(tests, specs), *_problems_of_setups(tests, language)]
-    if wrong:
-        raise GenerationError("\n".join(wrong))
-    return tests
-
-
-def _problems_together(tests: Mapping[str, Sequence[FunctionTest]], specs: Sequence[FunctionSpec]) -> list[str]:
-    """What is wrong with tests in the light of what they are for."""
-    by_name = {spec.name: spec for spec in specs}
-    wrong = []
-    for function, cases in tests.items():
-        if function not in by_name:
-            wrong.append(f"tests.{function}: there is no such function; there are {', '.join(map(repr, by_name))}.")
-            continue
-        seen: set[str] = set()
-        for index, test in enumerate(cases):
-            found = test.problems(by_name[function])
-            if test.name in seen:
-                found.append(f"another test of this function has the name {test.name!r} too")
-            seen.add(test.name)
-            wrong += [f"tests.{function}[{index}]: {each}." for each in found]
-    wrong += [f"tests: there is none for {name!r}." for name in by_name if not tests.get(name)]
-    return wrong
-
-
-def _problems_of_setups(tests: Mapping[str, Sequence[FunctionTest]], language: Language | None) -> Iterator[str]:
-    """What is wrong with setup code; there may be more functions than those with tests here."""
-    for function, cases in tests.items():
-        for index, test in enumerate(cases):
-            setup = test.setup or ""
-            check = check_setup if language is None else language.check_setup
-            for problem in check(setup, list(tests), known=False):
-                yield f"tests.{function}[{index}]: setup: {problem}."
-
-
 def _is_optional(spec: FunctionSpec, name: str) -> bool:
     """Whether the spec's words for a type say that the argument may be left out."""
     told = next(each.type for each in spec.inputs if each.name == name).lower()
@@ -216,6 +159,3 @@ def _free(table: symtable.SymbolTable) -> set[str]:
     if table.get_type() == "module":
         names = {symbol.get_name() for symbol in table.get_symbols() if not symbol.is_assigned()}
     return names.union(*(_free(child) for child in table.get_children()))
-
-
-_TESTS: TypeAdapter[dict[str, list[FunctionTest]]] = TypeAdapter(dict[str, list[FunctionTest]])

@@ -36,11 +36,11 @@ from coderoom.generation import (
     Warned,
     WrittenFiles,
     check_folder,
+    make_sandbox,
     write_solution,
 )
 from coderoom.runs.exec_view import isolation_words
 from coderoom.runs.interrupts import route_signals
-from coderoom.sandbox import Sandbox
 
 __all__ = ["Solved", "solve"]
 
@@ -240,7 +240,7 @@ async def solve(
         MissingDependencyError: The model needs a key or a package that is not there.
         SandboxUnavailable: There is no sandbox, or it broke.
     """
-    sandbox = Sandbox(wall)
+    sandbox = make_sandbox(wall, (options or {}).get("language", "python"))
     if out is not None:
         check_folder(out, name, (options or {}).get("language", "python"))
     named = model or default_model()

@@ -15,8 +15,12 @@ may do.
 from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox.arguments import SourceModule
 from coderoom.sandbox.functions import CallRecorder, HostFunction, RecordedCall, check_functions, host_functions
+from coderoom.sandbox.guest.restricted import Rulebook
 from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.policy_check import find as find_violations
+from coderoom.sandbox.policy_rules import restricted_rules
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
 from coderoom.sandbox.sandbox import Sandbox
 from coderoom.sandbox.session import Checkpoint, Session
@@ -34,11 +38,15 @@ __all__ = [
     "Limits",
     "OutputChunk",
     "RecordedCall",
+    "Rulebook",
     "Sandbox",
     "SandboxUnavailable",
     "Session",
+    "SourceModule",
     "WallReport",
     "check_functions",
+    "find_violations",
     "host_functions",
     "probe_walls",
+    "restricted_rules",
 ]

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -15,6 +15,7 @@ from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.walls import WALLS
 
 __all__ = [
+    "SourceModule",
     "a_count",
     "a_folder",
     "a_list",
@@ -29,6 +30,18 @@ __all__ = [
 ]
 
 _SHOWN = 100
+
+
+class SourceModule(NamedTuple):
+    """A module for `Sandbox(preload=...)` that need not be installed inside; the worker makes it from its source.
+
+    Args:
+        name: Its full name. A package stands before its modules.
+        source: Its source code.
+    """
+
+    name: str
+    source: str
 
 
 def a_wall(wall: str) -> str:

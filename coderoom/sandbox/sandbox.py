@@ -13,6 +13,7 @@ from coderoom._util.tasks import to_its_end
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox.arguments import (
+    SourceModule,
     a_count,
     a_folder,
     a_list,
@@ -49,7 +50,7 @@ class Sandbox:
     Args:
         wall: `auto` for the strongest that this machine has, or `bubblewrap`, `namespaces`, `sandlock`, `landlock`,
             `docker`; `none` for no wall at all.
-        preload: Modules that are imported once, for all runs and sessions.
+        preload: Modules that are imported once, for all runs and sessions; a `SourceModule` need not be installed.
         limits: What a cell may use, as `Limits` or a mapping of what differs from them.
         workspace: A folder that the code may read and write, seen inside as `/workspace`; it is made if it is not
             there. `None`: each run and each session has an empty one in memory.
@@ -74,7 +75,7 @@ class Sandbox:
         wall: str = "auto",
         *,
         engine: Literal["cpython", "monty"] = "cpython",
-        preload: Sequence[str] = (),
+        preload: Sequence[str | SourceModule] = (),
         limits: Limits | Mapping[str, Any] | None = None,
         workspace: str | Path | None = None,
         network: bool = False,
@@ -98,10 +99,10 @@ class Sandbox:
             options=a_mapping("options", options),
         )
         check_variables(spec.env)
-        modules = a_list("preload", preload, str)
+        self.preload: Sequence[str | SourceModule] = tuple(a_list("preload", preload, str, SourceModule))
         self._engine_name = engine
         self.concurrency = a_count("concurrency", concurrency)
-        self._engine = make_engine(engine, a_wall(wall), spec, self._policy, modules, self.concurrency)
+        self._engine = make_engine(engine, a_wall(wall), spec, self._policy, self.preload, self.concurrency)
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["AT_CALL", "AT_LOAD", "source_of"]
+import pytest
+
+__all__ = ["AT_CALL", "AT_LOAD", "some", "source_of"]
 
 _HUNT = """
 import re
@@ -23,16 +27,12 @@ def median(numbers):
 
 AT_CALL = {
     # Ends
-    "skips": "import pytest\npytest.skip('not today')",
     "raises what pytest raises": "class Skipped(BaseException): pass\nSkipped.__module__ = '_pytest.outcomes'\nraise Skipped",
-    "exits": "import sys\nsys.exit(0)",
-    "exits at once": "import os\nos._exit(0)",
     "raises what ends generators": "raise StopIteration(2)",
     "raises what closes generators": "raise GeneratorExit",
     "interrupts": "raise KeyboardInterrupt",
     "ends by a signal": "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)",
     "ends by C": "import ctypes\nctypes.PyDLL(None).exit(0)",
-    "catches everything for ever": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
     "answers by an alarm": (
         "import os, signal\nsignal.signal(signal.SIGALRM, lambda *a: [os.write(fd, b'{\"value\": 2}\\n\\0') for fd in range(3, 9)])\n"
         "signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)\nfor _ in range(10**7): pass"
@@ -46,10 +46,8 @@ AT_CALL = {
     "lets a child answer": "import os\nif os.fork(): os._exit(0)\nreturn 'median'",
     "lets a child go on": "import os, time\nif not os.fork():\n    os.setsid()\n    time.sleep(3)\n    os._exit(0)\nreturn 'median'",
     # Results that lie
-    "is equal to all": "class A:\n    __eq__ = lambda self, other: True\n    __ne__ = lambda self, other: False\n    __hash__ = None\nreturn A()",
     "is an int that is equal to all": "class A(int):\n    __eq__ = lambda self, other: True\n    __hash__ = int.__hash__\n    __add__ = __radd__ = __sub__ = lambda *a: 2\n    __int__ = __index__ = __float__ = lambda self: 2\nreturn A(1000)",
     "is a float that is equal to all": "class A(float):\n    __eq__ = __le__ = __ge__ = lambda self, other: True\n    __hash__ = float.__hash__\n    __repr__ = __str__ = lambda self: '2.0'\n    hex = as_integer_ratio = lambda self: (2, 1)\nreturn A('inf')",
-    "is text that is equal to all": "class A(str):\n    __eq__ = lambda self, other: True\n    __hash__ = str.__hash__\nreturn A('2')",
     "is a list that is equal to all": "class A(list):\n    __eq__ = lambda self, other: True\n    __iter__ = lambda self: iter([2])\n    __len__ = lambda self: 1\nreturn A()",
     "is a dict that is equal to all": "class A(dict):\n    __eq__ = lambda self, other: True\n    items = keys = values = lambda self: [('$float', 2)]\n    __getitem__ = __missing__ = lambda *a: 2\nreturn A()",
     "is of every class": "class A:\n    __class__ = property(lambda self: float)\n    __reduce__ = __reduce_ex__ = lambda *a: (float, (2,))\nreturn A()",
@@ -168,3 +166,9 @@ AT_LOAD = {
 def source_of(body: str) -> str:
     """The code that a model answers."""
     return body if "def median(" in body else f"def median(numbers):\n{textwrap.indent(body, '    ')}"
+
+
+def some(cases: Mapping[str, str], *quick: str) -> list[Any]:
+    """All cases, of which only a few run every time."""
+    assert cases.keys() >= set(quick)
+    return [pytest.param(each, marks=() if each in quick else pytest.mark.attack) for each in cases]

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from coderoom.generation import (
     AICodeGenerator,
     FunctionTest,
-    JavaScriptLanguage,
     PythonLanguage,
     TestResult,
     TestRunner,
@@ -23,7 +22,7 @@ from coderoom.generation import (
     report_markdown,
     write_solution,
 )
-from coderoom.sandbox import Limits, Sandbox
+from coderoom.sandbox import Sandbox
 
 from .examples import frozen, test_of
 from .scripted import ScriptedModel
@@ -115,6 +114,7 @@ def test_what_may_stand_in_a_property() -> None:
             test_of(inputs={name: []}, property=f"{name} == []")
 
 
+@pytest.mark.slow
 async def test_the_file_for_pytest_says_the_same(runner: TestRunner, tmp_path: Path) -> None:
     tests = {
         "f": [sorting("three", 3, 1, 2), test_of("setup", inputs={"xs": []}, setup="inputs['xs'] = [2, 1]", property="after['xs'] == [1, 2]")],
@@ -130,7 +130,7 @@ async def test_the_file_for_pytest_says_the_same(runner: TestRunner, tmp_path: P
     await agrees(runner, tmp_path, right, freeze(tests), *wrong)
 
 
-@pytest.mark.parametrize("name", ["after", "result"])
+@pytest.mark.parametrize("name", ["after", pytest.param("result", marks=pytest.mark.slow)])
 def test_in_a_module_that_is_called_like_what_the_file_uses(tmp_path: Path, name: str) -> None:
     source = f"SEEN = []\ndef {name}(xs): SEEN.append(xs.pop())"
     tests = {name: [test_of(inputs={"xs": [1]}, property="result is None and after['xs'] == []")]}
@@ -158,7 +158,7 @@ def test_f_three():
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
-async def test_in_javascript_too() -> None:
+async def test_in_javascript_too(node_runner: TestRunner) -> None:
     tests = frozen(
         "f",
         sorting("three", 3, 1, 2),
@@ -166,13 +166,11 @@ async def test_in_javascript_too() -> None:
     )
     right = "const f = (xs) => { if (xs.sort) xs.sort(); else xs.clear() }"
     wrong = "function f(xs) { xs = [1, 2, 3] }"
-    async with Sandbox(limits=Limits(memory_bytes=512 * 1024 * 1024)) as sandbox:
-        runner = TestRunner(sandbox, language=JavaScriptLanguage())
-        assert [each.passed for each in await runner.run({"f": right}, tests)] == [True, True]
-        assert [each.passed for each in await runner.run({"f": wrong}, tests)] == [False, False]
+    assert [each.passed for each in await node_runner.run({"f": right}, tests)] == [True, True]
+    assert [each.passed for each in await node_runner.run({"f": wrong}, tests)] == [False, False]
 
 
-async def test_from_an_instruction_to_files(tmp_path: Path) -> None:
+async def test_from_an_instruction_to_files(tmp_path: Path, sandbox: Sandbox) -> None:
     spec = {
         "name": "sort_in_place",
         "purpose": "Sort a list in place.",
@@ -187,8 +185,7 @@ async def test_from_an_instruction_to_files(tmp_path: Path) -> None:
         {"sort_in_place": "def sort_in_place(xs):\n    return sorted(xs)"},
         {"sort_in_place": "```python\ndef sort_in_place(xs):\n    xs.sort()\n```"},
     )
-    async with Sandbox() as sandbox:
-        solution = await AICodeGenerator(model, sandbox=sandbox, cache=False).generate_solution("Sort in place.")
+    solution = await AICodeGenerator(model, sandbox=sandbox, cache=False).generate_solution("Sort in place.")
     assert solution.all_tests_passed, report_markdown(solution)
     assert "'vacuous' holds of" in model.questions[2]
     assert "`after`" in model.questions[1]

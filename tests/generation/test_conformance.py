@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from coderoom.generation import JavaScriptLanguage, Language, PythonLanguage, TestResult, TestRunner, freeze
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Limits, Sandbox
+from coderoom.sandbox import Sandbox
 
 from .examples import frozen, spec, test_of
 
@@ -23,7 +23,7 @@ class Words:
 
     Attributes:
         language: The language.
-        limits: What its sandbox may take.
+        sandbox: The fixture with its sandbox.
         timeout: The seconds that a test has.
         same: A function `f(x)` that returns what it is given.
         adds: One that returns a list of `x` and `x + 1`.
@@ -43,7 +43,7 @@ class Words:
     """
 
     language: Language
-    limits: Limits
+    sandbox: str
     timeout: float
     same: str
     adds: str
@@ -64,7 +64,7 @@ class Words:
 
 PYTHON = Words(
     language=PythonLanguage(),
-    limits=Limits(processes=32, memory_bytes=256 * 1024 * 1024),
+    sandbox="sandbox",
     timeout=2,
     same="def f(x): return x",
     adds="def f(x): return [x, x + 1]",
@@ -100,7 +100,7 @@ PYTHON = Words(
 )
 JAVASCRIPT = Words(
     language=JavaScriptLanguage(),
-    limits=Limits(memory_bytes=512 * 1024 * 1024),
+    sandbox="node_sandbox",
     timeout=5,
     same="function f(x) { return x }",
     adds="function f(x) { return [x, x + 1] }",
@@ -143,9 +143,9 @@ def words(request: pytest.FixtureRequest) -> Words:
 
 
 @pytest.fixture
-async def runner(words: Words) -> AsyncIterator[TestRunner]:
-    async with Sandbox(limits=words.limits) as sandbox:
-        yield TestRunner(sandbox, timeout=words.timeout, language=words.language)
+def runner(words: Words, request: pytest.FixtureRequest) -> TestRunner:
+    sandbox = request.getfixturevalue(words.sandbox)
+    return TestRunner(sandbox, timeout=words.timeout, language=words.language)
 
 
 async def run_one(runner: TestRunner, source: str, **fields: Any) -> TestResult:
@@ -226,7 +226,7 @@ async def test_a_function_that_cannot_be_loaded_harms_no_other(runner: TestRunne
     assert [each.passed for each in results] == [False, True, False, False]
 
 
-async def test_it_needs_no_wall(words: Words) -> None:
+async def test_it_needs_no_wall_and_no_preloaded_harness(words: Words) -> None:
     tests = [test_of(f"{n}", inputs={"x": n}, expected_output=n + n % 2) for n in range(30)]
     async with Sandbox("none") as sandbox:
         results = await TestRunner(sandbox, language=words.language).run({"f": words.same}, frozen("f", *tests))

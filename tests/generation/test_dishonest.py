@@ -8,10 +8,14 @@ import textwrap
 
 import pytest
 
-from coderoom.generation import FunctionTest, TestRunner, freeze
+from coderoom.generation import FrozenTests, FunctionTest, TestRunner, freeze
 from coderoom.sandbox import Sandbox
 
 from .examples import test_of
+from .hostile import AT_CALL, AT_LOAD, some
+from .hostile import source_of as source_of_median
+from .test_honesty import RIGHT as MEDIAN
+from .test_honesty import ROMAN, TESTS
 
 HONEST = "def g(x):\n    return x + 1\n"
 
@@ -46,13 +50,10 @@ DISHONEST = {
         "class A(str):\n    def __eq__(self, other): return True\n    def __ne__(self, other): return False\n"
         "    __hash__ = str.__hash__\nreturn A('x')"
     ),
-    "is of every class": "class A:\n    @property\n    def __class__(self): return str\n    def __repr__(self): return 'x'\nreturn A()",
-    "raises everything": "class A(ValueError, KeyError, TypeError, OSError): pass\nraise A",
     "patches builtins": (
         "import builtins\nfor name in ('isinstance', 'len', 'type', 'repr', 'all', 'any', 'bool', 'compile'):\n"
         "    setattr(builtins, name, lambda *a, **k: True)\nreturn 1"
     ),
-    "patches json": "import json\njson.dumps = json.JSONEncoder.encode = lambda *a, **k: '{\"passed\": true}'\nreturn 1",
     "patches the encoder": (
         "import sys\nfor name, module in list(sys.modules.items()):\n    if name.startswith('_coderoom'):\n"
         "        for each in list(vars(module)):\n"
@@ -63,7 +64,6 @@ DISHONEST = {
         '        real = module.answer\n        module.answer = lambda call, encoder: \'{"value": "passed"}\' '
         "if call[0].__name__ == 'f' else real(call, encoder)\ndef f(x):\n    return 1"
     ),
-    "prints a verdict": "print('1 passed')\nprint('{\"value\": \"passed\", \"passed\": true}')\nreturn {'passed': True}",
     "returns a verdict": "return {'passed': True, 'equal': True, 'value': {'$opaque': {}}, 'actual_output': True}",
     "writes an answer to all it finds": (
         "import os\nfor fd in range(3, 300):\n    for data in (b'{\"value\": true}\\n\\0', b'{\"value\": 1}\\n'):\n"
@@ -102,7 +102,7 @@ def expectations(secret: str) -> list[FunctionTest]:
     ]
 
 
-@pytest.mark.parametrize("name", DISHONEST)
+@pytest.mark.parametrize("name", some(DISHONEST, "skips", "exits at once", "stops its parent", "forges the end"))
 async def test_it_does_not_pass_and_harms_no_other(hasty: TestRunner, name: str) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
     honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(20)]
@@ -112,6 +112,34 @@ async def test_it_does_not_pass_and_harms_no_other(hasty: TestRunner, name: str)
     assert [each.passed for each in results if each.function == "f"] == [False] * 3
     assert all(each.why for each in results if not each.passed)
     assert [each.passed for each in results if each.function == "g"] == [True] * 20
+
+
+@pytest.fixture
+def median_tests() -> FrozenTests:
+    return freeze({name: [FunctionTest.model_validate(each) for each in cases] for name, cases in TESTS.items()})
+
+
+@pytest.mark.parametrize("name", some(AT_CALL, "is an int that is equal to all", "patches whoever asks"))
+async def test_a_median_that_cheats_when_it_is_called(hasty: TestRunner, median_tests: FrozenTests, name: str) -> None:
+    results = await hasty.run({"roman": ROMAN, "median": source_of_median(AT_CALL[name])}, median_tests)
+    assert not all(each.passed for each in results if each.function == "median")
+    assert all(each.passed for each in results if each.function == "roman")
+
+
+@pytest.mark.parametrize("name", some(AT_LOAD, "exits", "takes the name of the module"))
+async def test_a_median_that_cheats_when_it_is_loaded(hasty: TestRunner, median_tests: FrozenTests, name: str) -> None:
+    results = await hasty.run({"roman": ROMAN, "median": source_of_median(AT_LOAD[name])}, median_tests)
+    assert not all(each.passed for each in results if each.function == "median")
+
+
+@pytest.mark.parametrize("name", ["raises a class of that name", "raises a class whose class lies", "raises a group"])
+async def test_an_exception_that_lies_is_not_the_one_that_is_expected(
+    runner: TestRunner, median_tests: FrozenTests, name: str
+) -> None:
+    body = AT_CALL[name].replace("\n", "\n        ")
+    code = MEDIAN.replace('raise ValueError("there are none")', body)
+    results = await runner.run({"median": code}, median_tests, functions=["median"])
+    assert [each.passed for each in results] == [True, True, True, True, False]
 
 
 HUNTER = """
@@ -169,6 +197,7 @@ def f(x):
 """
 
 
+@pytest.mark.attack
 async def test_what_is_expected_is_nowhere_to_be_found(sandbox: Sandbox) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
     runner = TestRunner(sandbox, timeout=20)
@@ -177,6 +206,7 @@ async def test_what_is_expected_is_nowhere_to_be_found(sandbox: Sandbox) -> None
     assert results[0].actual_output == "nothing"
 
 
+@pytest.mark.attack
 async def test_the_hunter_finds_what_is_there(sandbox: Sandbox) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
     runner = TestRunner(sandbox, timeout=20)

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +40,14 @@ def other_test(name: str, expected: Any, reason: str = "the instruction says so"
     return {"wrong": "test", "reason": reason, "implementation": None, "test": test(name, expected, **inputs)}
 
 
-@pytest.fixture
-async def place() -> AsyncIterator[Sandbox]:
-    async with Sandbox() as sandbox:
-        yield sandbox
-
-
-async def solve(model: ScriptedModel, place: Sandbox, **options: Any) -> Solution:
+async def solve(model: ScriptedModel, sandbox: Sandbox, **options: Any) -> Solution:
     options = {"cache": False, "test_timeout": 2.0, "retries": 0} | options
-    return await AICodeGenerator(model, sandbox=place, **options).generate_solution("Double a number.")
+    return await AICodeGenerator(model, sandbox=sandbox, **options).generate_solution("Double a number.")
 
 
-async def test_an_instruction_becomes_tested_code(place: Sandbox) -> None:
+async def test_an_instruction_becomes_tested_code(sandbox: Sandbox) -> None:
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD})
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert solution.all_tests_passed
     assert solution.stop_reason is StopReason.PASSED
     assert solution.implementations == {"double": GOOD}
@@ -64,8 +57,8 @@ async def test_an_instruction_becomes_tested_code(place: Sandbox) -> None:
     assert model.asked == [("specs", ""), ("tests", "double"), ("code", "double")]
 
 
-async def test_the_dump_has_the_keys_and_shapes_that_users_know(place: Sandbox) -> None:
-    solution = await solve(ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}), place)
+async def test_the_dump_has_the_keys_and_shapes_that_users_know(sandbox: Sandbox) -> None:
+    solution = await solve(ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}), sandbox)
     dump = solution.model_dump(mode="json")
     assert dump["instruction"] == "Double a number."
     assert dump["function_specs"][0]["inputs"] == [{"name": "x", "type": "int"}]
@@ -82,7 +75,7 @@ async def test_the_dump_has_the_keys_and_shapes_that_users_know(place: Sandbox) 
         solution["none"]
 
 
-async def test_functions_are_written_in_the_order_of_their_dependencies(place: Sandbox) -> None:
+async def test_functions_are_written_in_the_order_of_their_dependencies(sandbox: Sandbox) -> None:
     specs = [function("four", needs=["double"]), function("double"), function("other")]
     tests = {**DOUBLE_TESTS, "four": [test("a", 12, x=3), test("b", 0, x=0), test("c", 4, x=1)]}
     tests["other"] = [test("a", 4, x=3), test("b", 1, x=0), test("c", 2, x=1)]
@@ -92,7 +85,7 @@ async def test_functions_are_written_in_the_order_of_their_dependencies(place: S
         "other": "def other(x):\n    return x + 1",
     }
     model = ScriptedModel(specs, tests, code, seconds=0.05)
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert solution.all_tests_passed
     assert list(solution.implementations) == ["double", "other", "four"]
     assert model.asked.index(("code", "double")) < model.asked.index(("code", "four"))
@@ -100,23 +93,24 @@ async def test_functions_are_written_in_the_order_of_their_dependencies(place: S
     assert model.most_at_once >= 2
 
 
-async def test_no_more_requests_are_on_their_way_than_there_may_be(place: Sandbox) -> None:
+async def test_no_more_requests_are_on_their_way_than_there_may_be(sandbox: Sandbox) -> None:
     names = [f"f{number}" for number in range(5)]
     tests = {name: [test("a", 3, x=3), test("b", 0, x=0), test("c", 1, x=1)] for name in names}
     code = {name: f"def {name}(x):\n    return x" for name in names}
     model = ScriptedModel([function(name) for name in names], tests, code, seconds=0.02)
-    assert (await solve(model, place, concurrency=2)).all_tests_passed
+    assert (await solve(model, sandbox, concurrency=2)).all_tests_passed
     assert model.most_at_once == 2
 
 
-async def test_requests_begin_no_more_often_than_they_may(place: Sandbox) -> None:
+async def test_requests_begin_no_more_often_than_they_may(sandbox: Sandbox) -> None:
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD})
     loop = asyncio.get_running_loop()
     began = loop.time()
-    assert (await solve(model, place, requests_per_minute=300)).all_tests_passed
+    assert (await solve(model, sandbox, requests_per_minute=300)).all_tests_passed
     assert loop.time() - began >= 0.4, "three requests have to wait twice for a fifth of a second"
 
 
+@pytest.mark.slow
 def test_they_do_so_also_where_one_event_loop_follows_another() -> None:
     began: list[float] = []
 
@@ -133,16 +127,16 @@ def test_they_do_so_also_where_one_event_loop_follows_another() -> None:
     assert all(later - earlier >= 0.5 for earlier, later in itertools.pairwise(began))
 
 
-async def test_a_circle_is_named_and_sent_back_once(place: Sandbox) -> None:
+async def test_a_circle_is_named_and_sent_back_once(sandbox: Sandbox) -> None:
     circle = {"function_specs": [function("a", needs=["b"]), function("b", needs=["a"])]}
     model = ScriptedModel(["x"], DOUBLE_TESTS, {"double": GOOD})
     model._left["specs", ""] = [circle, {"function_specs": DOUBLE}]
-    assert (await solve(model, place)).all_tests_passed
+    assert (await solve(model, sandbox)).all_tests_passed
     assert "in a circle: " in model.questions[1]
 
     model._left["specs", ""] = [circle]
     model.asked.clear()
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert model.asked == [("specs", "")] * 2
     assert "in a circle: " in solution.error
     assert solution.stop_reason is StopReason.UNUSABLE
@@ -160,20 +154,20 @@ async def test_a_circle_is_named_and_sent_back_once(place: Sandbox) -> None:
         (Reply("{", complete=False), "cut off"),
     ],
 )
-async def test_unusable_functions_are_sent_back_with_the_reason(place: Sandbox, answer: Any, word: str) -> None:
+async def test_unusable_functions_are_sent_back_with_the_reason(sandbox: Sandbox, answer: Any, word: str) -> None:
     model = ScriptedModel([answer, "no"], {}, {})
     model._left["specs", ""] = [answer]
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert word in model.questions[1]
     assert word in solution.error
     assert not solution.all_tests_passed
     assert solution.missing == [solution.error]
 
 
-async def test_tests_that_are_wrong_are_sent_back_and_the_right_ones_are_kept(place: Sandbox) -> None:
+async def test_tests_that_are_wrong_are_sent_back_and_the_right_ones_are_kept(sandbox: Sandbox) -> None:
     some = [test("two", 4, x=2), test("three", 6, y=3), {**test("four", 8, x=4), "setup": "double = None"}]
     model = ScriptedModel(DOUBLE, {"double": [{"tests": some}]}, {"double": GOOD})
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     again = model.questions[2]
     assert "tests[1]" in again
     assert "setup code may not define or change 'double'" in again
@@ -192,59 +186,59 @@ async def test_tests_that_are_wrong_are_sent_back_and_the_right_ones_are_kept(pl
         '[{"inputs": [2], "expected_output": 4, "expected_error": "", "kind": "typical"}]',
     ],
 )
-async def test_tests_are_read_as_they_were_meant(place: Sandbox, answer: str) -> None:
-    solution = await solve(ScriptedModel(DOUBLE, {"double": [answer]}, {"double": GOOD}), place)
+async def test_tests_are_read_as_they_were_meant(sandbox: Sandbox, answer: str) -> None:
+    solution = await solve(ScriptedModel(DOUBLE, {"double": [answer]}, {"double": GOOD}), sandbox)
     assert [(each.inputs, each.expected_output) for each in solution.tests["double"]] == [({"x": 2}, 4)]
 
 
-async def test_several_lists_of_tests_are_one_and_no_test_is_lost_unseen(place: Sandbox) -> None:
+async def test_several_lists_of_tests_are_one_and_no_test_is_lost_unseen(sandbox: Sandbox) -> None:
     fenced = "\n".join(
         f'```json\n{{"tests": [{{"inputs": {{"x": {x}}}, "expected_output": {2 * x}}}]}}\n```' for x in range(4)
     )
-    solution = await solve(ScriptedModel(DOUBLE, {"double": [fenced]}, {"double": GOOD}), place)
+    solution = await solve(ScriptedModel(DOUBLE, {"double": [fenced]}, {"double": GOOD}), sandbox)
     assert len(solution.tests["double"]) == 4
     pair = "{'inputs': {'x': (1, 2)}, 'expected_output': (2, 4)}"
     literals = f"{{'tests': [{pair}, {{'inputs': {{'x': None}}, 'expected_error': 'TypeError: no'}}]}}"
-    solution = await solve(ScriptedModel(DOUBLE, {"double": [literals]}, {"double": GOOD}), place)
+    solution = await solve(ScriptedModel(DOUBLE, {"double": [literals]}, {"double": GOOD}), sandbox)
     assert solution.tests["double"][0].inputs == {"x": {"$tuple": [1, 2]}}
     assert solution.tests["double"][1].expected_error == "TypeError"
     assert not solution.all_tests_passed
 
 
-async def test_functions_are_read_as_they_were_meant(place: Sandbox) -> None:
+async def test_functions_are_read_as_they_were_meant(sandbox: Sandbox) -> None:
     short = {"name": "double()", "purpose": "Twice x.", "inputs": {"x": "int"}, "outputs": "int", "dependencies": None}
     model = ScriptedModel([{**short, "complexity": "O(1)", "errors": []}], DOUBLE_TESTS, {"double": GOOD})
-    assert (await solve(model, place)).all_tests_passed
+    assert (await solve(model, sandbox)).all_tests_passed
 
 
-async def test_two_tests_that_contradict_each_other_are_not_both_taken(place: Sandbox) -> None:
+async def test_two_tests_that_contradict_each_other_are_not_both_taken(sandbox: Sandbox) -> None:
     some = [*DOUBLE_TESTS["double"], test("again", 5, x=2)]
     model = ScriptedModel(DOUBLE, {"double": some}, {"double": GOOD})
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert "expects something else of the same call" in model.questions[2]
     assert solution.all_tests_passed
     assert len(solution.tests["double"]) == 3
 
 
-async def test_without_tests_nothing_passes(place: Sandbox) -> None:
-    solution = await solve(ScriptedModel(DOUBLE, {"double": [{"tests": []}]}, {"double": GOOD}), place)
+async def test_without_tests_nothing_passes(sandbox: Sandbox) -> None:
+    solution = await solve(ScriptedModel(DOUBLE, {"double": [{"tests": []}]}, {"double": GOOD}), sandbox)
     assert not solution.all_tests_passed
     assert "no usable tests" in solution.error
 
 
-async def test_a_function_whose_tests_are_missing_does_not_pass(place: Sandbox) -> None:
+async def test_a_function_whose_tests_are_missing_does_not_pass(sandbox: Sandbox) -> None:
     tests = {**DOUBLE_TESTS, "other": [{"tests": []}]}
     model = ScriptedModel([*DOUBLE, function("other")], tests, {"double": GOOD, "other": "def other(x):\n    return x"})
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert not solution.all_tests_passed
     assert solution.implementations == {"double": GOOD}
     assert "other: there is no code" in solution.missing
 
 
-async def test_failing_code_is_mended_by_what_the_tests_saw(place: Sandbox) -> None:
+async def test_failing_code_is_mended_by_what_the_tests_saw(sandbox: Sandbox) -> None:
     bad = "def double(x):\n    if x < 0:\n        raise KeyError(x)\n    return x * 3"
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": bad}, {"double": mended(GOOD)})
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert solution.all_tests_passed
     question = model.questions[-1]
     assert "1 of its 3 tests pass" in question
@@ -256,46 +250,46 @@ async def test_failing_code_is_mended_by_what_the_tests_saw(place: Sandbox) -> N
     assert attempts[1].reason == "it is not doubled"
 
 
-async def test_code_in_a_fence_counts_too_as_a_remedy(place: Sandbox) -> None:
+async def test_code_in_a_fence_counts_too_as_a_remedy(sandbox: Sandbox) -> None:
     answer = f'Oh.\n\n{{"wrong": "implementation", "reason": "so"}}\n\n```python\n{GOOD}\n```'
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": WRONG}, {"double": answer})
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert solution.all_tests_passed
     assert solution.functions[0].attempts[1].reason == "so"
 
 
-async def test_after_two_patches_that_fail_there_is_another_approach(place: Sandbox) -> None:
+async def test_after_two_patches_that_fail_there_is_another_approach(sandbox: Sandbox) -> None:
     patches = [mended(SQUARE), mended("def double(x):\n    return x + 2"), mended(WRONG)]
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": [WRONG, GOOD]}, {"double": patches})
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert solution.all_tests_passed
     assert [each.approach for each in solution.functions[0].attempts] == ["first", "patch", "patch", "fresh"]
     assert "in another way than before" in model.questions[-1]
     assert "return x + 2" not in model.questions[-1]
 
 
-async def test_the_same_code_again_ends_it(place: Sandbox) -> None:
+async def test_the_same_code_again_ends_it(sandbox: Sandbox) -> None:
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": WRONG}, {"double": mended(WRONG)})
-    solution = await solve(model, place, max_attempts=50)
+    solution = await solve(model, sandbox, max_attempts=50)
     assert solution.stop_reason is StopReason.SAME_CODE
     assert len(solution.functions[0].attempts) == 3
     assert not solution.all_tests_passed
 
 
-async def test_the_same_error_again_ends_it(place: Sandbox) -> None:
+async def test_the_same_error_again_ends_it(sandbox: Sandbox) -> None:
     codes = [f"def double(x):\n    # {number}\n    raise ValueError(object())" for number in range(9)]
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": codes[:2]}, {"double": [mended(each) for each in codes[2:]]})
-    solution = await solve(model, place, max_attempts=50)
+    solution = await solve(model, sandbox, max_attempts=50)
     assert solution.stop_reason is StopReason.SAME_ERROR
     assert len(solution.functions[0].attempts) == 3
 
 
-async def test_the_best_code_is_never_lost(place: Sandbox) -> None:
+async def test_the_best_code_is_never_lost(sandbox: Sandbox) -> None:
     worse = [f"def double(x):\n    return {number}" for number in (1, 4, 9)]
     model = ScriptedModel(
         DOUBLE, DOUBLE_TESTS, {"double": [SQUARE, worse[0]]}, {"double": [mended(each) for each in worse]}
     )
-    solution = await solve(model, place, max_attempts=4)
+    solution = await solve(model, sandbox, max_attempts=4)
     assert solution.stop_reason is StopReason.ATTEMPTS
     assert solution.implementations["double"] == SQUARE
     assert sum(result.passed for result in solution.test_results) == 2
@@ -312,7 +306,7 @@ def other(x):
 OTHER_TESTS = [test("two", 3, x=2), test("zero", 1, x=0), test("minus", -2, x=-3)]
 
 
-async def test_the_best_code_keeps_its_names_when_worse_code_was_tried_after_it(place: Sandbox) -> None:
+async def test_the_best_code_keeps_its_names_when_worse_code_was_tried_after_it(sandbox: Sandbox) -> None:
     square = "def _helper(x):\n    return x * x\n\n\ndef double(x):\n    return _helper(x)"
     model = ScriptedModel(
         [*DOUBLE, function("other", needs=["double"])],
@@ -320,13 +314,13 @@ async def test_the_best_code_keeps_its_names_when_worse_code_was_tried_after_it(
         {"double": square, "other": OTHER},
         {"double": mended(WRONG), "other": mended(OTHER.replace("_helper", "_more"))},
     )
-    solution = await solve(model, place, max_attempts=2)
+    solution = await solve(model, sandbox, max_attempts=2)
     assert "'_helper' is defined by the code of 'double' already" in solution.functions[1].attempts[0].problems[0]
     assert solution.implementations["double"] == square
     assert [(each.function, each.tests_passed) for each in solution.functions] == [("double", 2), ("other", 3)]
 
 
-async def test_code_that_was_tried_and_is_not_the_best_keeps_no_names(place: Sandbox) -> None:
+async def test_code_that_was_tried_and_is_not_the_best_keeps_no_names(sandbox: Sandbox) -> None:
     worse = "def _helper(x):\n    return 7\n\n\ndef double(x):\n    return _helper(x)"
     model = ScriptedModel(
         [*DOUBLE, function("other", needs=["double"])],
@@ -334,16 +328,16 @@ async def test_code_that_was_tried_and_is_not_the_best_keeps_no_names(place: San
         {"double": SQUARE, "other": OTHER},
         {"double": mended(worse)},
     )
-    solution = await solve(model, place, max_attempts=2)
+    solution = await solve(model, sandbox, max_attempts=2)
     assert [(each.function, each.tests_passed) for each in solution.functions] == [("double", 2), ("other", 3)]
     assert len(solution.functions[1].attempts) == 1
 
 
-async def test_a_test_changes_only_by_a_recorded_decision(place: Sandbox) -> None:
+async def test_a_test_changes_only_by_a_recorded_decision(sandbox: Sandbox) -> None:
     tests = {"double": [test("two", 5, x=2), test("zero", 0, x=0), test("minus", -6, x=-3)]}
     model = ScriptedModel(DOUBLE, tests, {"double": GOOD}, {"double": other_test("two", 4, x=2)})
     events: list[Any] = []
-    generator = AICodeGenerator(model, sandbox=place, cache=False)
+    generator = AICodeGenerator(model, sandbox=sandbox, cache=False)
     async for event in generator.stream("Double a number."):
         events.append(event)
     solution = events[-1]
@@ -359,30 +353,30 @@ async def test_a_test_changes_only_by_a_recorded_decision(place: Sandbox) -> Non
     assert solution.missing == ["double: it passes its tests only since they were changed"]
 
 
-async def test_whoever_asks_for_it_takes_changed_tests(place: Sandbox) -> None:
+async def test_whoever_asks_for_it_takes_changed_tests(sandbox: Sandbox) -> None:
     tests = {"double": [test("two", 5, x=2), test("zero", 0, x=0), test("minus", -6, x=-3)]}
     model = ScriptedModel(DOUBLE, tests, {"double": GOOD}, {"double": other_test("two", 4, x=2)})
-    solution = await solve(model, place, accept_changed_tests=True)
+    solution = await solve(model, sandbox, accept_changed_tests=True)
     assert solution.all_tests_passed
     assert solution.functions[0].only_by_changed_tests
     assert solution.missing == []
 
 
-async def test_code_that_passes_the_tests_as_they_were_has_passed(place: Sandbox) -> None:
+async def test_code_that_passes_the_tests_as_they_were_has_passed(sandbox: Sandbox) -> None:
     looser = {"name": "two", "inputs": {"x": 2}, "property": "result > 3"}
     repairs = [{"wrong": "test", "reason": "too narrow", "test": looser}, mended(GOOD)]
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": WRONG}, {"double": repairs})
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert len(solution.test_changes) == 1
     assert solution.all_tests_passed
     assert not solution.functions[0].only_by_changed_tests
     assert solution.functions[0].stop_reason is StopReason.PASSED
 
 
-async def test_only_so_many_tests_may_be_changed(place: Sandbox) -> None:
+async def test_only_so_many_tests_may_be_changed(sandbox: Sandbox) -> None:
     repairs = [other_test(name, 7, x=x) for name, x in (("two", 2), ("zero", 0), ("minus", -3))]
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": WRONG}, {"double": repairs})
-    solution = await solve(model, place, max_test_changes=1)
+    solution = await solve(model, sandbox, max_test_changes=1)
     assert len(solution.test_changes) == 1
     assert not solution.all_tests_passed
     assert any("no more may be" in problem for each in solution.functions[0].attempts for problem in each.problems)
@@ -402,19 +396,19 @@ async def test_only_so_many_tests_may_be_changed(place: Sandbox) -> None:
         "nothing",
     ],
 )
-async def test_a_change_that_makes_no_sense_is_none(place: Sandbox, repair: Any) -> None:
+async def test_a_change_that_makes_no_sense_is_none(sandbox: Sandbox, repair: Any) -> None:
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": WRONG}, {"double": repair})
-    solution = await solve(model, place, max_attempts=3)
+    solution = await solve(model, sandbox, max_attempts=3)
     assert solution.test_changes == ()
     assert not solution.all_tests_passed
     assert solution.functions[0].attempts[1].problems
 
 
-async def test_dangerous_code_is_not_run(place: Sandbox) -> None:
+async def test_dangerous_code_is_not_run(sandbox: Sandbox) -> None:
     bad = "import subprocess\n\ndef double(x):\n    subprocess.run(str(x), shell=True)\n    return 2 * x"
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": bad}, {"double": mended(GOOD)})
     events: list[GenerationEvent | Solution] = []
-    async for event in AICodeGenerator(model, sandbox=place, cache=False).stream("Double a number."):
+    async for event in AICodeGenerator(model, sandbox=sandbox, cache=False).stream("Double a number."):
         events.append(event)
     (refused,) = [event for event in events if isinstance(event, CodeRefused)]
     assert "B602" in refused.problems[0]
@@ -422,36 +416,36 @@ async def test_dangerous_code_is_not_run(place: Sandbox) -> None:
     assert "B602" in model.questions[-1]
 
 
-async def test_dangerous_setup_code_is_sent_back(place: Sandbox) -> None:
+async def test_dangerous_setup_code_is_sent_back(sandbox: Sandbox) -> None:
     programs = "import subprocess\nsubprocess.run(str(inputs), shell=True)"
     chance = "import random\ninputs['x'] = random.choice([5])"
     some = [*DOUBLE_TESTS["double"]]
     some += [{**test("five", 10, x=5), "setup": programs}, {**test("six", 10, x=6), "setup": chance}]
     model = ScriptedModel(DOUBLE, {"double": some}, {"double": GOOD})
-    solution = await solve(model, place, block_severity="low")
+    solution = await solve(model, sandbox, block_severity="low")
     assert "setup: line 1: in setup code, `subprocess` is not allowed here" in model.questions[2]
     assert "setup: a security scanner refuses it: line 2: B311" in model.questions[2]
     assert [each.name for each in solution.tests["double"]] == ["two", "zero", "minus"]
 
 
-async def test_findings_that_do_not_matter_so_much_are_told(place: Sandbox) -> None:
+async def test_findings_that_do_not_matter_so_much_are_told(sandbox: Sandbox) -> None:
     code = "import random\nimport hashlib\n\ndef double(x):\n    hashlib.md5(b'')\n    return 2 * x"
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": code})
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert solution.all_tests_passed
     assert [each.id for each in solution.functions[0].findings] == ["B324"]
 
 
-async def test_modules_that_may_not_be_imported_are_not(place: Sandbox) -> None:
+async def test_modules_that_may_not_be_imported_are_not(sandbox: Sandbox) -> None:
     bad = f"import os\n\n{GOOD}"
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": bad}, {"double": mended(GOOD)})
-    solution = await solve(model, place, allowed_imports=["math"])
+    solution = await solve(model, sandbox, allowed_imports=["math"])
     assert solution.all_tests_passed
     assert "the module 'os' may not be imported" in solution.functions[0].attempts[0].problems[0]
 
 
 async def test_python_says_nothing_of_what_a_model_wrote(
-    place: Sandbox, tmp_path: Path, recwarn: pytest.WarningsRecorder
+    sandbox: Sandbox, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     backslash = "\\d"
     code = f"import re\n\n\ndef double(x):\n    return 2 * x if re.match('{backslash}', '1') else x"
@@ -462,69 +456,69 @@ async def test_python_says_nothing_of_what_a_model_wrote(
     specs = [{**DOUBLE[0], "inputs": [{"name": "x", "type": f"Literal['{backslash}'] | int"}]}]
     answer = f"```json\n{json.dumps([*tests, *setup])}\n```\n```python\n{literal}\n```"
     model = ScriptedModel(specs, {"double": [answer]}, {"double": code})
-    solution = await solve(model, place)
+    solution = await solve(model, sandbox)
     assert solution.missing == []
     assert len(solution.tests["double"]) == 6
     write_solution(solution, tmp_path)
     assert [str(each.message) for each in recwarn] == []
 
 
-async def test_the_budget_of_tokens_is_kept_and_what_there_is_is_not_lost(place: Sandbox) -> None:
+async def test_the_budget_of_tokens_is_kept_and_what_there_is_is_not_lost(sandbox: Sandbox) -> None:
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": SQUARE}, {"double": mended(GOOD)})
-    solution = await solve(model, place, max_tokens=330)
+    solution = await solve(model, sandbox, max_tokens=330)
     assert solution.stop_reason is StopReason.TOKENS
     assert solution.implementations == {"double": SQUARE}
     assert solution.usage.total_tokens == 330
     assert not solution.all_tests_passed
 
 
-async def test_the_budget_of_seconds_is_kept(place: Sandbox) -> None:
+async def test_the_budget_of_seconds_is_kept(sandbox: Sandbox) -> None:
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}, seconds=0.4)
     began = time.monotonic()
-    solution = await solve(model, place, max_seconds=0.6)
+    solution = await solve(model, sandbox, max_seconds=0.6)
     assert time.monotonic() - began < 5
     assert solution.stop_reason is StopReason.SECONDS
     assert [spec.name for spec in solution.function_specs] == ["double"]
 
 
-async def test_a_model_that_fails_in_the_middle_leaves_what_was_reached(place: Sandbox, tmp_path: Path) -> None:
+async def test_a_model_that_fails_in_the_middle_leaves_what_was_reached(sandbox: Sandbox, tmp_path: Path) -> None:
     broken = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": OSError("no line")})
-    solution = await solve(broken, place, cache=True, cache_dir=tmp_path)
+    solution = await solve(broken, sandbox, cache=True, cache_dir=tmp_path)
     assert solution.stop_reason is StopReason.MODEL_FAILED
     assert "no line" in solution.error
     assert len(solution.tests["double"]) == 3
     assert not solution.all_tests_passed
 
     whole = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD})
-    solution = await solve(whole, place, cache=True, cache_dir=tmp_path)
+    solution = await solve(whole, sandbox, cache=True, cache_dir=tmp_path)
     assert solution.all_tests_passed
     assert whole.asked == [("code", "double")], "what was paid for is not asked again"
     assert solution.usage.replayed == 2
 
 
-async def test_a_line_that_breaks_is_tried_again(place: Sandbox) -> None:
+async def test_a_line_that_breaks_is_tried_again(sandbox: Sandbox) -> None:
     answers = [ConnectionError("gone"), TimeoutError("late"), GOOD]
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": answers})
-    assert (await solve(model, place, retries=2)).all_tests_passed
+    assert (await solve(model, sandbox, retries=2)).all_tests_passed
     assert model.count("code", "double") == 3
 
 
-async def test_a_solution_is_found_again_and_its_tests_are_run_again(place: Sandbox, tmp_path: Path) -> None:
-    first = await solve(ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}), place, cache=True, cache_dir=tmp_path)
+async def test_a_solution_is_found_again_and_its_tests_are_run_again(sandbox: Sandbox, tmp_path: Path) -> None:
+    first = await solve(ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}), sandbox, cache=True, cache_dir=tmp_path)
     silent = ScriptedModel(["no"], {}, {})
-    again = await solve(silent, place, cache=True, cache_dir=tmp_path)
+    again = await solve(silent, sandbox, cache=True, cache_dir=tmp_path)
     assert (first.cached, again.cached) == (False, True)
     assert again.all_tests_passed
     assert silent.asked == []
     other = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}, name="another")
-    assert not (await solve(other, place, cache=True, cache_dir=tmp_path)).cached
+    assert not (await solve(other, sandbox, cache=True, cache_dir=tmp_path)).cached
 
 
-async def test_what_fails_is_not_kept_and_is_asked_anew(place: Sandbox, tmp_path: Path) -> None:
+async def test_what_fails_is_not_kept_and_is_asked_anew(sandbox: Sandbox, tmp_path: Path) -> None:
     bad = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": WRONG}, {"double": mended(WRONG)})
-    assert not (await solve(bad, place, cache=True, cache_dir=tmp_path)).all_tests_passed
+    assert not (await solve(bad, sandbox, cache=True, cache_dir=tmp_path)).all_tests_passed
     good = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD})
-    solution = await solve(good, place, cache=True, cache_dir=tmp_path)
+    solution = await solve(good, sandbox, cache=True, cache_dir=tmp_path)
     assert solution.all_tests_passed
     assert (solution.cached, good.count("specs")) == (False, 1)
 
@@ -536,16 +530,16 @@ async def test_an_instruction_that_is_none(instruction: Any) -> None:
         await generator.generate_solution(instruction)
 
 
-async def test_an_instruction_with_halves_of_characters_does_no_harm(place: Sandbox) -> None:
+async def test_an_instruction_with_halves_of_characters_does_no_harm(sandbox: Sandbox) -> None:
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD})
-    solution = await AICodeGenerator(model, sandbox=place, cache=False).generate_solution("Double \ud800 {x} %s")
+    solution = await AICodeGenerator(model, sandbox=sandbox, cache=False).generate_solution("Double \ud800 {x} %s")
     assert solution.all_tests_passed
     assert solution.model_dump_json()
 
 
-async def test_leaving_the_stream_ends_the_work(place: Sandbox) -> None:
+async def test_leaving_the_stream_ends_the_work(sandbox: Sandbox) -> None:
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}, seconds=0.2)
-    stream = AICodeGenerator(model, sandbox=place, cache=False).stream("Double a number.")
+    stream = AICodeGenerator(model, sandbox=sandbox, cache=False).stream("Double a number.")
     await anext(stream)
     await stream.aclose()
     asked = len(model.asked)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coderoom.generation import AICodeGenerator, JavaScriptLanguage, PythonLanguage, Solution, write_solution
-from coderoom.sandbox import Limits, Sandbox
+from coderoom.sandbox import Sandbox
 
 from .scripted import ScriptedModel, function, test
 
@@ -56,7 +56,7 @@ TESTS = {name: [test(f"{n}", n, x=n) for n in (1, 2, 3)] for name in ("year", "d
 
 
 async def solved(
-    year: str, day: str, mended: str = "No.", needs: tuple[str, ...] = (), **options: Any
+    sandbox: Sandbox, year: str, day: str, mended: str = "No.", needs: tuple[str, ...] = (), **options: Any
 ) -> tuple[Solution, ScriptedModel]:
     fence = "javascript" if options else "python"
     model = ScriptedModel(
@@ -65,9 +65,8 @@ async def solved(
         {"year": f"```{fence}\n{year}\n```", "day": f"```{fence}\n{day}\n```"},
         {"day": f"```{fence}\n{mended}\n```", "year": "No."},
     )
-    async with Sandbox(limits=Limits(memory_bytes=512 * 1024 * 1024)) as sandbox:
-        generator = AICodeGenerator(model, sandbox=sandbox, cache=False, concurrency=1, **options)
-        return await generator.generate_solution("Years and days."), model
+    generator = AICodeGenerator(model, sandbox=sandbox, cache=False, concurrency=1, **options)
+    return await generator.generate_solution("Years and days."), model
 
 
 OTHERS = {
@@ -81,9 +80,9 @@ OTHERS = {
 
 @pytest.mark.parametrize("needs", [(), ("year",)])
 async def test_code_that_imports_something_else_under_a_name_is_sent_back(
-    tmp_path: Path, needs: tuple[str, ...]
+    default_sandbox: Sandbox, tmp_path: Path, needs: tuple[str, ...]
 ) -> None:
-    solution, model = await solved(YEAR, DAY, MENDED, needs)
+    solution, model = await solved(default_sandbox, YEAR, DAY, MENDED, needs)
     assert solution.all_tests_passed, solution.missing
     assert model.count("repair", "day") == 1
     assert model.count("repair", "year") == 0
@@ -96,30 +95,30 @@ async def test_code_that_imports_something_else_under_a_name_is_sent_back(
 
 
 @pytest.mark.parametrize("name", OTHERS)
-async def test_whatever_it_is(name: str) -> None:
+async def test_whatever_it_is(default_sandbox: Sandbox, name: str) -> None:
     first, one, second, other = OTHERS[name]
     year, day = f"{first}\n\n\ndef year(x):\n    return {one}\n", f"{second}\n\n\ndef day(x):\n    return {other}\n"
-    solution, model = await solved(year, day, "def day(x):\n    return x\n")
+    solution, model = await solved(default_sandbox, year, day, "def day(x):\n    return x\n")
     assert name == "star" or solution.all_tests_passed, solution.missing
     assert model.count("repair", "year" if name == "star" else "day") >= 1
 
 
-async def test_the_same_twice_is_nothing_to_mend() -> None:
+async def test_the_same_twice_is_nothing_to_mend(default_sandbox: Sandbox) -> None:
     head = (
         "from __future__ import annotations\n\nimport datetime\nfrom typing import TYPE_CHECKING\n\n"
         "if TYPE_CHECKING:\n    from collections.abc import Iterable\n\n"
     )
     other = head.replace("collections.abc", "typing").replace("import datetime", "import datetime, os.path, os")
-    solution, model = await solved(head + YEAR, other + MENDED)
+    solution, model = await solved(default_sandbox, head + YEAR, other + MENDED)
     assert solution.all_tests_passed, solution.missing
     assert not model.count("repair", "day")
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
-async def test_in_javascript_too() -> None:
+async def test_in_javascript_too(node_sandbox: Sandbox) -> None:
     year = "import path from 'node:path'\nexport function year(x) { return path.sep ? x : 0 }"
     day = "import * as path from 'path'\nexport function day(x) { return path.sep ? x : 0 }"
     mended = "import path from 'path'\nexport function day(x) { return path.sep ? x : 0 }"
-    solution, model = await solved(year, day, mended, language="javascript")
+    solution, model = await solved(node_sandbox, year, day, mended, language="javascript")
     assert solution.all_tests_passed, solution.missing
     assert "'path' is all of path here, and the default of path in the code of 'year'" in model.questions[-1]

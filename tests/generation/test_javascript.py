@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,8 @@ LANGUAGE = JavaScriptLanguage()
 
 
 @pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox(limits=Limits(memory_bytes=512 * 1024 * 1024)) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def runner(sandbox: Sandbox) -> TestRunner:
-    return TestRunner(sandbox, timeout=5, language=LANGUAGE)
+def runner(node_runner: TestRunner) -> TestRunner:
+    return node_runner
 
 
 async def run_one(runner: TestRunner, source: str, **fields: Any) -> TestResult:
@@ -72,27 +65,27 @@ class TestVerdicts:
         [
             ("const f = (x, y = 2) => x * y", {"inputs": {"x": 2}, "expected_output": 4.0}),
             ("export default async function f(y, x) { await null; return x - y }", {"inputs": {"x": 3, "y": 1}, "expected_output": 2}),
-            ("export const f = async x => x;\nexport { f as default };", {"inputs": {"x": 1}, "expected_output": 1}),
-            ("function f(x) { return new Promise(done => setTimeout(() => done(x), 20)) }", {"inputs": {"x": 1}, "expected_output": 1}),
-            ("function f() {}", {"expected_output": None}),
-            ("function f(a, ...rest) { return rest }", {"inputs": {"a": 1, "rest": [2, 3]}, "expected_output": [2, 3]}),
+            pytest.param("export const f = async x => x;\nexport { f as default };", {"inputs": {"x": 1}, "expected_output": 1}, marks=pytest.mark.slow),
+            pytest.param("function f(x) { return new Promise(done => setTimeout(() => done(x), 20)) }", {"inputs": {"x": 1}, "expected_output": 1}, marks=pytest.mark.slow),
+            pytest.param("function f() {}", {"expected_output": None}, marks=pytest.mark.slow),
+            pytest.param("function f(a, ...rest) { return rest }", {"inputs": {"a": 1, "rest": [2, 3]}, "expected_output": [2, 3]}, marks=pytest.mark.slow),
             ("import fs, { readFileSync } from 'fs'\nfunction f() { return fs.readFileSync === readFileSync }", {"expected_output": True}),
-            ("function f(x) { return new Map(Object.entries(x)) }", {"inputs": {"x": {"a": 1}}, "expected_output": {"a": 1}}),
+            pytest.param("function f(x) { return new Map(Object.entries(x)) }", {"inputs": {"x": {"a": 1}}, "expected_output": {"a": 1}}, marks=pytest.mark.slow),
             ("class P { #a = 1; constructor() { this.x = 1 } }\nfunction f() { return new P }", {"expected_output": {"$object": {"type": "P", "fields": {"x": 1}}}}),
-            ("function f() { return [new Float64Array([1.5]), new Uint8Array([104, 105])] }", {"expected_output": [[1.5], {"$bytes": "aGk="}]}),
-            ("function f(n) { let x = 1n; for (let i = 2n; i <= n; i++) x *= i; return x }", {"inputs": {"n": 25}, "expected_output": 15511210043330985984000000}),
-            ("function f() { return 0.1 + 0.2 }", {"expected_output": 0.3}),
+            pytest.param("function f() { return [new Float64Array([1.5]), new Uint8Array([104, 105])] }", {"expected_output": [[1.5], {"$bytes": "aGk="}]}, marks=pytest.mark.slow),
+            pytest.param("function f(n) { let x = 1n; for (let i = 2n; i <= n; i++) x *= i; return x }", {"inputs": {"n": 25}, "expected_output": 15511210043330985984000000}, marks=pytest.mark.slow),
+            pytest.param("function f() { return 0.1 + 0.2 }", {"expected_output": 0.3}, marks=pytest.mark.slow),
             ("function f() { null.x }", {"expected_error": "TypeError"}),
-            ("function f() { null.x }", {"expected_error": "Error", "error_message": "CANNOT READ"}),
-            ("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "Missing"}),
+            pytest.param("function f() { null.x }", {"expected_error": "Error", "error_message": "CANNOT READ"}, marks=pytest.mark.slow),
+            pytest.param("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "Missing"}, marks=pytest.mark.slow),
             ("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "RangeError"}),
-            ("async function f() { throw Object.assign(new Error('no'), {name: 'OddError'}) }", {"expected_error": "OddError"}),
+            pytest.param("async function f() { throw Object.assign(new Error('no'), {name: 'OddError'}) }", {"expected_error": "OddError"}, marks=pytest.mark.slow),
             ("function f(x) { return x.reverse() }", {"inputs": {"x": [1, 2]}, "property": "result[0] == x[-1] and len(x) == 2"}),
-            ("function f() { return new Map([[[1, 2], new Set([[3]])]]) }", {"property": "result[(1, 2)] == {(3,)}"}),
+            pytest.param("function f() { return new Map([[[1, 2], new Set([[3]])]]) }", {"property": "result[(1, 2)] == {(3,)}"}, marks=pytest.mark.slow),
             ("const K = 3\nfunction f(x) { return x }", {"inputs": {"x": 1}, "setup": "inputs.x = K + (await import('node:path')).sep.length", "expected_output": 4}),
-            ("function f(x) { return x }", {"inputs": {"x": 1}, "setup": "inputs = {x: 5}", "expected_output": 5}),
-            ("function f() { setInterval(() => {}, 5); return 1 }", {"expected_output": 1}),
-            ("function f(x) { const re = /[/`'\"]/g; return `${x.replace(re, `${'}'}`)}` }", {"inputs": {"x": "a`b"}, "expected_output": "a}b"}),
+            pytest.param("function f(x) { return x }", {"inputs": {"x": 1}, "setup": "inputs = {x: 5}", "expected_output": 5}, marks=pytest.mark.slow),
+            pytest.param("function f() { setInterval(() => {}, 5); return 1 }", {"expected_output": 1}, marks=pytest.mark.slow),
+            pytest.param("function f(x) { const re = /[/`'\"]/g; return `${x.replace(re, `${'}'}`)}` }", {"inputs": {"x": "a`b"}, "expected_output": "a}b"}, marks=pytest.mark.slow),
         ],
     )  # fmt: skip
     async def test_what_is_right_passes(self, runner: TestRunner, source: str, fields: dict[str, Any]) -> None:
@@ -103,37 +96,37 @@ class TestVerdicts:
         ("source", "fields", "why"),
         [
             ("function f(x) { return [x, x + 1] }", {"inputs": {"x": 1}, "expected_output": [1, 3]}, "result[1]: 3 was expected, 2 came"),
-            ("function f() { let x = 1; for (let i = 2; i <= 25; i++) x *= i; return x }", {"expected_output": 15511210043330985984000001}, "was expected"),
+            pytest.param("function f() { let x = 1; for (let i = 2; i <= 25; i++) x *= i; return x }", {"expected_output": 15511210043330985984000001}, "was expected", marks=pytest.mark.slow),
             ("function f() { return f }", {"expected_output": [1]}, "functions and classes have no value"),
-            ("function f() { return Symbol('x') }", {"expected_output": [1]}, "symbols have no value"),
-            ("function f() { const x = {}; x.x = x; return x }", {"expected_output": {}}, "it contains itself"),
-            ("function f() { let x = []; for (let i = 0; i < 90; i++) x = [x]; return x }", {"expected_output": []}, "levels deep"),
-            ("function* f() { yield 1 }", {"expected_output": [1]}, "it gives its items only once"),
-            ("function f() { return [1].values() }", {"expected_output": [1]}, "it gives its items only once"),
-            ("function f() { return new URL('http://x/') }", {"expected_output": {"$object": {"type": "URL", "fields": {}}}}, "no form for it"),
+            pytest.param("function f() { return Symbol('x') }", {"expected_output": [1]}, "symbols have no value", marks=pytest.mark.slow),
+            pytest.param("function f() { const x = {}; x.x = x; return x }", {"expected_output": {}}, "it contains itself", marks=pytest.mark.slow),
+            pytest.param("function f() { let x = []; for (let i = 0; i < 90; i++) x = [x]; return x }", {"expected_output": []}, "levels deep", marks=pytest.mark.slow),
+            pytest.param("function* f() { yield 1 }", {"expected_output": [1]}, "it gives its items only once", marks=pytest.mark.slow),
+            pytest.param("function f() { return [1].values() }", {"expected_output": [1]}, "it gives its items only once", marks=pytest.mark.slow),
+            pytest.param("function f() { return new URL('http://x/') }", {"expected_output": {"$object": {"type": "URL", "fields": {}}}}, "no form for it", marks=pytest.mark.slow),
             ("function f() { return new Proxy({}, {}) }", {"expected_output": {}}, "changes with who looks"),
-            ("function f() { return [Promise.resolve(1)] }", {"expected_output": [1]}, "nobody has awaited it"),
-            ("function f() { return new Date(NaN) }", {"expected_output": None}, "invalid date"),
+            pytest.param("function f() { return [Promise.resolve(1)] }", {"expected_output": [1]}, "nobody has awaited it", marks=pytest.mark.slow),
+            pytest.param("function f() { return new Date(NaN) }", {"expected_output": None}, "invalid date", marks=pytest.mark.slow),
             ("function f() { return 'x'.repeat(10 ** 6) }", {"expected_output": 1}, "more than 400000 characters"),
-            ("function f() { return new Array(10 ** 6).fill(1) }", {"expected_output": 1}, "more than 50000 items"),
-            ("function f() { return 1 }", {"expected_error": "TypeError"}, "TypeError was expected, and it returned 1"),
-            ("function f() { throw new Error('TypeError') }", {"expected_error": "TypeError"}, "and it raised Error: TypeError"),
-            ("function f() { throw 'text' }", {"expected_error": "Error"}, "and it raised string: text"),
+            pytest.param("function f() { return new Array(10 ** 6).fill(1) }", {"expected_output": 1}, "more than 50000 items", marks=pytest.mark.slow),
+            pytest.param("function f() { return 1 }", {"expected_error": "TypeError"}, "TypeError was expected, and it returned 1", marks=pytest.mark.slow),
+            pytest.param("function f() { throw new Error('TypeError') }", {"expected_error": "TypeError"}, "and it raised Error: TypeError", marks=pytest.mark.slow),
+            pytest.param("function f() { throw 'text' }", {"expected_error": "Error"}, "and it raised string: text", marks=pytest.mark.slow),
             ("function f() { throw null }", {"expected_error": "Error"}, "and it raised null: null"),
-            ("function f() { throw {message: 'm', name: 'Error'} }", {"expected_error": "Error"}, "and it raised"),
+            pytest.param("function f() { throw {message: 'm', name: 'Error'} }", {"expected_error": "Error"}, "and it raised", marks=pytest.mark.slow),
             ("function f() { return new Promise(() => {}) }", {"expected_error": "Error"}, "was not settled"),
             ("function f() { setTimeout(() => { throw new Error('late') }); return new Promise(() => {}) }", {"expected_error": "Error"}, "outside of the call: late"),
-            ("function f() { throw new Error('no') }", {"property": "result is None"}, "and it raised Error: no"),
-            ("function f() { return 1 }", {"property": "result == 2"}, "does not hold"),
-            ("function f(a) { return 1 }", {"inputs": {"x": 1}, "expected_error": "TypeError"}, "f has no parameter x"),
+            pytest.param("function f() { throw new Error('no') }", {"property": "result is None"}, "and it raised Error: no", marks=pytest.mark.slow),
+            pytest.param("function f() { return 1 }", {"property": "result == 2"}, "does not hold", marks=pytest.mark.slow),
+            pytest.param("function f(a) { return 1 }", {"inputs": {"x": 1}, "expected_error": "TypeError"}, "f has no parameter x", marks=pytest.mark.slow),
             ("function g() { return 1 }", {"expected_error": "ReferenceError"}, "the function f is not defined"),
             ("function f(x) { return x }", {"inputs": {"x": {"$decimal": "1"}}, "expected_output": 1}, "x: JavaScript has no value for $decimal"),
             ("function f(", {"expected_output": 1}, "could not be loaded: SyntaxError"),
-            ("throw new Error('at once')\nfunction f() {}", {"expected_output": 1}, "could not be loaded: Error: at once"),
-            ("import x from 'lodash'\nfunction f() {}", {"expected_output": 1}, "could not be loaded: Error: Cannot find package 'lodash'"),
+            pytest.param("throw new Error('at once')\nfunction f() {}", {"expected_output": 1}, "could not be loaded: Error: at once", marks=pytest.mark.slow),
+            pytest.param("import x from 'lodash'\nfunction f() {}", {"expected_output": 1}, "could not be loaded: Error: Cannot find package 'lodash'", marks=pytest.mark.slow),
             ("process.exit(0)\nfunction f() {}", {"expected_output": None}, "ended its own process while it was loaded"),
-            ("function f() { while (true); }", {"expected_output": None}, "The code was stopped after 5 seconds."),
-            ("function f() { const x = []; while (true) x.push(new Array(1000).fill(x.length)) }", {"expected_output": None}, "more memory than"),
+            pytest.param("function f() { while (true); }", {"expected_output": None}, "The code was stopped after 5 seconds.", marks=pytest.mark.slow),
+            pytest.param("function f() { const x = []; while (true) x.push(new Array(1000).fill(x.length)) }", {"expected_output": None}, "more memory than", marks=pytest.mark.slow),
         ],
     )  # fmt: skip
     async def test_what_is_wrong_fails_and_says_why(

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coderoom.generation import FunctionTest, JavaScriptLanguage, TestRunner, freeze
+from coderoom.generation import FunctionTest, JavaScriptLanguage, TestRunner, freeze, make_sandbox
 from coderoom.sandbox import Limits, Sandbox
 
 from .examples import test_of
+from .hostile import some
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
 
@@ -60,10 +61,10 @@ DISHONEST = {
 }  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     limits = Limits(processes=48, memory_bytes=384 * 1024 * 1024, disk_bytes=32 * 1024 * 1024)
-    async with Sandbox(limits=limits) as sandbox:
+    async with make_sandbox(language="javascript", limits=limits) as sandbox:
         yield sandbox
 
 
@@ -79,7 +80,7 @@ def expectations(secret: str) -> list[FunctionTest]:
     ]
 
 
-@pytest.mark.parametrize("name", DISHONEST)
+@pytest.mark.parametrize("name", some(DISHONEST, "exits", "kills its parent", "patches the files"))
 async def test_it_does_not_pass_and_harms_no_other(sandbox: Sandbox, name: str) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
     honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(4)]
@@ -128,6 +129,7 @@ export function f(x) {
 """
 
 
+@pytest.mark.attack
 async def test_what_is_expected_is_nowhere_to_be_found(sandbox: Sandbox) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
     runner = TestRunner(sandbox, timeout=30, language=JavaScriptLanguage())
@@ -136,6 +138,7 @@ async def test_what_is_expected_is_nowhere_to_be_found(sandbox: Sandbox) -> None
     assert results[0].actual_output == "nothing"
 
 
+@pytest.mark.attack
 async def test_the_hunter_finds_what_is_there(sandbox: Sandbox) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
     runner = TestRunner(sandbox, timeout=30, language=JavaScriptLanguage())

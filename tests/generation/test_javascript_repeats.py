@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coderoom.generation import AICodeGenerator, JavaScriptLanguage
-from coderoom.sandbox import Limits, Sandbox
+from coderoom.sandbox import Sandbox
 
 from .scripted import ScriptedModel, function, test
 
@@ -112,7 +112,7 @@ def test_nothing_else_is_touched(source: str) -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
 @pytest.mark.parametrize("own", [DOUBLE.replace("2 *", "3 *"), "const double = (x) => {\n  return 7\n}\n"])
-async def test_an_answer_that_repeats_a_function_costs_no_further_question(own: str) -> None:
+async def test_an_answer_that_repeats_a_function_costs_no_further_question(node_sandbox: Sandbox, own: str) -> None:
     def cases(times: int) -> list[dict[str, Any]]:
         return [test(f"{n}", times * n, x=n) for n in (0, 1, 3)]
 
@@ -120,9 +120,8 @@ async def test_an_answer_that_repeats_a_function_costs_no_further_question(own: 
     model = ScriptedModel(
         [function("four", needs=["double"]), function("double")], {"double": cases(2), "four": cases(4)}, fenced
     )
-    async with Sandbox(limits=Limits(memory_bytes=512 * 1024 * 1024)) as sandbox:
-        generator = AICodeGenerator(model, sandbox=sandbox, cache=False, language="javascript")
-        solution = await generator.generate_solution("Four times a number.")
+    generator = AICodeGenerator(model, sandbox=node_sandbox, cache=False, language="javascript")
+    solution = await generator.generate_solution("Four times a number.")
     assert solution.all_tests_passed, solution.missing
     assert model.count("repair", "four") == 0
     assert "its own 'double' was left out; the one that was tested is used" in solution.functions[1].attempts[0].notes

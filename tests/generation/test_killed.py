@@ -115,10 +115,10 @@ def kill_at(child: subprocess.Popen[str], event: str, number: int) -> None:
 @pytest.mark.parametrize(
     ("event", "number", "answered"),
     [
-        ("SpecsWritten", 1, 1),
-        ("TestsFrozen", 1, 3),
+        pytest.param("SpecsWritten", 1, 1, marks=pytest.mark.slow),
+        pytest.param("TestsFrozen", 1, 3, marks=pytest.mark.slow),
         ("CodeWritten", 1, 4),  # Its tests run.
-        ("ModelAsked", 5, 5),  # The first repair.
+        pytest.param("ModelAsked", 5, 5, marks=pytest.mark.slow),  # The first repair.
     ],
 )
 def test_it_goes_on_where_it_was_killed(tmp_path: Path, event: str, number: int, answered: int) -> None:
@@ -136,6 +136,7 @@ def test_it_goes_on_where_it_was_killed(tmp_path: Path, event: str, number: int,
     assert len(again) <= sum(before.values()) - answered, "only what was on its way"
 
 
+@pytest.mark.slow
 def test_it_is_killed_again_and_again(tmp_path: Path) -> None:
     counting = Counting()
     with OpenAIServer(respond=counting.respond) as server:

@@ -45,11 +45,13 @@ def run_pytest(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_tests_are_written_for_pytest(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, RIGHT)
     assert f"{len(TESTS)} passed" in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_written_tests_fail_where_the_code_is_wrong(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "import math\nclass Missing(LookupError): ...\ndef f(x, y=1): return 'wrong'")
     assert f"{len(TESTS)} failed" in done.stdout, done.stdout

@@ -127,7 +127,7 @@ FOUR_TESTS = [test("three", 12, x=3), test("none", 0, x=0), test("one", 4, x=1)]
 
 
 async def solved(
-    four: Any, repair: Sequence[Any] = ("No.",), of_four: Sequence[Any] = FOUR_TESTS
+    sandbox: Sandbox, four: Any, repair: Sequence[Any] = ("No.",), of_four: Sequence[Any] = FOUR_TESTS
 ) -> tuple[Solution, ScriptedModel]:
     model = ScriptedModel(
         [function("four", needs=["double"]), function("double")],
@@ -135,13 +135,12 @@ async def solved(
         {"double": DOUBLE, "four": four},
         {"four": list(repair)},
     )
-    async with Sandbox() as sandbox:
-        generator = AICodeGenerator(model, sandbox=sandbox, cache=False, max_attempts=2, block_severity=None)
-        return await generator.generate_solution("Four times a number."), model
+    generator = AICodeGenerator(model, sandbox=sandbox, cache=False, max_attempts=2, block_severity=None)
+    return await generator.generate_solution("Four times a number."), model
 
 
-async def test_an_answer_that_repeats_a_function_costs_no_further_question() -> None:
-    solution, model = await solved(f"{DOUBLE}\n\n{FOUR}")
+async def test_an_answer_that_repeats_a_function_costs_no_further_question(default_sandbox: Sandbox) -> None:
+    solution, model = await solved(default_sandbox, f"{DOUBLE}\n\n{FOUR}")
     assert solution.all_tests_passed
     assert model.count("repair", "four") == 0
     assert solution.implementations["double"].strip() == DOUBLE.strip()
@@ -151,9 +150,9 @@ async def test_an_answer_that_repeats_a_function_costs_no_further_question() -> 
     assert "was left out; the one that was tested is used" in report_markdown(solution)
 
 
-async def test_the_model_learns_of_it_where_the_code_fails() -> None:
+async def test_the_model_learns_of_it_where_the_code_fails(default_sandbox: Sandbox) -> None:
     own = "def double(x, times=2):\n    return x * times\n\n\ndef four(x):\n    return double(x, times=4)"
-    solution, model = await solved(own, [f"```python\n{FOUR}```"])
+    solution, model = await solved(default_sandbox, own, [f"```python\n{FOUR}```"])
     assert solution.all_tests_passed
     assert "Note: its own 'double' was left out" in model.questions[-1]
 
@@ -184,10 +183,10 @@ OTHER_WAYS = {
 
 
 @pytest.mark.parametrize("name", OTHER_WAYS)
-async def test_a_repeat_cannot_take_the_place_of_what_was_tested(name: str) -> None:
+async def test_a_repeat_cannot_take_the_place_of_what_was_tested(default_sandbox: Sandbox, name: str) -> None:
     # Right only if `double` does not double any more.
     of_four = [test("three", 3, x=3), test("none", 0, x=0), test("one", 1, x=1)]
-    solution, _ = await solved(f"{OTHER_WAYS[name]}\n\n\n{WRONG}", of_four=of_four)
+    solution, _ = await solved(default_sandbox, f"{OTHER_WAYS[name]}\n\n\n{WRONG}", of_four=of_four)
     assert not solution.all_tests_passed
     assert not solution.functions[1].passed or not solution.functions[0].passed
     if "beside" not in name:

@@ -806,16 +806,15 @@ def test_the_same_rule_in_javascript() -> None:
     assert [(each, found) for each in RIGHT_IN_JAVASCRIPT if (found := language.check_setup(each, names))] == []
 
 
-async def test_setup_code_that_breaks_the_rule_is_sent_back_with_the_reason() -> None:
+async def test_setup_code_that_breaks_the_rule_is_sent_back_with_the_reason(sandbox: Sandbox) -> None:
     broken = {**test("cached", 6, x=3), "setup": "CACHE[3] = 6"}
     behind = {**test("behind", 3, x=1), "setup": "import sys\nsys.modules['program'].double = None"}
     other = {**test("honest", 4, x=1), "setup": "inputs['x'] = 2"}
     calling = {**test("calls", 8, x=1), "setup": "inputs['x'] = double(2)"}
     tests = [test("two", 4, x=2), test("zero", 0, x=0), broken, behind, other, calling]
     model = ScriptedModel([function("double")], {"double": tests}, {"double": "def double(x):\n    return 2 * x"})
-    async with Sandbox() as sandbox:
-        generator = AICodeGenerator(model, sandbox=sandbox, cache=False)
-        solution = await generator.generate_solution("Double a number.")
+    generator = AICodeGenerator(model, sandbox=sandbox, cache=False)
+    solution = await generator.generate_solution("Double a number.")
     assert (
         "tests[2]: setup: line 1: setup code may not write into 'CACHE', which is the program's" in model.questions[2]
     )

@@ -12,10 +12,11 @@ import resource
 import select
 import signal
 import sys
+import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from .calls import answer, answer_now, make_call, warm
+from .calls import answer, answer_now, make_call
 from .tidy import clear, remember, tidy
 from .values import Encoder
 
@@ -25,7 +26,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _MOST_PRINTED = 10_000
 _CHUNK = 65_536
 
-_fork: List[Callable[[], int]] = [os.fork]
+_fork: List[Callable[[], int]] = []
 
 
 class Out(io.TextIOBase):
@@ -45,13 +46,10 @@ class Out(io.TextIOBase):
         return len(text)
 
 
-def begin(scratch: str) -> None:
-    """Take note of how things are before the first job.
-
-    Args:
-        scratch: The folder for temporary files.
-    """
-    remember(scratch)
+def begin() -> None:
+    """Take note of how things are before the first job."""
+    remember(tempfile.gettempdir())
+    _fork[:] = [os.fork]
     try:
         import ctypes
 
@@ -61,7 +59,6 @@ def begin(scratch: str) -> None:
         _fork[0] = here.fork
     except Exception:  # What a job leaves running is then ended when the session goes back.
         pass
-    warm()
 
 
 def alone(job: Dict[str, Any]) -> str:

@@ -14,8 +14,7 @@ import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .batches import begin as begin_batches
-from .batches import in_turn
+from .batches import begin, in_turn
 from .calls import answer_now, budget
 from .tidy import remember, tidy
 
@@ -47,23 +46,19 @@ class Done(NamedTuple):
     peak: int
 
 
-_helpers: Dict[str, str] = {}
+_helpers: Dict[str, str] = {}  # The files beside the program, by their names; the host adds them to this module.
 _flags: List[str] = []
 _parts: List[Part] = []
 _parameters: Dict[str, Any] = {}
 _cells = [1]
 
 
-def load(helpers: Dict[str, str]) -> Optional[str]:
+def load() -> Optional[str]:
     """Find out how Node runs here.
-
-    Args:
-        helpers: The files that go beside the program.
 
     Returns:
         Why it does not run; `None` if it does.
     """
-    _helpers.update(helpers)
     remember(tempfile.gettempdir())
     try:
         version = subprocess.run(["node", "--version"], stdout=subprocess.PIPE, env=_environment()).stdout.decode()
@@ -113,11 +108,6 @@ def define(function: str, body: str, imports: List[str], parameters: Any) -> Opt
     _parts.append(part)
     _parameters[function] = parameters
     return None
-
-
-def begin() -> None:
-    """Take note of how things are before the first job."""
-    begin_batches(tempfile.gettempdir())
 
 
 def alone(job: Dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from coderoom.generation.security_scan import Level, SecurityFinding
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.testing.compare import Comparison, compare
 from coderoom.generation.tests import FunctionTest
+from coderoom.sandbox import SourceModule
 
 __all__ = ["UNTIDY", "Job", "Language"]
 
@@ -132,6 +133,10 @@ class Language(ABC):
     @abstractmethod
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
         """Look for what is dangerous in code; nothing where there is no scanner for the language."""
+
+    def harness(self) -> Sequence[SourceModule]:
+        """The modules that `load` needs; sessions of a sandbox that preloads them find them made."""
+        return ()
 
     @abstractmethod
     def load(self) -> str:

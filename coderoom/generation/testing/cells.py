@@ -1,60 +1,82 @@
-"""Cells of Python that put what runs inside into a session, and call it."""
+"""The test harness as modules for a sandbox, and the cells that call it. Every language uses this.
+
+The harness is `coderoom.generation.guest`, which is not installed behind the wall. A sandbox of `make_sandbox` has it
+in its warm worker, and each session inherits it; in any other sandbox `make_harness` makes it in each session.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterable, Sequence
 from importlib import resources
 
-__all__ = ["call_inside", "load_inside", "setting"]
+from coderoom.sandbox import SourceModule
 
-# A name that no program has; what is inside finds its own parts by it.
-_PACKAGE = "_coderoom_tests_"
+__all__ = ["START", "call_inside", "harness_modules", "make_harness", "setting"]
+
+_PACKAGE = "_coderoom_tests_"  # A name that no program has.
 _MODULES = ("records", "values", "reading", "guard", "setup", "calls", "tidy", "batches")
 
-# `__main__` is what cells run in. Under another name nobody takes the program for a script, and its classes are found.
-_LOAD = """\
-import sys, types
-def load(modules, package):
-    for name, text in modules:
-        module = types.ModuleType(f"{{package}}.{{name}}" if name else package)
-        module.__package__, module.__path__ = package, []
-        sys.modules[module.__name__] = module
-        exec(compile(text, f"<{{module.__name__}}>", "exec"), module.__dict__)
-load({modules!r}, {package!r})
+START = """\
+import sys
 sys.modules["program"] = sys.modules["__main__"]
-del load, sys, types
+del sys
 __name__ = "program"
+"""
+"""What a session runs before the program. `__main__` is what cells run in; under another name nobody takes the program
+for a script, and its classes are found."""
+
+_MAKE = """\
+import sys, types
+def make(modules, package):
+    for name, source in modules:
+        module = sys.modules[name] = types.ModuleType(name)
+        module.__package__, module.__path__ = package, []
+        exec(compile(source, f"<{{name}}>", "exec"), module.__dict__)
+make({modules!r}, {package!r})
+del make, sys, types
 """
 
 
 @functools.cache
-def load_inside(*more: str) -> str:
-    """The cell that loads the modules of `guest`.
+def harness_modules(**more: str) -> tuple[SourceModule, ...]:
+    """The modules of the harness.
 
     Args:
-        more: Those that not every language needs.
+        more: Modules that not every language needs, each with code that is added at its end.
     """
     folder = resources.files("coderoom.generation.guest")
-    modules = [("", ""), *((name, (folder / f"{name}.py").read_text("utf-8")) for name in (*_MODULES, *more))]
-    return _LOAD.format(modules=modules, package=_PACKAGE)
+    sources = {name: (folder / f"{name}.py").read_text("utf-8") for name in (*_MODULES, *more)}
+    modules = [SourceModule(f"{_PACKAGE}.{name}", text + more.get(name, "")) for name, text in sources.items()]
+    return (SourceModule(_PACKAGE, ""), *modules)
 
 
-def call_inside(module: str, function: str, *arguments: object, plain: str = "") -> str:
-    """An expression that calls a function of what is inside.
+def make_harness(harness: Iterable[SourceModule], there: Sequence[object]) -> str:
+    """Code that makes the modules of the harness in a session; empty if its sandbox has them.
+
+    Args:
+        harness: The modules.
+        there: What the sandbox preloads.
+    """
+    lacking = [tuple(each) for each in harness if each not in there]
+    return _MAKE.format(modules=lacking, package=_PACKAGE) if lacking else ""
+
+
+def call_inside(module: str, function: str, *arguments: object) -> str:
+    """An expression that calls a function of the harness.
 
     Args:
         module: Its module.
         function: The function.
         arguments: JSON-like data.
-        plain: More arguments, as code.
     """
-    given = ", ".join([*map(_literal, arguments), *([plain] if plain else [])])
+    given = ", ".join(map(_literal, arguments))
     return f"__import__('sys').modules['{_PACKAGE}.{module}'].{function}({given})"
 
 
 def setting(longest: int) -> str:
-    """An expression, not true, that says how long an answer may be."""
+    """An expression, not true, that sets how long an answer may be."""
     return f"__import__('sys').modules['{_PACKAGE}.calls'].budget.update(text={longest})"
 
 

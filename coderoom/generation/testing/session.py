@@ -10,6 +10,7 @@ from typing import Any, Self
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation.languages.base import UNTIDY, Job, Language
 from coderoom.generation.testing.answers import Answer, read_answer
+from coderoom.generation.testing.cells import make_harness
 from coderoom.generation.testing.results import told_error
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, Session
@@ -168,7 +169,8 @@ class Bench:
         """Load everything that can be loaded; whether it is all there."""
         await self.close()
         session = self._session = self._sandbox.session()
-        result = await session.run(self._language.load())
+        harness = make_harness(self._language.harness(), self._sandbox.preload)
+        result = await session.run(harness + self._language.load())
         if not result.success:
             raise RequestError(
                 f"Functions in {self._language.name} cannot be tested in this sandbox; it takes the engine cpython and "

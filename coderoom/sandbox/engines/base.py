@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from coderoom.errors import RequestError
+from coderoom.sandbox.arguments import SourceModule
 from coderoom.sandbox.engines.cpython.pool import Worker
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.engines.monty.engine import MontyEngine
@@ -118,7 +119,7 @@ class CPythonEngine:
         self,
         wall: str,
         spec: WallSpec,
-        preload: Sequence[str],
+        preload: Sequence[str | SourceModule],
         rules: Mapping[str, Any] | None,
         result_name: str | None,
         concurrency: int,
@@ -183,7 +184,7 @@ class CPythonEngine:
 
 
 def make_engine(
-    name: str, wall: str, spec: WallSpec, policy: Policy, preload: Sequence[str], concurrency: int
+    name: str, wall: str, spec: WallSpec, policy: Policy, preload: Sequence[str | SourceModule], concurrency: int
 ) -> Engine:
     """The engine of a name.
 
@@ -209,7 +210,7 @@ def make_engine(
     return MontyEngine(
         limits=spec.limits,
         policy=policy.name,
-        preload=preload,
+        preload=[each if isinstance(each, str) else each.name for each in preload],
         workspace=spec.workspace,
         env=spec.env,
         network=spec.network,

@@ -14,6 +14,7 @@ import site
 import socket
 import sys
 import traceback
+import types
 from typing import Any
 
 from . import forks, warmth
@@ -79,14 +80,29 @@ def _prepare(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _preload(names: list[str]) -> dict[str, str]:
+def _preload(modules: list[Any]) -> dict[str, str]:
     missing = {}
-    for name in names:
+    for each in modules:
+        name, source = (each, None) if isinstance(each, str) else each
         try:
-            importlib.import_module(name)
+            if source is None:
+                importlib.import_module(name)
+            else:
+                _make_module(name, source)
         except Exception as error:
             missing[name] = f"{type(error).__name__}: {error}"
     return missing
+
+
+def _make_module(name: str, source: str) -> None:
+    """Make a module that is not installed here from its source."""
+    package, _, last = name.rpartition(".")
+    module = types.ModuleType(name)
+    module.__package__, module.__path__ = package or name, []
+    sys.modules[name] = module
+    exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+    if package:
+        setattr(sys.modules[package], last, module)
 
 
 def _serve(channel: Channel, config: dict[str, Any], runner: Runner) -> None:

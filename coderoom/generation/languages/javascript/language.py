@@ -18,9 +18,10 @@ from coderoom.generation.languages.javascript.values import as_expected, as_told
 from coderoom.generation.security_scan import Level, SecurityFinding
 from coderoom.generation.specs import FunctionSpec, name_problem
 from coderoom.generation.testing import compare
-from coderoom.generation.testing.cells import call_inside, load_inside, setting
+from coderoom.generation.testing.cells import START, call_inside, harness_modules, setting
 from coderoom.generation.testing.compare import Comparison
 from coderoom.generation.tests import FunctionTest
+from coderoom.sandbox import SourceModule
 
 __all__ = ["JavaScriptLanguage"]
 
@@ -108,9 +109,13 @@ class JavaScriptLanguage(Language):
         """Nothing: there is no scanner for it."""
         return []
 
+    def harness(self) -> Sequence[SourceModule]:
+        """See `Language.harness`."""
+        return _harness()
+
     def load(self) -> str:
         """See `Language.load`."""
-        return f"{load_inside('nodes')}\n{call_inside('nodes', 'load', _helpers())}"
+        return START + call_inside("nodes", "load")
 
     def define(self, function: str, source: str) -> str:
         """See `Language.define`."""
@@ -170,12 +175,10 @@ class JavaScriptLanguage(Language):
 
 
 @functools.cache
-def _text_of(name: str) -> str:
-    return (resources.files("coderoom.generation.languages.javascript") / "node" / name).read_text("utf-8")
-
-
-def _helpers() -> dict[str, str]:
-    return {name: _text_of(name) for name in _HELPERS}
+def _harness() -> tuple[SourceModule, ...]:
+    folder = resources.files("coderoom.generation.languages.javascript") / "node"
+    files = {name: (folder / name).read_text("utf-8") for name in _HELPERS}
+    return harness_modules(nodes=f"\n_helpers.update({files!r})\n")
 
 
 def _for_node(job: Job) -> dict[str, Any]:

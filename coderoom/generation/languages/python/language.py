@@ -18,8 +18,9 @@ from coderoom.generation.languages.python.tests import pytest_file
 from coderoom.generation.parsing import UNREADABLE, parsed_expression
 from coderoom.generation.security_scan import Level, SecurityFinding, scan
 from coderoom.generation.specs import FunctionSpec, name_problem
-from coderoom.generation.testing.cells import call_inside, load_inside, setting
+from coderoom.generation.testing.cells import START, call_inside, harness_modules, setting
 from coderoom.generation.tests import FunctionTest
+from coderoom.sandbox import SourceModule
 
 __all__ = ["PythonLanguage"]
 
@@ -96,9 +97,13 @@ class PythonLanguage(Language):
         """See `Language.scan`."""
         return scan(source, severity=severity, confidence=confidence)
 
+    def harness(self) -> Sequence[SourceModule]:
+        """See `Language.harness`."""
+        return harness_modules()
+
     def load(self) -> str:
         """See `Language.load`."""
-        return load_inside()
+        return START
 
     def define(self, function: str, source: str) -> str:
         """See `Language.define`."""
@@ -106,7 +111,7 @@ class PythonLanguage(Language):
 
     def begin(self) -> str:
         """See `Language.begin`."""
-        return call_inside("batches", "begin", plain="__import__('tempfile').gettempdir()")
+        return call_inside("batches", "begin")
 
     def run_alone(self, job: Job, longest: int) -> str:
         """See `Language.run_alone`."""

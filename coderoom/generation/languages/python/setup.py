@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from coderoom.generation.languages.python.setup_rules import DECORATORS, DEFINED, IN_PLACE, PATCHED, setup_rules
-from coderoom.sandbox.guest.restricted import Rulebook
-from coderoom.sandbox.policy_check import find
+from coderoom.sandbox import Rulebook, find_violations
 
 __all__ = ["problems_of_setup"]
 
@@ -39,7 +38,7 @@ def problems_of_setup(
     for node in ast.walk(tree):
         for text in reader.said_of(node):
             yield getattr(node, "lineno", None), text
-    for finding in find(_without_super(tree), _RULES):
+    for finding in find_violations(_without_super(tree), _RULES):
         yield finding.line, f"in setup code, {finding.message.replace(' under this policy', '')}"
 
 

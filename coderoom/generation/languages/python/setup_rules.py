@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from coderoom.sandbox.policy_rules import restricted_rules
+from coderoom.sandbox import restricted_rules
 
 __all__ = ["DECORATORS", "DEFINED", "IN_PLACE", "PATCHED", "setup_rules"]
 

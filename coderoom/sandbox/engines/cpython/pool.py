@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
+from coderoom.sandbox.arguments import SourceModule
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.walls.base import StartedWorker, Wall, WallSpec
@@ -32,7 +33,12 @@ class Worker:
     """
 
     def __init__(
-        self, wall: Wall, spec: WallSpec, preload: Sequence[str], rules: Mapping[str, Any] | None, rooms: int
+        self,
+        wall: Wall,
+        spec: WallSpec,
+        preload: Sequence[str | SourceModule],
+        rules: Mapping[str, Any] | None,
+        rooms: int,
     ) -> None:
         self._wall = wall
         self._spec = spec

@@ -13,7 +13,7 @@ from coderoom.generation import AICodeGenerator
 from coderoom.generation.pace import Pace
 from tests.support import openai_server as server
 
-from .scripted import ScriptedModel, function, test
+from ..scripted import ScriptedModel, function, test
 
 PER_MINUTE = 60
 SECONDS = 60 / PER_MINUTE
@@ -50,6 +50,7 @@ def test_loops_of_several_threads_share_one_pace() -> None:
         assert sum(began[first] <= each < began[first] + 0.5 - 0.01 for each in began) <= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_server_sees_it(threads: int) -> None:
     tests = {"double": [test("two", 4, x=2), test("zero", 0, x=0), test("minus", -6, x=-3)]}

@@ -22,7 +22,7 @@ from coderoom.generation import (
 )
 from coderoom.generation.store.rows import SOLUTION, Name
 
-from .examples import frozen, test_of
+from ..examples import frozen, test_of
 from .stored import REPORT, TESTS, change, names_in, solution, started
 
 

@@ -17,8 +17,8 @@ from coderoom.generation import (
     TestResult,
 )
 
-from ..support.commands import ROOT
-from .examples import frozen, spec, test_of
+from ...support.commands import ROOT
+from ..examples import frozen, spec, test_of
 
 __all__ = ["REPORT", "TESTS", "asides", "change", "names_in", "solution", "started"]
 

@@ -14,7 +14,7 @@ from coderoom.generation import FunctionTest, TestRunner, freeze
 from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
 from coderoom.sandbox import Sandbox
 
-from .examples import test_of
+from ..examples import test_of
 
 # The second call of `f()` gives something else than the first.
 REMEMBERING = {
@@ -189,53 +189,62 @@ KEEPING = {
 
 
 @pytest.mark.parametrize("name", KEEPING)
-async def test_what_python_keeps_itself_is_forgotten(name: str) -> None:
-    found = await run(KEEPING[name], *(test_of(f"test {x}", inputs={"x": x}, expected_output=False) for x in range(20)))
+async def test_what_python_keeps_itself_is_forgotten(default_sandbox: Sandbox, name: str) -> None:
+    found = await run(
+        default_sandbox,
+        KEEPING[name],
+        *(test_of(f"test {x}", inputs={"x": x}, expected_output=False) for x in range(20)),
+    )
     assert [each.actual_output for each in found] == [False] * 20
 
 
-async def test_what_could_not_be_loaded_may_be_there_all_the_same() -> None:
+async def test_what_could_not_be_loaded_may_be_there_all_the_same(sandbox: Sandbox) -> None:
     sources = {
         "g": "def sorted(x, seen=[]):\n    seen.append(1)\n    return len(seen)\n\n\ndef g(x):\n    return x\n\n\nX = 1 // 0\n",
         "f": "def f(x):\n    return sorted(x)\n",
     }
     tests = {"f": [test_of(f"test {x}", inputs={"x": [x]}, expected_output=1) for x in range(20)]}
-    async with Sandbox("auto") as sandbox:
-        found = await TestRunner(sandbox).run(sources, freeze(tests))
+    found = await TestRunner(sandbox).run(sources, freeze(tests))
     assert all(each.passed for each in found)
 
 
-async def run(source: str, *tests: FunctionTest) -> list[Any]:
+async def run(sandbox: Sandbox, source: str, *tests: FunctionTest) -> list[Any]:
     assert is_stateless((source,))
-    async with Sandbox("auto") as sandbox:
-        return await TestRunner(sandbox, timeout=1).run({"f": source}, freeze({"f": list(tests)}))
+    return await TestRunner(sandbox, timeout=1).run({"f": source}, freeze({"f": list(tests)}))
 
 
-async def test_one_that_hangs_costs_only_itself() -> None:
+async def test_one_that_hangs_costs_only_itself(default_sandbox: Sandbox) -> None:
     source = "def f(x):\n    while x == 3:\n        pass\n    return x\n"
-    found = await run(source, *(test_of(f"test {x}", inputs={"x": x}, expected_output=x) for x in range(8)))
+    found = await run(
+        default_sandbox, source, *(test_of(f"test {x}", inputs={"x": x}, expected_output=x) for x in range(8))
+    )
     assert [each.passed for each in found] == [x != 3 for x in range(8)]
     assert found[3].outcome == "timeout"
 
 
-async def test_one_that_takes_its_process_along_costs_only_itself() -> None:
+async def test_one_that_takes_its_process_along_costs_only_itself(default_sandbox: Sandbox) -> None:
     source = "def f(x):\n    return '%0*d' % (x * 2_000_000_000, 1) if x == 3 else [x] * (x == 4) * 400_000_000 or x\n"
-    found = await run(source, *(test_of(f"test {x}", inputs={"x": x}, expected_output=x) for x in range(8)))
+    found = await run(
+        default_sandbox, source, *(test_of(f"test {x}", inputs={"x": x}, expected_output=x) for x in range(8))
+    )
     assert [each.passed for each in found] == [x not in (3, 4) for x in range(8)]
 
 
-async def test_what_is_printed_is_of_its_own_test() -> None:
+async def test_what_is_printed_is_of_its_own_test(default_sandbox: Sandbox) -> None:
     source = "def f(x):\n    print(x, 'end\\n\\0null\\n', sep='\\n')\n    return x\n"
     found = await run(
-        source, *(test_of(f"test {x}", inputs={"x": x}, expected_output=x) for x in ("end", "\0", "[", "é\ud7ff"))
+        default_sandbox,
+        source,
+        *(test_of(f"test {x}", inputs={"x": x}, expected_output=x) for x in ("end", "\0", "[", "é\ud7ff")),
     )
     assert [each.stdout for each in found] == [f"{x}\nend\n\0null\n\n" for x in ("end", "\0", "[", "é\ud7ff")]
     assert all(each.passed for each in found)
 
 
-async def test_large_answers_and_peaks() -> None:
+async def test_large_answers_and_peaks(default_sandbox: Sandbox) -> None:
     source = "def f(x):\n    return len([0] * (x * 1_000_000)) if x else 'x' * 100_000\n"
     found = await run(
+        default_sandbox,
         source,
         test_of("small", inputs={"x": 1}, expected_output=1_000_000),
         test_of("large answer", inputs={"x": 0}, expected_output="x" * 100_000),
@@ -246,20 +255,21 @@ async def test_large_answers_and_peaks() -> None:
     assert (found[2].peak_memory or 0) > 72_000_000 > (found[0].peak_memory or 0)
 
 
-async def test_functions_have_their_own_peaks() -> None:
+async def test_functions_have_their_own_peaks(sandbox: Sandbox) -> None:
     sources = {"big": "def big(x):\n    return len([0] * 9_000_000)\n", "small": "def small(x):\n    return x\n"}
     tests = {
         "big": [test_of("big", inputs={"x": 1}, expected_output=9_000_000)],
         "small": [test_of("small", inputs={"x": 1}, expected_output=1)],
     }
-    async with Sandbox("auto") as sandbox:
-        big, small = await TestRunner(sandbox).run(sources, freeze(tests))
+    big, small = await TestRunner(sandbox).run(sources, freeze(tests))
     assert (big.peak_memory or 0) > 72_000_000 > (small.peak_memory or 0) > 0
 
 
-async def test_a_property_that_hangs_costs_only_itself() -> None:
+@pytest.mark.slow
+async def test_a_property_that_hangs_costs_only_itself(default_sandbox: Sandbox) -> None:
     source = "def f(x):\n    return x\n"
     found = await run(
+        default_sandbox,
         source,
         test_of("slow", inputs={"x": 9}, property="sum(1 for each in range(result ** result ** 2)) == 1"),
         *(test_of(f"test {x}", inputs={"x": x}, property="result == x and print('x') is None") for x in range(3)),
@@ -267,7 +277,7 @@ async def test_a_property_that_hangs_costs_only_itself() -> None:
     assert [each.passed for each in found] == [False, True, True, True]
 
 
-async def test_what_fails_is_told_as_of_a_test_alone() -> None:
+async def test_what_fails_is_told_as_of_a_test_alone(sandbox: Sandbox) -> None:
     plain = "def f(x):\n    return 1 // x\n"
     alone = plain + "\n\nclass Unused:\n    pass\n"
     assert not is_stateless((alone,))
@@ -277,8 +287,7 @@ async def test_what_fails_is_told_as_of_a_test_alone() -> None:
         test_of("does not raise", inputs={"x": 1}, expected_error="ValueError"),
         test_of("property", inputs={"x": 1}, property="result > 1"),
     ]
-    async with Sandbox("auto") as sandbox:
-        found = [await TestRunner(sandbox).run({"f": code}, freeze({"f": tests})) for code in (plain, alone)]
+    found = [await TestRunner(sandbox).run({"f": code}, freeze({"f": tests})) for code in (plain, alone)]
     told = [[each.model_dump(exclude={"duration", "peak_memory"}) for each in results] for results in found]
     assert told[0] == told[1]
     assert not any(each.passed for results in found for each in results)

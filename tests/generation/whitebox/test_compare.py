@@ -177,7 +177,9 @@ class TestLists:
     def test_a_frozenset_will_do_for_a_set(self) -> None:
         assert compare(came({1}), came(frozenset({1})), exact_types=False).equal
 
-    @pytest.mark.parametrize("actual", [{1, 2}, "ab", {0: 1, 1: 2}, Equal(), Color.RED, 1], ids=repr)
+    @pytest.mark.parametrize(
+        "actual", [{1, 2}, "ab", {0: 1, 1: 2}, Equal(), Color.RED, 1], ids=lambda value: type(value).__name__
+    )
     def test_nothing_else_will_do(self, actual: Any) -> None:
         assert not compare([1, 2], came(actual), exact_types=False).equal
 

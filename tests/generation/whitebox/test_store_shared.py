@@ -33,7 +33,7 @@ WORK = """
 import logging, sys
 logging.basicConfig(level=logging.WARNING, stream=sys.stdout, format="%(message)s")
 from coderoom.generation import Reply, SolutionCache
-from tests.generation.stored import solution
+from tests.generation.whitebox.stored import solution
 folder, me = sys.argv[1:]
 cache = SolutionCache(folder)
 journal, shared = cache.journal(me), cache.journal("shared")
@@ -60,6 +60,7 @@ while True:
 
 
 class TestProcesses:
+    @pytest.mark.slow
     def test_many_at_once(self, cache: SolutionCache) -> None:
         processes = [started(WORK, str(cache.path.parent), str(me)) for me in range(8)]
         said = [process.communicate()[0] for process in processes]
@@ -94,6 +95,7 @@ class TestProcesses:
         assert all(cache.get(f"{me}") == solution("19") for me in range(8))
         assert not caplog.records
 
+    @pytest.mark.slow
     def test_what_was_acknowledged_outlives_a_kill(
         self, cache: SolutionCache, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -113,6 +115,7 @@ class TestProcesses:
         assert not caplog.records
         assert not asides(cache)
 
+    @pytest.mark.slow
     def test_many_find_the_same_damage(self, cache: SolutionCache) -> None:
         cache.path.parent.mkdir()
         cache.path.write_bytes(b"rubbish" * 1000)
@@ -226,6 +229,7 @@ class TestDamage:
             torn[data.draw(st.integers(0, len(sound) - 1))] = data.draw(st.integers(0, 255))
         lives(bytes(torn))
 
+    @pytest.mark.slow
     def test_every_byte_of_the_head(self, sound: bytes) -> None:
         for place in range(100):
             lives(sound[:place] + bytes([sound[place] ^ 0x03]) + sound[place + 1 :])
