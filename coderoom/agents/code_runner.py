@@ -16,7 +16,8 @@ from coderoom._util.components import linked
 from coderoom.agents.attempt import Attempt, Selection
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, ask_approval
 from coderoom.blocks import fence
-from coderoom.executors import Execution, ExecutorRunner, bound_output, save_output
+from coderoom.errors import RequestError
+from coderoom.executors import Checkpoints, Execution, ExecutorRunner, bound_output, save_output
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OutputChunk
 
@@ -126,7 +127,8 @@ class CodeRunner:
             SandboxUnavailable: If the place where code runs broke.
         """
         if self._mark is None:
-            self._mark = await self.executor.checkpoint(cancellation_token)
+            await linked(self.executor.start(), cancellation_token)
+            self._mark = await linked(self._checkpoints.checkpoint(), cancellation_token)
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
         """Go back to the state that was kept in this turn.
@@ -137,13 +139,20 @@ class CodeRunner:
         Raises:
             SandboxUnavailable: If the place where code runs broke.
         """
-        return "" if self._mark is None else await self.executor.rollback(self._mark, cancellation_token)
+        return "" if self._mark is None else await linked(self._checkpoints.rollback(self._mark), cancellation_token)
 
     async def let_go(self) -> None:
         """Keep the state no longer: the turn is over."""
         mark, self._mark = self._mark, None
         if mark is not None:
-            await self.executor.release(mark)
+            await self._checkpoints.release(mark)
+
+    @property
+    def _checkpoints(self) -> Checkpoints:
+        executor = self.executor.executor
+        if not isinstance(executor, Checkpoints):
+            raise RequestError(f"The code executor {type(executor).__name__!r} cannot go back to earlier states.")
+        return executor
 
     def _own_folder(self) -> Path:
         if self._folder is None:

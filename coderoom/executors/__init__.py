@@ -1,7 +1,6 @@
 """Running code for agents: in a sandbox, or as ordinary processes of the user, as AutoGen components."""
 
 from coderoom.executors.checkpoints import Checkpoints
-from coderoom.executors.docker_names import sweep_containers
 from coderoom.executors.execution import Execution
 from coderoom.executors.launch import descendants, send
 from coderoom.executors.leftovers import adopt_orphans, end_descendants, kill_until_gone
@@ -24,5 +23,4 @@ __all__ = [
     "kill_until_gone",
     "save_output",
     "send",
-    "sweep_containers",
 ]

@@ -318,7 +318,7 @@ asyncio.run(ExecutorRunner(executor).run([CodeBlock(code=code, language="python"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("kind", ["ours", "autogen"])
+@pytest.mark.parametrize("kind", ["ours"])
 async def test_a_host_that_ends_takes_the_code_with_it(tmp_path: Path, kind: str, number: signal.Signals) -> None:
     work, temporary, code = tmp_path / "work", tmp_path / "temporary", tmp_path / "code.py"
     temporary.mkdir()

@@ -13,9 +13,9 @@ from autogen_core.code_executor import CodeBlock
 
 from coderoom.executors import ExecutorRunner, LocalCodeExecutor
 from coderoom.outcome import Outcome
-from tests.executors.helpers import FOREVER, executor_of, python, raw_local, run, run_once, shell
+from tests.executors.helpers import FOREVER, executor_of, python, run, run_once, shell
 
-both = pytest.mark.parametrize("kind", ["local", "autogen"])
+both = pytest.mark.parametrize("kind", ["local"])
 
 
 async def test_l3_the_plain_result_says_so_too(tmp_path: Path) -> None:
@@ -69,13 +69,6 @@ async def test_l10_a_program_that_is_not_there_is_an_error_result(
     execution = await run_once(executor, CodeBlock(code="x", language="javascript"))
     assert (execution.outcome, execution.exit_code) == (Outcome.ERROR, 1)
     assert "'node', which is not installed" in execution.output
-
-
-async def test_l11_for_autogens_executor(tmp_path: Path) -> None:
-    blocks = [shell("echo before"), python("# filename: ../out.py\nprint('never')")]
-    execution = await run_once(raw_local(work_dir=tmp_path / "work"), *blocks)
-    assert (execution.outcome, execution.exit_code) == (Outcome.ERROR, 1)
-    assert execution.output == "before\nFilename is not in the workspace"
 
 
 def test_l13_no_protection_is_promised_that_is_not_there() -> None:
