@@ -15,11 +15,12 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 from coderoom._util.tasks import to_its_end
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
-from coderoom.executors.execution import TIMEOUT_CODE, Execution
-from coderoom.executors.sandbox_runtime import OnOutput
+from coderoom.executors.base import OnOutput, SandboxedExecutor
+from coderoom.executors.results import TIMEOUT_CODE, cancelled
 from coderoom.outcome import Outcome
+from coderoom.sandbox import ExecutionResult
 
-__all__ = ["ExecutorRunner"]
+__all__ = ["ExecutorRunner", "runner_for"]
 
 # How long an executor that ignores a cancellation is waited for.
 _CANCEL_SECONDS = 1.5
@@ -44,7 +45,7 @@ class ExecutorRunner:
         self._lock = asyncio.Lock()
         self._started = False
         # Each run that is not over, with a future that is set to end it early.
-        self._runs: dict[asyncio.Task[Execution], asyncio.Future[Outcome | None]] = {}
+        self._runs: dict[asyncio.Task[ExecutionResult], asyncio.Future[Outcome | None]] = {}
 
     @property
     def executor(self) -> CodeExecutor:
@@ -101,7 +102,7 @@ class ExecutorRunner:
         blocks: Sequence[CodeBlock],
         cancellation_token: CancellationToken | None = None,
         on_output: OnOutput | None = None,
-    ) -> Execution:
+    ) -> ExecutionResult:
         """Run blocks; start the executor before, if need be.
 
         Args:
@@ -143,8 +144,8 @@ class ExecutorRunner:
         if outcome is None:
             raise asyncio.CancelledError
         if outcome is Outcome.TIMEOUT:
-            return Execution(outcome, TIMEOUT_CODE, "", time.monotonic() - begin)
-        return Execution.cancelled()
+            return ExecutionResult(outcome, TIMEOUT_CODE, duration=time.monotonic() - begin)
+        return cancelled()
 
     async def _start(self) -> None:
         if not _is_started(self._executor):
@@ -152,18 +153,17 @@ class ExecutorRunner:
                 await self._executor.start()
         self._started = True
 
-    async def _execute(self, blocks: list[CodeBlock], token: CancellationToken) -> Execution:
+    async def _execute(self, blocks: list[CodeBlock], token: CancellationToken) -> ExecutionResult:
         begin = time.monotonic()
         try:
             with self._translated("failed"):
                 result = await self._executor.execute_code_blocks(blocks, token)
                 execution = getattr(result, "execution", None)
-                if isinstance(execution, Execution):
+                if isinstance(execution, ExecutionResult):
                     return execution
                 return _from_result(result, time.monotonic() - begin)
         except TimeoutError as error:
-            output = str(error)
-            return Execution(Outcome.TIMEOUT, TIMEOUT_CODE, output, time.monotonic() - begin, total_chars=len(output))
+            return ExecutionResult(Outcome.TIMEOUT, TIMEOUT_CODE, output=str(error), duration=time.monotonic() - begin)
 
     def _seconds(self, blocks: Sequence[CodeBlock]) -> float | None:
         seconds = getattr(self._executor, "timeout", None)
@@ -194,6 +194,15 @@ class ExecutorRunner:
         )
 
 
+def runner_for(executor: CodeExecutor) -> SandboxedExecutor | ExecutorRunner:
+    """Return what runs code in an executor: CodeRoom's own do it themselves, unless a subclass runs code otherwise."""
+    if not isinstance(executor, SandboxedExecutor):
+        return ExecutorRunner(executor)
+    executor.has_owner = True
+    own = type(executor).execute_code_blocks is SandboxedExecutor.execute_code_blocks
+    return executor if own else ExecutorRunner(executor)
+
+
 def _end_soon(loop: asyncio.AbstractEventLoop, ended: asyncio.Future[Outcome | None]) -> None:
     """End a run from any thread, perhaps long after its loop was closed."""
     with contextlib.suppress(RuntimeError):
@@ -205,7 +214,7 @@ def _set(ended: asyncio.Future[Outcome | None], outcome: Outcome | None) -> None
         ended.set_result(outcome)
 
 
-async def _cancel(task: asyncio.Task[Execution], token: CancellationToken) -> None:
+async def _cancel(task: asyncio.Task[ExecutionResult], token: CancellationToken) -> None:
     # Nobody waits for its result any more, and asyncio logs an exception that nobody looks at.
     task.add_done_callback(lambda ended: None if ended.cancelled() else ended.exception())
     with contextlib.suppress(Exception):  # The executor's own callbacks run here.
@@ -214,7 +223,7 @@ async def _cancel(task: asyncio.Task[Execution], token: CancellationToken) -> No
     await asyncio.wait((task,), timeout=_CANCEL_SECONDS)
 
 
-def _from_result(result: CodeResult, duration: float) -> Execution:
+def _from_result(result: CodeResult, duration: float) -> ExecutionResult:
     code, output = result.exit_code, result.output
     if not isinstance(code, int) or isinstance(code, bool) or not isinstance(output, str):
         raise TypeError(f"its result has exit code {code!r} and an output of type {type(output).__name__!r}")
@@ -225,7 +234,7 @@ def _from_result(result: CodeResult, duration: float) -> Execution:
         outcome = Outcome.TIMEOUT
     else:
         outcome = Outcome.ERROR
-    return Execution(outcome, code, output, duration, total_chars=len(output))
+    return ExecutionResult(outcome, code, output=output, duration=duration)
 
 
 def _is_started(executor: CodeExecutor) -> bool:

@@ -55,8 +55,6 @@ async def test_l1_cancel_ends_running_code(tmp_path: Path, how: str, kind: str) 
             with pytest.raises(asyncio.CancelledError):
                 await task
         await until(lambda: not marked(mark), 2)
-        if kind == "local":  # The sandbox's worker stays.
-            await all_gone(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["ready"]
 
 
@@ -98,10 +96,7 @@ async def test_l3_a_timeout_keeps_the_output_so_far(tmp_path: Path, kind: str) -
     execution = await run_once(executor_of(kind, tmp_path, timeout=1), shell("echo first"), python(code))
     assert execution.outcome is Outcome.TIMEOUT
     assert execution.output.startswith("first\nout\nerr\n")
-    if kind == "session":
-        assert "stopped after 1 seconds" in execution.output
-    else:
-        assert execution.output == "first\nout\nerr\n"
+    assert "stopped after 1 seconds" in execution.output
 
 
 @ours

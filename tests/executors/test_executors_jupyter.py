@@ -13,7 +13,8 @@ from coderoom.executors import ExecutorRunner
 from coderoom.outcome import Outcome
 from tests.executors.helpers import python, run, until
 
-pytestmark = pytest.mark.slow
+# AutoGen's executor leaves sockets of a kernel that it restarts to the garbage collector.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from coderoom.executors.launch import descendants
+from coderoom.executors import descendants
 from tests.agents.helpers import python
 from tests.studio.driving import Run, Studio, texts
 from tests.studio.processes import below, connections, wait_until_gone

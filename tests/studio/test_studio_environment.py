@@ -19,7 +19,7 @@ import pytest
 
 import coderoom as own
 from coderoom.errors import MissingDependencyError
-from coderoom.executors.launch import descendants
+from coderoom.executors import descendants
 from coderoom.studio import prepare_environment
 from coderoom.studio.environment import PINS, environment_folder
 from coderoom.studio.server import server_environment

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from coderoom.configs import shipped_teams
-from coderoom.executors.launch import descendants
+from coderoom.executors import descendants
 from coderoom.studio.contents import USER
 from coderoom.studio.rest import RefusedError, Rest
 from tests.support.commands import ROOT, coderoom

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from coderoom.errors import MissingDependencyError
-from coderoom.executors.launch import descendants
+from coderoom.executors import descendants
 from coderoom.studio import prepare_environment
 from coderoom.studio.contents import USER
 from coderoom.studio.rest import Rest
