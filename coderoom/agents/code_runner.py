@@ -16,9 +16,10 @@ from coderoom._util.components import linked
 from coderoom.agents.attempt import Attempt, Selection
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, ask_approval
 from coderoom.blocks import fence
-from coderoom.executors import Execution, ExecutorRunner, bound_output, save_output
+from coderoom.errors import RequestError
+from coderoom.executors import Checkpoints, bound_output, runner_for, save_output
 from coderoom.outcome import Outcome
-from coderoom.sandbox import OutputChunk
+from coderoom.sandbox import ExecutionResult, OutputChunk
 
 __all__ = ["CodeRunner"]
 
@@ -40,7 +41,8 @@ class CodeRunner:
     ) -> None:
         if max_output_chars < 200:
             raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
-        self.executor = ExecutorRunner(executor)
+        self.executor = runner_for(executor)
+        self._given = executor
         self._approval = approval
         self._max_output_chars = max_output_chars
         # For the outputs of an executor that works in no folder of this machine.
@@ -90,16 +92,16 @@ class CodeRunner:
         """What is known of an attempt that was cancelled; `None` if nothing had been run yet."""
         if not self._began:
             return None
-        execution = getattr(self.executor.executor, "interrupted", None)
-        return self._as_attempt(number, selection, execution or Execution.cancelled())
+        result = getattr(self._given, "interrupted", None)
+        return self._as_attempt(number, selection, result or ExecutionResult(Outcome.CANCELLED, 125))
 
-    def _as_attempt(self, number: int, selection: Selection, execution: Execution) -> Attempt:
+    def _as_attempt(self, number: int, selection: Selection, result: ExecutionResult) -> Attempt:
         blocks, notes = selection.blocks, selection.notes
-        if execution.outcome is Outcome.REJECTED:
-            reason, code = execution.output.strip(), execution.exit_code
+        if result.outcome is Outcome.REJECTED:
+            reason, code = result.output.strip(), result.exit_code
             return Attempt(number, blocks, Outcome.REJECTED, code, "", notes, reason=reason, by_policy=True)
-        output, output_file = self._bound(execution)
-        outcome, exit_code = execution.outcome, execution.exit_code
+        output, output_file = self._bound(result)
+        outcome, exit_code = result.outcome, result.exit_code
         incomplete = selection.cut and outcome is Outcome.OK
         if incomplete:
             outcome, exit_code = Outcome.ERROR, 1
@@ -113,9 +115,9 @@ class CodeRunner:
             output_file,
             incomplete=incomplete,
             left_out=selection.left_out,
-            artifacts=execution.artifacts,
-            calls=execution.calls,
-            state_lost=execution.state_lost,
+            artifacts=result.artifacts,
+            calls=result.calls,
+            state_lost=result.state_lost,
         )
 
     async def keep_state(self, cancellation_token: CancellationToken) -> None:
@@ -126,7 +128,8 @@ class CodeRunner:
             SandboxUnavailable: If the place where code runs broke.
         """
         if self._mark is None:
-            self._mark = await self.executor.checkpoint(cancellation_token)
+            await linked(self.executor.start(), cancellation_token)
+            self._mark = await linked(self._checkpoints.checkpoint(), cancellation_token)
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
         """Go back to the state that was kept in this turn.
@@ -137,13 +140,20 @@ class CodeRunner:
         Raises:
             SandboxUnavailable: If the place where code runs broke.
         """
-        return "" if self._mark is None else await self.executor.rollback(self._mark, cancellation_token)
+        return "" if self._mark is None else await linked(self._checkpoints.rollback(self._mark), cancellation_token)
 
     async def let_go(self) -> None:
         """Keep the state no longer: the turn is over."""
         mark, self._mark = self._mark, None
         if mark is not None:
-            await self.executor.release(mark)
+            await self._checkpoints.release(mark)
+
+    @property
+    def _checkpoints(self) -> Checkpoints:
+        executor = self._given
+        if not isinstance(executor, Checkpoints):
+            raise RequestError(f"The code executor {type(executor).__name__!r} cannot go back to earlier states.")
+        return executor
 
     def _own_folder(self) -> Path:
         if self._folder is None:
@@ -169,16 +179,16 @@ class CodeRunner:
         response = await linked(ask_approval(self._approval, request), cancellation_token)
         return None if response.approved else response.reason or "no reason was given"
 
-    def _bound(self, execution: Execution) -> tuple[str, Path | None]:
-        limit = self._max_output_chars
-        if len(execution.output) <= limit and execution.whole_output is None:
-            return execution.output, None
+    def _bound(self, result: ExecutionResult) -> tuple[str, Path | None]:
+        limit, output = self._max_output_chars, result.output
+        if len(output) <= limit:
+            return output, None
         folder = self.executor.work_dir
-        whole = execution.whole_output or self._save(execution.output, folder)
-        # By the name that works for the code too: behind a wall the folder is at another place.
-        named = whole.relative_to(folder) if folder is not None and whole.is_relative_to(folder) else whole
-        partly = execution.whole_output is None and execution.total_chars > len(execution.output)
-        return bound_output(execution.output, limit, whole=named, total=execution.total_chars, partly=partly), whole
+        path = self._save(output, folder)
+        # By the name that also works for the code: behind a wall the folder is elsewhere.
+        named = path.relative_to(folder) if folder is not None and path.is_relative_to(folder) else path
+        total = max(len(output), result.output_size) if result.truncated else len(output)
+        return bound_output(output, limit, whole=named, total=total, partly=result.truncated), path
 
     def _save(self, output: str, folder: Path | None) -> Path:
         if folder is not None:

@@ -180,13 +180,13 @@ class CodeSession:
         try:
             for cell in self._cells:
                 self._recorder.answer_from(cell.calls)
-                execution = await self._runner.executor.run(cell.blocks, cancellation_token)
-                if execution.outcome is not Outcome.OK:
-                    lost.append(lost_cell(cell, execution.outcome, execution.output))
+                result = await self._runner.executor.run(cell.blocks, cancellation_token)
+                if result.outcome is not Outcome.OK:
+                    lost.append(lost_cell(cell, result.outcome, result.output))
                     continue
-                if differs := changed_cell(cell, execution.output):
+                if differs := changed_cell(cell, result.output):
                     changed.append(differs)
-                    cell = cell.model_copy(update=_output_of(execution.output))
+                    cell = cell.model_copy(update=_output_of(result.output))
                 back.append(cell)
         finally:
             self._recorder.answer_from(None)

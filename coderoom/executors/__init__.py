@@ -1,14 +1,13 @@
 """Running code for agents: in a sandbox, or as ordinary processes of the user, as AutoGen components."""
 
 from coderoom.executors.checkpoints import Checkpoints
-from coderoom.executors.docker_names import sweep_containers
-from coderoom.executors.execution import Execution
-from coderoom.executors.launch import descendants, send
-from coderoom.executors.leftovers import adopt_orphans, end_descendants, kill_until_gone
 from coderoom.executors.local import LocalCodeExecutor
 from coderoom.executors.output import bound_output, save_output
-from coderoom.executors.runner import ExecutorRunner
-from coderoom.executors.sandbox import SandboxCodeExecutor, SandboxCodeResult
+from coderoom.executors.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
+from coderoom.executors.results import SandboxCodeResult
+from coderoom.executors.runner import ExecutorRunner, runner_for
+from coderoom.executors.sandbox import SandboxCodeExecutor
+from coderoom.sandbox import ExecutionResult as Execution
 
 __all__ = [
     "Checkpoints",
@@ -22,7 +21,7 @@ __all__ = [
     "descendants",
     "end_descendants",
     "kill_until_gone",
+    "runner_for",
     "save_output",
     "send",
-    "sweep_containers",
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from coderoom.executors.folder import write_inside
+from coderoom.executors.files import write_inside
 
-__all__ = ["bound_output", "new_output_file", "save_output"]
+__all__ = ["bound_output", "save_output"]
 
 _FOLDER = ".coderoom"
 _LEAST = 200
@@ -58,11 +58,6 @@ def save_output(text: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # The code may have put links there.
     return write_inside(folder, f"{_FOLDER}/output-{uuid.uuid4().hex[:12]}.txt", text.encode("utf-8", "replace"))
-
-
-def new_output_file(folder: Path) -> Path:
-    """Make an empty file for a whole output and return its path."""
-    return save_output("", folder)
 
 
 def _notice(left_out: int, total: int, whole: Path | None, partly: bool) -> str:

@@ -76,13 +76,21 @@ class Session:
         async with self._turn():
             pass
 
-    async def run(self, code: str, *, language: str = "python", timeout: float | None = None) -> ExecutionResult:
+    async def run(
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        timeout: float | None = None,
+        on_output: Callable[[OutputChunk], None] | None = None,
+    ) -> ExecutionResult:
         """Run a cell.
 
         Args:
             code: The cell.
             language: `python`, or `sh`, `bash` or `javascript` for a program of its own in the same workspace.
             timeout: The seconds that it has; `None`: the sandbox's `limits.wall_seconds`.
+            on_output: Called with what the cell prints while it prints it.
 
         Returns:
             What came of it.
@@ -91,7 +99,7 @@ class Session:
             SandboxUnavailable: The sandbox broke; that says nothing about the code.
             RequestError: The language is not known here, or the session is closed.
         """
-        return await self._run(code, language, timeout, None)
+        return await self._run(code, language, timeout, on_output)
 
     async def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None

@@ -26,7 +26,6 @@ __all__ = ["StudioServer", "listen", "run_server", "server_environment"]
 _HOST: Final = "127.0.0.1"
 _START_SECONDS: Final = 90
 _END_SECONDS: Final = 5
-_CLEAR_UP_SECONDS: Final = 30
 _AGAIN_SECONDS: Final = 0.1
 _LINES_TOLD: Final = 20
 _TRUSTED: Final = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
@@ -147,7 +146,7 @@ def run_server(
             hold = -1
             _await_end(process)
             if process.returncode:
-                _clear_up(interpreter, environment)
+                end_orphans()
     finally:
         for fd in (life, hold):
             if fd >= 0:
@@ -168,22 +167,6 @@ def _some_key(environment: Mapping[str, str]) -> Mapping[str, str]:
     if environment.get("OPENAI_BASE_URL") and not environment.get("OPENAI_API_KEY"):
         return {**environment, "OPENAI_API_KEY": "none"}
     return environment
-
-
-def _clear_up(interpreter: Path, environment: Mapping[str, str]) -> None:
-    """Remove what a server that was killed could not."""
-    end_orphans()
-    # What is needed for containers is in Studio's environment.
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(
-            [interpreter, "-P", "-B", "-c", "from coderoom.executors import sweep_containers; sweep_containers()"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            timeout=_CLEAR_UP_SECONDS,
-            check=False,
-        )
 
 
 def server_environment(interpreter: Path, trust: Sequence[str], components: Any = None) -> dict[str, str]:

@@ -14,7 +14,8 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from coderoom.executors import Execution, ExecutorRunner, LocalCodeExecutor, SandboxCodeExecutor
+from coderoom.executors import ExecutorRunner, LocalCodeExecutor, SandboxCodeExecutor, SandboxCodeResult
+from coderoom.sandbox import ExecutionResult
 
 TREE = """
 import os, subprocess, sys, time
@@ -109,13 +110,23 @@ async def all_gone(folder: Path) -> None:
         await asyncio.sleep(0.02)
 
 
-async def run(runner: ExecutorRunner, *blocks: CodeBlock, token: CancellationToken | None = None) -> Execution:
+async def run(runner: ExecutorRunner, *blocks: CodeBlock, token: CancellationToken | None = None) -> ExecutionResult:
     """Run blocks; one that never ends fails the test."""
     async with asyncio.timeout(30):
         return await runner.run(blocks, token)
 
 
-async def run_once(executor: CodeExecutor, *blocks: CodeBlock) -> Execution:
+async def run_in(executor: CodeExecutor, *blocks: CodeBlock | str) -> SandboxCodeResult:
+    """Run blocks, those without a language in Python, as AutoGen's agents do."""
+    async with asyncio.timeout(60):
+        wanted = [python(block) if isinstance(block, str) else block for block in blocks]
+        result = await executor.execute_code_blocks(wanted, CancellationToken())
+    assert isinstance(result, SandboxCodeResult)
+    assert (result.exit_code, result.output) == (result.execution.exit_code, result.execution.output)
+    return result
+
+
+async def run_once(executor: CodeExecutor, *blocks: CodeBlock) -> ExecutionResult:
     """Run blocks, and stop the executor."""
     runner = ExecutorRunner(executor)
     try:
@@ -136,3 +147,18 @@ def marked(mark: str) -> list[str]:
             if mark.encode() in command:
                 found.append(f"{entry.name} {command!r}")
     return found
+
+
+# A team file; the key is in its tenth line.
+TEAM = """\
+provider: coderoom.teams.CodingTeam
+config:
+  participants:
+    - provider: coderoom.agents.CodeExecutorAgent
+      config:
+        name: runner
+        code_executor:
+          provider: coderoom.executors.SandboxCodeExecutor
+          config:
+            {key}: {value}
+"""

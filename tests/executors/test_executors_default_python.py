@@ -12,7 +12,7 @@ import pytest
 from coderoom.errors import RequestError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.sandbox.walls.interpreter import Interpreter
-from tests.executors.helpers import python, raw_local, run_once
+from tests.executors.helpers import python, run_once
 
 WHERE = python("import sys; print(sys.prefix)")
 
@@ -28,7 +28,7 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_every_executor_takes_it(other: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    for executor in (SandboxCodeExecutor(work), LocalCodeExecutor(work), raw_local(work_dir=work)):
+    for executor in (SandboxCodeExecutor(work), LocalCodeExecutor(work)):
         async with executor:
             assert (await run_once(executor, WHERE)).output.strip() == str(other)
 

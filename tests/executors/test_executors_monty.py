@@ -14,8 +14,8 @@ from coderoom.configs import check_team
 from coderoom.errors import RequestError
 from coderoom.executors import ExecutorRunner, SandboxCodeExecutor
 from coderoom.outcome import Outcome
-from tests.executors.helpers import python, run_once, shell
-from tests.executors.sandboxed import TEAM, run
+from tests.executors.helpers import TEAM, python, run_once, shell
+from tests.executors.helpers import run_in as run
 
 STATES: list[Any] = ["session", "fresh"]
 each_state = pytest.mark.parametrize("state", STATES)

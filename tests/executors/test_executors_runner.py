@@ -2,20 +2,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult, FunctionWithRequirementsStr
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import ExecutorRunner, LocalCodeExecutor
 from coderoom.outcome import Outcome
-from tests.executors.helpers import DEAF, FOREVER, TREE, all_gone, executor_of, python, raw_local, run, shell, until
+from tests.executors.helpers import FOREVER, all_gone, executor_of, python, raw_local, run, shell, until
 
 Answer = Callable[[CancellationToken], Awaitable[CodeResult]]
 
@@ -134,7 +132,6 @@ async def test_the_outcome_is_computed_and_ce18_the_result_is_not_changed(result
     before = copy.deepcopy(result)
     execution = await ExecutorRunner(answering(result)).run([python("")])
     assert (execution.outcome, execution.exit_code, execution.output) == (outcome, before.exit_code, before.output)
-    assert execution.total_chars == len(before.output)
     assert result == before
 
 
@@ -149,7 +146,7 @@ async def test_other_exceptions_are_our_failure(error: BaseException) -> None:
     with pytest.raises(SandboxUnavailable, match="'OwnExecutor'") as failure:
         await ExecutorRunner(answering(error)).run([python("")])
     assert failure.value.__cause__ is not None
-    assert "no failure of the code" in str(failure.value)
+    assert "not a failure of the code" in str(failure.value)
 
 
 async def test_a_sandbox_unavailable_of_the_executor_passes_as_it_is() -> None:
@@ -191,42 +188,6 @@ async def test_an_executor_that_is_deaf_to_cancelling_is_not_waited_for() -> Non
     assert told.is_set()
     released.set()
     await asyncio.sleep(0.05)
-
-
-@both
-@pytest.mark.parametrize("how", ["token", "task", "thread"])
-async def test_cancelling_ends_the_code_with_all_that_it_started(tmp_path: Path, kind: str, how: str) -> None:
-    runner = ExecutorRunner(executor_of(kind, tmp_path))
-    token = CancellationToken()
-    code = TREE.replace("'ready'", "'soon'") + DEAF
-    task = asyncio.create_task(run(runner, python(code), token=token))
-    await until((tmp_path / "ready").exists)
-    if how == "task":
-        task.cancel()
-    elif how == "token":
-        token.cancel()
-    else:
-        await asyncio.to_thread(token.cancel)
-    async with asyncio.timeout(10):
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    await all_gone(tmp_path)
-    assert (await run(runner, python("print('next')"))).output == "next\n"
-    await runner.stop()
-
-
-@both
-async def test_cancelling_at_any_moment_leaves_nothing(tmp_path: Path, kind: str) -> None:
-    runner = ExecutorRunner(executor_of(kind, tmp_path))
-    for step in range(12):
-        token = CancellationToken()
-        task = asyncio.create_task(run(runner, python(TREE + "time.sleep(300)"), token=token))
-        await asyncio.sleep(step * 0.01)
-        token.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    await all_gone(tmp_path)
-    await runner.stop()
 
 
 @both
@@ -302,64 +263,6 @@ async def test_autogens_executor_runs_in_order_and_stays_as_its_owner_made_it(
     await runner.stop()
     assert dict(vars(executor)) == before
     assert executor.dump_component() == dumped
-
-
-async def test_autogens_virtual_environment_is_used(tmp_path: Path) -> None:
-    folder = tmp_path / "venv" / "bin"
-    folder.mkdir(parents=True)
-    chosen = folder / "python"
-    chosen.write_text(f'#!/bin/sh\nexport CHOSEN=yes\nexec {sys.executable} "$@"\n')
-    chosen.chmod(0o700)
-    context = SimpleNamespace(env_exe=str(chosen), bin_path=str(folder))
-    runner = ExecutorRunner(raw_local(work_dir=tmp_path / "work", virtual_env_context=context))
-    code = "import os; print(os.environ['CHOSEN'], os.environ['PATH'].split(':')[0])"
-    for block in (python(code), shell(f'python -c "{code}"')):
-        assert (await run(runner, block)).output == f"yes {folder}\n"
-    await runner.stop()
-
-
-async def test_autogens_functions_are_set_up_under_the_launcher(tmp_path: Path) -> None:
-    function = FunctionWithRequirementsStr("def add(a: int, b: int) -> int:\n    return a + b\n")
-    runner = ExecutorRunner(raw_local(work_dir=tmp_path, functions=[function]))
-    executions = await asyncio.gather(*(run(runner, python(f"import functions\nprint({n})")) for n in range(3)))
-    assert {execution.outcome for execution in executions} == {Outcome.OK}
-    assert (await run(runner, python("from functions import add; print(add(40, 2))"))).output == "42\n"
-    await runner.stop()
-
-
-async def test_functions_that_cannot_be_set_up_are_our_failure(tmp_path: Path) -> None:
-    function = FunctionWithRequirementsStr("def broken() -> int:\n    return 1\n", global_imports=["no_such_module"])
-    runner = ExecutorRunner(raw_local(work_dir=tmp_path, functions=[function]))
-    with pytest.raises(SandboxUnavailable, match="no_such_module"):
-        await run(runner, python("print(1)"))
-    await runner.stop()
-
-
-async def test_what_autogens_executor_refuses_is_an_error_of_the_code(tmp_path: Path) -> None:
-    runner = ExecutorRunner(raw_local(work_dir=tmp_path))
-    execution = await run(runner, shell("echo before"), CodeBlock(code="x", language="cobol"))
-    assert (execution.outcome, execution.exit_code) == (Outcome.ERROR, 1)
-    assert execution.output.startswith("before\n")
-    assert "unknown language cobol" in execution.output
-    await runner.stop()
-
-
-FORGE = """
-import json, os, pathlib, signal
-words = pathlib.Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\\0")
-control = next(word for word in words if (pathlib.Path(word) / "settings.json").exists())
-report = {"outcome": "ok", "exit_code": 0, "duration": 0, "total_chars": 0, "truncated": False, "whole": None}
-(pathlib.Path(control) / "report.json").write_text(json.dumps(report))
-os.kill(os.getppid(), signal.SIGKILL)
-"""
-
-
-async def test_a_report_that_the_code_wrote_itself_is_no_success(tmp_path: Path) -> None:
-    runner = ExecutorRunner(LocalCodeExecutor(tmp_path))
-    execution = await run(runner, python(FORGE))
-    await runner.stop()
-    assert execution.outcome is Outcome.ERROR
-    assert execution.exit_code != 0
 
 
 @pytest.mark.parametrize("result", [CodeResult(False, "x")])

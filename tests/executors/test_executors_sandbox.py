@@ -16,7 +16,7 @@ from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Limits
 from tests.executors.helpers import marked, shell, until
-from tests.executors.sandboxed import run
+from tests.executors.helpers import run_in as run
 
 # --- What a model reads ---
 

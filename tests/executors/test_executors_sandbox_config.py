@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from coderoom.configs import check_team
 from coderoom.executors import SandboxCodeExecutor
-from coderoom.executors.sandbox_config import WallName
+from coderoom.executors.config import WallName
 from coderoom.sandbox import Limits, probe_walls
-from tests.executors.sandboxed import TEAM, run
+from tests.executors.helpers import TEAM
+from tests.executors.helpers import run_in as run
 
 
 def every_argument(folder: Path) -> dict[str, Any]:

@@ -117,7 +117,7 @@ async def test_l15_output_is_bounded_while_it_is_read(tmp_path: Path) -> None:
     execution = await run_once(SandboxCodeExecutor(tmp_path, limits={"output_bytes": 100_000}), python(code))
     assert execution.outcome is Outcome.OK
     assert len(execution.output) < 101_000
-    assert execution.total_chars == 300_000 * 101 + len("begin\nend\n")
+    assert execution.output_size == 300_000 * 101 + len("begin\nend\n")
     assert execution.output.startswith("begin\n")
     assert execution.output.endswith("end\n")
     assert "bytes left out" in execution.output

@@ -15,7 +15,7 @@ from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, HostFunction, Limits, host_functions
 from tests.executors.helpers import python
-from tests.executors.sandboxed import run
+from tests.executors.helpers import run_in as run
 
 
 def double(number: int) -> int:

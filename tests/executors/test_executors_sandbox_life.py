@@ -20,7 +20,7 @@ from coderoom.executors import Checkpoints, ExecutorRunner, SandboxCodeExecutor
 from coderoom.outcome import Outcome
 from coderoom.sandbox import probe_walls
 from tests.executors.helpers import marked, python, shell, until
-from tests.executors.sandboxed import run
+from tests.executors.helpers import run_in as run
 
 # No engine listens there, so that this wall cannot be built on any machine.
 NO_DOCKER = "unix:///nowhere/docker.sock"

@@ -1,0 +1,422 @@
+"""What CodeRoom's executors share: they run blocks in a warm sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor
+
+from coderoom._util.components import DumpsAsItself, linked
+from coderoom._util.tasks import to_its_end
+from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom._util.watching import at_end_of_run, note_run
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.executors.config import SandboxCodeExecutorConfig
+from coderoom.executors.files import file_name_of, keep_named_file
+from coderoom.executors.results import CANCELLED_CODE, STATE_LOST, SandboxCodeResult, combined, worded
+from coderoom.outcome import Outcome
+from coderoom.sandbox import Checkpoint, ExecutionResult, HostFunction, OutputChunk, Sandbox, Session
+
+__all__ = ["OnOutput", "Runtime", "SandboxedExecutor"]
+
+OnOutput = Callable[[OutputChunk], None]
+
+_END_SECONDS = 2.0
+
+
+class Runtime:
+    """What exists between the start and the stop of an executor: a sandbox, a session in it, and a folder.
+
+    Args:
+        config: What the executor was configured with.
+        functions: Functions of the host that the code may call.
+        shows_values: Whether the output includes the value of a last expression.
+
+    Attributes:
+        interrupted: The result of the last run, if that was cancelled.
+
+    Raises:
+        SandboxUnavailable: The work directory cannot be created.
+        RequestError: The configuration is wrong.
+    """
+
+    def __init__(
+        self, config: SandboxCodeExecutorConfig, functions: Sequence[HostFunction], shows_values: bool
+    ) -> None:
+        self._config = config
+        self._functions = functions
+        self._shows_values = shows_values
+        self._limits = config.all_limits()
+        self._in_session = config.state == "session"
+        self._temporary = config.work_dir is None
+        try:
+            self.work_dir = temporary_folder() if config.work_dir is None else absolute(config.work_dir)
+            self.work_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            which = "A temporary work directory" if self._temporary else f"The work directory {config.work_dir!r}"
+            raise SandboxUnavailable(f"{which} cannot be used: {error}") from error
+        try:
+            self.sandbox = Sandbox(
+                config.wall,
+                engine=config.engine,
+                preload=config.preload,
+                limits=self._limits,
+                workspace=self.work_dir,
+                network=config.network,
+                policy=config.policy,
+                env={name: os.environ[name] for name in config.env if name in os.environ},
+                python=config.python,
+                readable=config.readable,
+                options=config.options,
+            )
+        except BaseException:
+            self._remove_temporary()
+            raise
+        self.loop = asyncio.get_running_loop()
+        self.interrupted: ExecutionResult | None = None
+        self._lock = asyncio.Lock()  # The blocks of two calls must not mix in a session.
+        self._session: Session | None = None
+        self._lost = False
+        self._keeps_files = True
+        self._runs: set[asyncio.Task[ExecutionResult] | None] = set()
+        self._ended_runs: set[asyncio.Task[ExecutionResult] | None] = set()
+
+    async def run(self, blocks: Sequence[CodeBlock], on_output: OnOutput | None) -> ExecutionResult:
+        """Run blocks in order, up to the first that fails, in a task of their own, which is cancelled to end them.
+
+        Returns:
+            The result; one that `end_runs` has ended has the outcome `cancelled`.
+        """
+        self.interrupted = None
+        task: asyncio.Task[ExecutionResult] | None = asyncio.current_task()
+        self._runs.add(task)
+        results: list[ExecutionResult] = []
+        try:
+            async with self._lock if self._in_session else contextlib.nullcontext():
+                return self._reject(blocks) or await self._run_blocks(blocks, on_output, results)
+        except asyncio.CancelledError:
+            result = replace(combined(results), outcome=Outcome.CANCELLED, exit_code=CANCELLED_CODE)
+            if task in self._ended_runs:
+                return result
+            self.interrupted = result
+            raise
+        finally:
+            self._runs.discard(task)
+            self._ended_runs.discard(task)
+
+    def _reject(self, blocks: Sequence[CodeBlock]) -> ExecutionResult | None:
+        """Return the result for blocks of which the policy refuses one, before any has run."""
+        if self._config.policy == "open":
+            return None
+        for number, block in enumerate(blocks, start=1):
+            result = self.sandbox.reject(block.code, block.language)
+            if result is not None:
+                if len(blocks) == 1:
+                    return result
+                output = f"Block {number} of {len(blocks)} is not allowed, so none was run.\n{result.output}"
+                return replace(result, output=output)
+        return None
+
+    async def _run_blocks(
+        self, blocks: Sequence[CodeBlock], on_output: OnOutput | None, results: list[ExecutionResult]
+    ) -> ExecutionResult:
+        for block in blocks:
+            problem = await self._keep_file(block)
+            if problem:
+                results.append(ExecutionResult(Outcome.ERROR, 1, output=f"{problem}\n"))
+                break
+            async with self._open_session() as session:
+                await self._run_cell(session, block, on_output, results)
+            if results[-1].outcome is not Outcome.OK:
+                break
+        return combined(results)
+
+    async def _keep_file(self, block: CodeBlock) -> str:
+        name = file_name_of(block.code)
+        if name is None:
+            return ""
+        try:
+            self.sandbox.reject("", block.language)
+        except RequestError as error:
+            return str(error)
+        return await asyncio.to_thread(keep_named_file, self.work_dir, name, block.code)
+
+    @contextlib.asynccontextmanager
+    async def _open_session(self) -> AsyncIterator[Session]:
+        if not self._in_session:
+            async with self.sandbox.session() as session:
+                yield session
+            return
+        try:
+            yield await self._get_session()
+        except SandboxUnavailable:
+            await self._drop_session()
+            raise
+
+    async def _run_cell(
+        self, session: Session, block: CodeBlock, on_output: OnOutput | None, results: list[ExecutionResult]
+    ) -> None:
+        lost, self._lost = self._lost, False
+        cell = asyncio.ensure_future(session.run(block.code, language=block.language, on_output=on_output))
+        try:
+            await asyncio.wait((cell,))
+        except asyncio.CancelledError:
+            # Ended by the session, the code leaves its variables and its output.
+            await to_its_end(_end_cell(session, cell))
+            if cell.done() and not cell.cancelled() and cell.exception() is None:
+                self._lost = lost or cell.result().state_lost
+                results.append(self._worded(cell.result(), asyncio.current_task() not in self._ended_runs))
+            raise
+        try:
+            result = self._worded(cell.result(), is_kept=True)
+        except RequestError as error:  # The language is unknown.
+            result = ExecutionResult(Outcome.ERROR, 1, output=f"{error}\n")
+        if lost and not result.state_lost:
+            result = replace(result, output=f"[{STATE_LOST}]\n{result.output}", state_lost=True)
+        results.append(result)
+
+    def _worded(self, result: ExecutionResult, is_kept: bool) -> ExecutionResult:
+        in_session = self._in_session and is_kept
+        return worded(result, self._limits, in_session=in_session, shows_value=self._shows_values)
+
+    async def _get_session(self) -> Session:
+        if self._session is None:
+            self._session = self.sandbox.session(self._functions)
+        await self._session.start()
+        return self._session
+
+    async def _drop_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            self._lost = self._in_session
+            with contextlib.suppress(SandboxUnavailable):
+                await session.close()
+
+    async def offer(self, functions: Sequence[HostFunction]) -> None:
+        """Let the code call these functions from now on; the session is restarted."""
+        await self._end_runs()
+        async with self._lock:
+            self._functions = functions
+            await self._drop_session()
+
+    async def restart(self) -> None:
+        """End what runs and go back to the beginning; a temporary folder is emptied.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+        """
+        await self._end_runs()
+        async with self._lock:
+            await self._drop_session()
+            self._lost = False
+            if self._temporary:
+                await asyncio.to_thread(_empty, self.work_dir)
+
+    async def checkpoint(self) -> Checkpoint:
+        """Keep the variables, and the files unless there are too many.
+
+        Raises:
+            RequestError: There are only files to keep, and too many.
+            SandboxUnavailable: The sandbox broke.
+        """
+        async with self._lock:
+            session = await self._get_session()
+            if self._keeps_files:
+                try:
+                    return await session.checkpoint(files=True)
+                except RequestError:
+                    if not self._in_session:
+                        raise
+                    mark = await session.checkpoint()  # Raises again if it is not the files that are too many.
+                    self._keeps_files = False  # Finding that out takes a copy, which is not made each time.
+                    return mark
+            return await session.checkpoint()
+
+    async def rollback(self, mark: Checkpoint) -> str:
+        """Go back to a checkpoint, and return what is as it was.
+
+        Raises:
+            RequestError: The checkpoint is gone.
+            SandboxUnavailable: The sandbox broke.
+        """
+        async with self._lock:
+            await (await self._get_session()).rollback(mark)
+        self._lost = False
+        kept = (["variables"] if self._in_session else []) + (["files"] if mark.files else [])
+        return " and ".join(kept)
+
+    async def close(self) -> None:
+        """End everything and remove what is temporary; from any event loop."""
+        await to_its_end(self._close())
+
+    async def _close(self) -> None:
+        if self.loop is asyncio.get_running_loop():
+            await self._end_runs()
+            if self._session is not None:
+                await self._session.close()
+        await self.sandbox.close()
+        await asyncio.to_thread(self._remove_temporary)
+
+    async def _end_runs(self) -> None:
+        tasks = [task for task in self._runs if task is not None]
+        self._ended_runs.update(tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_END_SECONDS)
+
+    def _remove_temporary(self) -> None:
+        if self._temporary:
+            remove_folder(self.work_dir)
+
+
+class SandboxedExecutor(DumpsAsItself, CodeExecutor):
+    """Runs blocks in a sandbox, which starts with the first of them.
+
+    Args:
+        config: The sandbox's settings.
+        shows_values: Whether the output includes the value of a last expression.
+
+    Attributes:
+        has_owner: Whether somebody stops it: AutoGen's own agents and tools do not.
+    """
+
+    def __init__(self, config: SandboxCodeExecutorConfig, *, shows_values: bool) -> None:
+        note_run()
+        self._settings = config
+        self._shows_values = shows_values
+        self._functions: tuple[HostFunction, ...] = ()
+        self._runtime: Runtime | None = None
+        self.has_owner = False
+
+    @property
+    def timeout(self) -> float:
+        """The seconds that each block has."""
+        return self._settings.timeout
+
+    @property
+    def work_dir(self) -> Path | None:
+        """The folder that the code works in; `None` for a temporary one before the start and after the stop."""
+        if self._runtime is not None:
+            return self._runtime.work_dir
+        return None if self._settings.work_dir is None else absolute(self._settings.work_dir)
+
+    @property
+    def interrupted(self) -> ExecutionResult | None:
+        """The result of the last run, if that was cancelled; the output goes up to there."""
+        return None if self._runtime is None else self._runtime.interrupted
+
+    @property
+    def _started(self) -> bool:  # AutoGen's executors have it under this name.
+        return self._runtime is not None
+
+    async def execute_code_blocks(
+        self,
+        code_blocks: Sequence[CodeBlock],
+        cancellation_token: CancellationToken,
+        on_output: OnOutput | None = None,
+    ) -> SandboxCodeResult:
+        """Run the blocks in order, up to the first that fails.
+
+        Several calls may be made at the same time; in a session they run one after the other.
+
+        Args:
+            code_blocks: The blocks.
+            cancellation_token: Ends the code when it is cancelled, from any thread.
+            on_output: Called with what the code prints while it prints it.
+
+        Returns:
+            The result. What the code can be blamed for is in its exit code and its output: 124 if its time was up,
+            137 if it wanted too much memory, 126 if the policy does not allow it, 125 if `stop` or `restart` ended it.
+
+        Raises:
+            asyncio.CancelledError: The token or the surrounding task was cancelled; the code has been ended.
+            SandboxUnavailable: The sandbox broke or cannot be built; that says nothing about the code.
+            RequestError: The configuration is wrong.
+            MissingDependencyError: A module of `preload` cannot be imported.
+        """
+        result = await self.run(code_blocks, cancellation_token, on_output)
+        return SandboxCodeResult(result.exit_code, result.output, result)
+
+    async def run(
+        self,
+        blocks: Sequence[CodeBlock],
+        cancellation_token: CancellationToken | None = None,
+        on_output: OnOutput | None = None,
+    ) -> ExecutionResult:
+        """Run the blocks; see `execute_code_blocks`."""
+        return await linked(self._run(blocks, on_output), cancellation_token or CancellationToken())
+
+    async def start(self) -> None:
+        """Start the sandbox; a second time does nothing.
+
+        Raises:
+            SandboxUnavailable: No wall is available, or it cannot be built.
+            RequestError: The configuration is wrong.
+            MissingDependencyError: A module of `preload` cannot be imported.
+        """
+        runtime = await self._get_runtime()
+        try:
+            await runtime.sandbox.start()
+        except BaseException:
+            if self._runtime is runtime:
+                await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End what runs and remove what is temporary; the next code starts it again."""
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await runtime.close()
+
+    async def restart(self) -> None:
+        """End what runs and go back to a fresh state, if it was started; a temporary work directory is emptied.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+        """
+        if self._runtime is not None:
+            runtime = await self._get_runtime()
+            await runtime.restart()
+
+    async def _run(self, blocks: Sequence[CodeBlock], on_output: OnOutput | None) -> ExecutionResult:
+        if not self.has_owner:
+            at_end_of_run(self.stop)
+        runtime = await self._get_runtime()
+        return await runtime.run(blocks, on_output)
+
+    async def _get_runtime(self) -> Runtime:
+        if self._runtime is not None and self._runtime.loop is not asyncio.get_running_loop():
+            await self.stop()
+        # Without an `await` from here on, so that calls that begin together get one runtime.
+        if self._runtime is None:
+            self._runtime = Runtime(self._settings, self._functions, self._shows_values)
+        return self._runtime
+
+
+def absolute(folder: str) -> Path:
+    """Return a configured folder as an absolute path."""
+    return Path(folder).expanduser().absolute()
+
+
+async def _end_cell(session: Session, cell: asyncio.Task[ExecutionResult]) -> None:
+    await session.cancel()
+    await asyncio.wait((cell,), timeout=_END_SECONDS)
+    if not cell.done():
+        cell.cancel()
+        await asyncio.wait((cell,), timeout=_END_SECONDS)
+
+
+def _empty(folder: Path) -> None:
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            remove_folder(Path(entry.path))
+        else:
+            with contextlib.suppress(OSError):
+                Path(entry.path).unlink()

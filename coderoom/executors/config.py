@@ -1,0 +1,86 @@
+"""The declarative forms of our executors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_serializer, field_validator, model_validator
+
+from coderoom._util.components import StrictConfig
+from coderoom.sandbox import Limits
+
+__all__ = [
+    "EngineName",
+    "LocalCodeExecutorConfig",
+    "Policy",
+    "SandboxCodeExecutorConfig",
+    "State",
+    "WallName",
+    "as_texts",
+]
+
+State = Literal["session", "fresh"]
+WallName = Literal["auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none"]
+Policy = Literal["open", "restricted"]
+EngineName = Literal["cpython", "monty"]
+
+
+class LocalCodeExecutorConfig(StrictConfig):
+    """The declarative form of `LocalCodeExecutor`; each field is the constructor's argument of that name."""
+
+    work_dir: str | None = Field(default=None, min_length=1)
+    timeout: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
+    env: list[str] = Field(default_factory=list)
+    python: str | None = Field(default=None, min_length=1)
+
+    @field_validator("env")
+    @classmethod
+    def _are_names(cls, env: list[str]) -> list[str]:
+        for name in env:
+            if not name or "=" in name or "\0" in name:
+                raise ValueError(f"{name!r} in env is not the name of an environment variable")
+        return env
+
+
+class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
+    """The declarative form of `SandboxCodeExecutor`; each field is the constructor's argument of that name."""
+
+    state: State = "session"
+    wall: WallName = "auto"
+    preload: list[str] = Field(default_factory=list)
+    network: bool = False
+    policy: Policy = "open"
+    limits: Limits | None = None
+    readable: list[str] = Field(default_factory=list)
+    options: dict[str, Any] = Field(default_factory=dict)
+    engine: EngineName = "cpython"
+
+    @model_validator(mode="after")
+    def _fits_the_engine(self) -> Self:
+        unknown = [name for name in ("network", "python", "readable", "options") if getattr(self, name)]
+        unknown += ["wall"] if self.wall != "auto" else []
+        if self.engine == "monty" and unknown:
+            raise ValueError(f"the engine 'monty' has no {' and no '.join(unknown)}; leave that out, or use 'cpython'")
+        return self
+
+    @field_serializer("limits")
+    def _as_given(self, limits: Limits | None) -> dict[str, Any] | None:
+        return None if limits is None else limits.model_dump(exclude_unset=True)
+
+    def all_limits(self) -> Limits:
+        """The limits with the timeout among them."""
+        return (self.limits or Limits()).model_copy(update={"wall_seconds": self.timeout})
+
+
+def as_texts(name: str, values: Sequence[str | Path]) -> list[str]:
+    """Return an argument as a list of texts.
+
+    Raises:
+        ValueError: It is one text, which is also a sequence of texts: its letters.
+    """
+    if isinstance(values, str):
+        raise ValueError(f"{name}={values!r} must be a list, not one string")
+    return [os.fspath(value) for value in values]
