@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-__all__ = ["ended", "to_its_end"]
+__all__ = ["call_in_loop", "ended", "to_its_end"]
 
 T = TypeVar("T")
 
@@ -56,3 +57,9 @@ async def ended(task: asyncio.Future[Any]) -> None:
             raise told
         finally:
             del told
+
+
+def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:
+    """Call something in an event loop, for finalizers: they run in any thread, at any time, even after the loop's end."""
+    with contextlib.suppress(RuntimeError):  # The loop is closed, and nothing of it needs to be ended any more.
+        loop.call_soon_threadsafe(call, *arguments)

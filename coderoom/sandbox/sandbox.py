@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+import weakref
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -104,6 +104,7 @@ class Sandbox:
         self.concurrency = a_count("concurrency", concurrency)
         self._engine = make_engine(engine, a_wall(wall), spec, self._policy, self.preload, self.concurrency)
         self._closed = False
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None
 
@@ -137,7 +138,7 @@ class Sandbox:
         await self._get_engine()
 
     async def close(self) -> None:
-        """End everything, for good; a second time does nothing."""
+        """End everything, sessions too, for good; a second time does nothing."""
         self._closed = True
         if self._loop is asyncio.get_running_loop():
             await to_its_end(self._close())
@@ -161,12 +162,12 @@ class Sandbox:
         """
         return await self._run(code, language, timeout, None)
 
-    async def stream(
+    def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run code in a fresh state and give what it prints while it prints it; see `Session.stream`.
 
-        Yields:
+        Returns:
             Pieces of output, then the result.
 
         Raises:
@@ -179,11 +180,7 @@ class Sandbox:
             for engine in engines:
                 engine.hold_output(held)
 
-        async with contextlib.aclosing(
-            stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), hold)
-        ) as items:
-            async for item in items:
-                yield item
+        return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), hold)
 
     def session(self, functions: Sequence[Offered] = ()) -> Session:
         """A state that lasts from cell to cell, to be used with `async with`.
@@ -196,14 +193,9 @@ class Sandbox:
         Raises:
             RequestError: Something cannot be offered, or a name is taken twice.
         """
-        return Session(self, Offer(functions))
-
-    @contextlib.asynccontextmanager
-    async def open_engine(self, functions: Mapping[str, HostFunction] = _NO_FUNCTIONS) -> AsyncIterator[EngineSession]:
-        """A fresh state of the engine, for as long as the context lasts."""
-        engine = await self._get_engine()
-        async with engine.session(functions) as session:
-            yield session
+        session = Session(self, Offer(functions))
+        self._sessions.add(session)
+        return session
 
     def reject(self, code: str, language: str, timeout: float | None = None) -> ExecutionResult | None:
         """The result of code that the policy refuses; `None` if it does not.
@@ -241,18 +233,26 @@ class Sandbox:
         rejected = self.reject(code, language, timeout)
         if rejected is not None:
             return rejected
-        async with self.open_engine() as engine:
+        engine = await self._open(_NO_FUNCTIONS)
+        try:
             if engines is not None:
                 engines.append(engine)
             result = await engine.run(code, language, timeout, final=True, on_chunk=on_chunk)
+        finally:
+            await engine.close()
         return self.with_paths(result)
+
+    async def _open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
+        return await (await self._get_engine()).open(functions)
 
     async def _close(self) -> None:
         starting, self._starting = self._starting, None
         if starting is not None and not starting.done():
             starting.cancel()
             await asyncio.wait((starting,))
-        await self._engine.close()
+        await self._engine.close()  # Whoever waits for a cell or a room hears of it, so no session has to wait.
+        for session in list(self._sessions):
+            await session.close()
 
     async def _start_engine(self) -> None:
         if self.workspace is not None:

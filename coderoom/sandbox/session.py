@@ -6,19 +6,20 @@ import asyncio
 import contextlib
 import stat
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import call_in_loop, to_its_end
 from coderoom.errors import RequestError
-from coderoom.sandbox.functions import Offer, calls_of
+from coderoom.sandbox.functions import HostFunction, Offer, calls_of
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 from coderoom.sandbox.snapshots import Snapshot
 
 if TYPE_CHECKING:
+    from coderoom.sandbox.engines.base import EngineSession
     from coderoom.sandbox.sandbox import Sandbox
 
 __all__ = ["Checkpoint", "Session"]
@@ -51,9 +52,10 @@ class Session:
 
     def __init__(self, sandbox: Sandbox, offer: Offer) -> None:
         self._sandbox = sandbox
+        self._open: Callable[[Mapping[str, HostFunction]], Awaitable[EngineSession]] = sandbox._open
         self._offer = offer
-        self._stack = contextlib.AsyncExitStack()
-        self._engine: Any = None
+        self._engine: EngineSession | None = None
+        self._dropped: weakref.finalize[..., Any]
         self._lock = asyncio.Lock()
         self._closed = False
 
@@ -73,8 +75,9 @@ class Session:
             SandboxUnavailable: The sandbox cannot be started.
             RequestError: The session is closed.
         """
-        async with self._turn():
-            pass
+        self._refuse_own_calls()
+        async with self._lock:
+            await self._get_engine()
 
     async def run(
         self,
@@ -101,7 +104,7 @@ class Session:
         """
         return await self._run(code, language, timeout, on_output)
 
-    async def stream(
+    def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run a cell and give what it prints while it prints it; the result comes last.
@@ -113,18 +116,14 @@ class Session:
             language: As for `run`.
             timeout: As for `run`.
 
-        Yields:
+        Returns:
             Pieces of output, then the result.
 
         Raises:
             SandboxUnavailable: As `run`.
             RequestError: As `run`.
         """
-        async with contextlib.aclosing(
-            stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk), self._hold)
-        ) as items:
-            async for item in items:
-                yield item
+        return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk), self._hold)
 
     async def cancel(self) -> None:
         """End the cell that runs; its result has the outcome `cancelled` and the output so far.
@@ -150,8 +149,9 @@ class Session:
             RequestError: The session is closed, there are too many checkpoints, or the workspace is too large to be
                 kept.
         """
-        async with self._turn():
-            engine = self._engine
+        self._refuse_own_calls()
+        async with self._lock:
+            engine = await self._get_engine()
             held = await engine.checkpoint()
             try:
                 snapshot = await self._sandbox.snapshot(engine) if files else None
@@ -159,7 +159,8 @@ class Session:
                 engine.release(held)
                 raise
             checkpoint = Checkpoint(held, snapshot, self)
-            weakref.finalize(checkpoint, _let_go, asyncio.get_running_loop(), engine.release, held).atexit = False
+            loop = asyncio.get_running_loop()
+            weakref.finalize(checkpoint, call_in_loop, loop, engine.release, held).atexit = False
             return checkpoint
 
     async def rollback(self, checkpoint: Checkpoint) -> None:
@@ -175,8 +176,9 @@ class Session:
             RequestError: The checkpoint is of another session, or gone.
         """
         self._check(checkpoint)
-        async with self._turn():
-            await to_its_end(self._go_back(checkpoint))
+        self._refuse_own_calls()
+        async with self._lock:
+            await to_its_end(_go_back(await self._get_engine(), checkpoint))
 
     async def release(self, checkpoint: Checkpoint) -> None:
         """Keep a state no longer, since nobody will go back to it; one that is gone already is none the worse for it.
@@ -200,8 +202,9 @@ class Session:
             SandboxUnavailable: The sandbox broke.
             RequestError: The session is closed.
         """
-        async with self._turn():
-            await self._engine.restart()
+        self._refuse_own_calls()
+        async with self._lock:
+            await (await self._get_engine()).restart()
 
     async def close(self) -> None:
         """End everything that the session has started; a second time does nothing."""
@@ -209,16 +212,11 @@ class Session:
         await self.cancel()
         await to_its_end(self._close())
 
-    @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Wait until nobody else is at work in the session, and start it if it has not been."""
-        if self._engine is not None and calls_of(self._engine):
+    def _refuse_own_calls(self) -> None:
+        if self._offer and self._engine is not None and calls_of(self._engine):
             raise RequestError(
                 "A function that code in this session has called cannot use the same session: it would wait for itself."
             )
-        async with self._lock:
-            await self._start()
-            yield
 
     def _check(self, checkpoint: object) -> None:
         if not isinstance(checkpoint, Checkpoint):
@@ -226,24 +224,25 @@ class Session:
         if checkpoint.session is not self:
             raise RequestError("This checkpoint is another session's; only that one can use it.")
 
-    async def _start(self) -> None:
+    async def _get_engine(self) -> EngineSession:
+        """The engine's session, which is started if it has not been; to be called by who has the lock."""
         if self._closed:
             raise RequestError(_CLOSED)
         if self._engine is None:
-            functions = await self._offer.list()
-            self._engine = await self._stack.enter_async_context(self._sandbox.open_engine(functions))
-            if self._closed:  # Meanwhile; who closes it waits for this.
+            engine = self._engine = await self._open(await self._offer.list())
+            # Nobody may ever close it.
+            self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), engine.abandon)
+            self._dropped.atexit = False
+            if self._closed:  # Meanwhile; who closes it waits for the lock.
                 raise RequestError(_CLOSED)
+        return self._engine
 
     async def _close(self) -> None:
         async with self._lock:
-            self._engine = None
-            await self._stack.aclose()
-
-    async def _go_back(self, checkpoint: Checkpoint) -> None:
-        await self._engine.rollback(checkpoint.held)
-        if checkpoint.files is not None:
-            await checkpoint.files.restore()
+            engine, self._engine = self._engine, None
+            if engine is not None:
+                self._dropped.detach()
+                await engine.close()
 
     async def _run(
         self, code: str, language: str, timeout: float | None, on_chunk: Callable[[OutputChunk], None] | None
@@ -251,8 +250,10 @@ class Session:
         rejected = self._sandbox.reject(code, language, timeout)
         if rejected is not None:
             return rejected
-        async with self._turn():
-            result: ExecutionResult = await self._engine.run(code, language, timeout, on_chunk=on_chunk)
+        self._refuse_own_calls()
+        async with self._lock:
+            engine = await self._get_engine()
+            result = await engine.run(code, language, timeout, on_chunk=on_chunk)
         return self._sandbox.with_paths(result)
 
     def _hold(self, hold: bool) -> None:
@@ -292,10 +293,10 @@ async def stream_of(
             await asyncio.wait((task,))
 
 
-def _let_go(loop: asyncio.AbstractEventLoop, release: Callable[[Any], None], held: Any) -> None:
-    """Release what nobody has a reference to; that can be noticed in any thread, and at any time."""
-    with contextlib.suppress(RuntimeError):  # The event loop is closed, and all of the session with it.
-        loop.call_soon_threadsafe(release, held)
+async def _go_back(engine: EngineSession, checkpoint: Checkpoint) -> None:
+    await engine.rollback(checkpoint.held)
+    if checkpoint.files is not None:
+        await checkpoint.files.restore()
 
 
 def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResult:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, Protocol
 
+from coderoom._util.tasks import call_in_loop
 from coderoom.errors import RequestError
 from coderoom.sandbox.arguments import SourceModule
 from coderoom.sandbox.engines.cpython.pool import Worker
@@ -63,6 +65,14 @@ class EngineSession(Protocol):
         """Let the cell that runs wait with its output, or go on."""
         ...
 
+    async def close(self) -> None:
+        """End everything that it has started; a second time does nothing."""
+        ...
+
+    def abandon(self) -> None:
+        """The same without waiting, for a session that nobody has any more."""
+        ...
+
     def frozen(self) -> AbstractAsyncContextManager[None]:
         """Let everything of the session stand still for as long as the context lasts."""
         ...
@@ -98,8 +108,8 @@ class Engine(Protocol):
         """The same without an event loop."""
         ...
 
-    def session(self, functions: Mapping[str, HostFunction]) -> AbstractAsyncContextManager[EngineSession]:
-        """A fresh state whose code may call those functions of the host, for as long as the context lasts."""
+    async def open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
+        """A fresh state whose code may call those functions of the host."""
         ...
 
 
@@ -132,6 +142,7 @@ class CPythonEngine:
         self._result_name = result_name
         self._concurrency = concurrency
         self._worker: Worker | None = None
+        self._dropped: weakref.finalize[..., Any]
 
     @property
     def wall(self) -> str:
@@ -158,29 +169,30 @@ class CPythonEngine:
         worker = Worker(self._wall, self._spec, self._preload, self._rules, self._concurrency)
         await worker.start()
         self._worker = worker
+        # Nobody may ever close it. At the end of the process its sockets are closed, and it ends.
+        self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), worker.abandon)
+        self._dropped.atexit = False
 
     async def close(self) -> None:
         """End everything."""
         worker, self._worker = self._worker, None
         if worker is not None:
+            self._dropped.detach()
             await worker.close()
 
     def kill(self) -> None:
         """The same without an event loop."""
         worker, self._worker = self._worker, None
         if worker is not None:
+            self._dropped.detach()
             worker.kill()
 
-    @contextlib.asynccontextmanager
-    async def session(self, functions: Mapping[str, HostFunction]) -> AsyncIterator[EngineSession]:
+    async def open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
         """A fresh state in a room of its own."""
-        assert self._worker is not None
-        async with self._worker.room() as room:
-            session = CPythonSession(room, self._spec.limits, self._result_name, functions)
-            try:
-                yield session
-            finally:
-                session.close()
+        worker = self._worker
+        assert worker is not None
+        room = await worker.take_room()
+        return CPythonSession(worker, room, self._spec.limits, self._result_name, functions)
 
 
 def make_engine(

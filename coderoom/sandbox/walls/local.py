@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 import contextlib
 import os
@@ -79,6 +80,7 @@ class LocalWorker:
         self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._ending = threading.Lock()
+        self._host = os.getpid()
 
     @classmethod
     async def launch(cls, prepare: Callable[[int], Start], tidying: contextlib.ExitStack) -> LocalWorker:
@@ -157,6 +159,7 @@ class LocalWorker:
             self._started.set_exception(error)
             return
         self._process = process
+        atexit.register(self._finish_at_exit)
         self._started.set_result(None)
         assert process.stderr is not None
         with process.stderr:
@@ -165,6 +168,16 @@ class LocalWorker:
                 del self._said[: -2 * _KEPT_OF_STDERR]
         process.wait()
         self._ended.set_result(None)
+        with self._ending:  # Nobody may ever close it.
+            self._tidy()
+
+    def _finish_at_exit(self) -> None:
+        if os.getpid() == self._host:  # And not in a fork of the host.
+            self._finish()
+
+    def _tidy(self) -> None:
+        self._tidying.close()
+        atexit.unregister(self._finish_at_exit)
 
     def _finish(self) -> None:
         with self._ending:
@@ -174,7 +187,7 @@ class LocalWorker:
                 if not concurrent.futures.wait([self._ended], _SECONDS_TO_END).done and self._process is not None:
                     self._process.kill()
                     concurrent.futures.wait([self._ended], _SECONDS_TO_END)
-            self._tidying.close()
+            self._tidy()
 
     def _stop(self) -> None:
         process = self._process

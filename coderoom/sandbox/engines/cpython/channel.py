@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,8 +74,10 @@ class HostChannel:
         self._loop = asyncio.get_running_loop()
         self._sending = asyncio.Lock()
         self._reading = False
-        self._room: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
         self.closed = False
+        # Nobody may ever close it; a socket that is collected open would warn.
+        self._close_socket = weakref.finalize(self, sock.close)
         self.resume()
 
     @property
@@ -124,7 +127,7 @@ class HostChannel:
                 raise ConnectionError("an earlier message was broken off")
             for part in packets(message, self.key):
                 while not self._send_now(part, fds):
-                    await self._wait_for_room()
+                    await self._wait_writable()
                 self.torn, fds = True, ()
             self.torn = False
 
@@ -153,11 +156,11 @@ class HostChannel:
         if not self.closed:
             with contextlib.suppress(RuntimeError):  # The event loop is closed already.
                 self.pause()
-                if self._room is not None:  # The descriptor may be another one's in a moment.
+                if self._writable is not None:  # The descriptor's number may be reused in a moment.
                     self._loop.remove_writer(self._sock.fileno())
-                    _resolve(self._room)
+                    _resolve(self._writable)
             self.closed = True
-            self._sock.close()
+            self._close_socket()
 
     def _take(self, data: bytes) -> int:
         """Take a packet; returns the size of the message that it has completed."""
@@ -188,13 +191,13 @@ class HostChannel:
             return False
         return True
 
-    async def _wait_for_room(self) -> None:
-        self._room = self._loop.create_future()
-        self._loop.add_writer(self._sock.fileno(), _resolve, self._room)
+    async def _wait_writable(self) -> None:
+        self._writable = self._loop.create_future()
+        self._loop.add_writer(self._sock.fileno(), _resolve, self._writable)
         try:
-            await self._room
+            await self._writable
         finally:
-            self._room = None
+            self._writable = None
             if not self.closed:
                 self._loop.remove_writer(self._sock.fileno())
 

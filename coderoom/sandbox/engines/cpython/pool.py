@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
@@ -49,7 +50,7 @@ class Worker:
         self._free = asyncio.Semaphore(rooms)
         self._waiting: deque[asyncio.Future[Room]] = deque()
         self._opening: asyncio.Task[None] | None = None
-        self._tidying: set[asyncio.Task[None]] = set()
+        self._tidying: set[Room] = set()
         self._started: StartedWorker | None = None
         self._control: HostChannel | None = None
         self._ready: asyncio.Future[Mapping[str, Any]] | None = None
@@ -89,43 +90,55 @@ class Worker:
         """Whether it has ended."""
         return self._control is None or self._control.closed
 
-    @contextlib.asynccontextmanager
-    async def room(self) -> AsyncIterator[Room]:
-        """A room of one's own, in its fresh state, for as long as the context lasts.
+    async def take_room(self) -> Room:
+        """Wait for a room in its fresh state, which is the caller's until it gives it back.
 
         Raises:
-            SandboxUnavailable: There is none to be had.
+            SandboxUnavailable: There is none.
         """
-        async with self._free:
-            room = await self._take()
-            try:
-                yield room
-            finally:
-                self._give_back(room)
+        await self._free.acquire()
+        try:
+            return await self._take()
+        except BaseException:
+            self._free.release()
+            raise
+
+    def give_back(self, room: Room) -> None:
+        """Let others have a room, once it is as fresh as before."""
+        self._free.release()
+        if room.lost or self.lost:
+            self._drop(room)
+            return
+        self._tidying.add(room)
+        room.renew(functools.partial(self._tidied, room))
 
     async def close(self) -> None:
         """End it, and everything behind its wall."""
-        for task in (*self._tidying, *([self._opening] if self._opening is not None else [])):
-            if task is not asyncio.current_task():
-                task.cancel()
         if asyncio.current_task() is not self._opening:  # That one tells them why by itself.
+            if self._opening is not None:
+                self._opening.cancel()
             self._refuse(SandboxUnavailable("The sandbox was closed before there was a room."))
         for room in list(self._all):
             room.close()
         self._all.clear()
         self._idle.clear()
+        self._tidying.clear()
         if self._control is not None:
             self._control.close()
         started, self._started = self._started, None
         if started is not None:
             await asyncio.shield(started.end())
 
-    def kill(self) -> None:
-        """The same without an event loop."""
+    def abandon(self) -> None:
+        """Close all that leads to it; then it ends by itself, and its attendant clears away after it."""
         for room in self._all:
             room.abandon()
         if self._control is not None:
             self._control.close()
+
+    def kill(self) -> None:
+        """As `close`, without an event loop."""
+        self.abandon()
         if self._started is not None:
             self._started.kill()
             self._started = None
@@ -200,25 +213,11 @@ class Worker:
             if not waiting.done():
                 waiting.set_exception(error)
 
-    def _give_back(self, room: Room) -> None:
-        if room.lost or self.lost:
-            self._drop(room)
-            return
-        task = asyncio.get_running_loop().create_task(self._tidy(room))
-        # Whoever closes nothing leaves it to the end of the event loop, and nothing is lost if this has no time there.
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        self._tidying.add(task)
-        task.add_done_callback(self._tidying.discard)
-
-    async def _tidy(self, room: Room) -> None:
-        # Whatever goes wrong costs no more than this room.
-        try:
-            await room.prepare(renew=True)
-            await room.get_ready()
-        except (SandboxUnavailable, OSError):
-            self._drop(room)
-        else:
-            self._offer(room)
+    def _tidied(self, room: Room, usable: bool) -> None:
+        if room in self._tidying:
+            self._tidying.discard(room)
+            # Whatever went wrong costs no more than this room.
+            self._offer(room) if usable and not room.lost else self._drop(room)
 
     def _offer(self, room: Room) -> None:
         """Give a room to who waits longest, or keep it for whoever comes next."""

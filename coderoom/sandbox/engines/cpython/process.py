@@ -8,7 +8,8 @@ import os
 import secrets
 import select
 import socket
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coderoom.sandbox.engines.cpython.channel import HostChannel
@@ -66,16 +67,19 @@ class Runner:
         self.failure = ""
         self.ended: Mapping[str, Any] | None = None
         self._loop = asyncio.get_running_loop()
+        self._on_ready: Callable[[], None] | None = None
         self._cell: Cell | None = None
         self._channel: HostChannel | None = None
         self.theirs: list[int] = []
+        self._pipes: dict[int, StreamName] = {}
+        # Nobody may ever close it.
+        weakref.finalize(self, _close_all, self._pipes, self.theirs).atexit = False
         self._contents = bytearray()
         self.paused = False
         if largest:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._channel = HostChannel(ours, self._on_message, self._on_end, self.key, self._on_output, largest)
             self.theirs.append(theirs.detach())
-        self._pipes: dict[int, StreamName] = {}
         for name in ("stdout", "stderr"):
             reader, writer = os.pipe()
             os.set_blocking(reader, False)
@@ -109,7 +113,13 @@ class Runner:
         """Close the ends that the process has been sent."""
         for fd in self.theirs:
             os.close(fd)
-        self.theirs = []
+        self.theirs.clear()
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """Call something once it waits for code, or never will."""
+        self._on_ready = call
+        if self.ready.is_set():
+            self._be_ready()
 
     def watch(self, cell: Cell) -> None:
         """Let what the process prints and answers from now on be a cell's."""
@@ -178,7 +188,7 @@ class Runner:
             self._channel.drain(_BUFFERED)
         self._drain_pipes()
         self.ended = facts
-        self.ready.set()
+        self._be_ready()
         if self._cell is not None:
             self._cell.ended = facts
             self._cell.finished.set()
@@ -196,7 +206,7 @@ class Runner:
         if event == "ready" and not self.pid:
             pid = message.get("pid")
             self.pid = pid if type(pid) is int and pid > 0 else 0
-            self.ready.set()
+            self._be_ready()
             if self._cell is None:
                 self._hear_nothing()
                 # What is still in the pipes is of whoever was there before.
@@ -213,6 +223,12 @@ class Runner:
             self._cell.finished.set()
             self._hear_nothing()
 
+    def _be_ready(self) -> None:
+        self.ready.set()
+        call, self._on_ready = self._on_ready, None
+        if call is not None:
+            self._loop.call_soon(call)
+
     def _hear_nothing(self) -> None:
         if self._channel is not None:
             self._channel.listening = False
@@ -220,7 +236,7 @@ class Runner:
     def _on_end(self) -> None:
         if not self.pid:
             self.failure = self.failure or "it has ended"
-        self.ready.set()
+        self._be_ready()
 
     def _on_output(self, tag: bytes, data: bytes) -> None:
         if tag == CONTENT:
@@ -278,3 +294,9 @@ class Runner:
             with contextlib.suppress(RuntimeError):  # The event loop is closed already.
                 self._loop.remove_reader(pipe)
             os.close(pipe)
+
+
+def _close_all(*lists: Iterable[int]) -> None:
+    for fds in lists:
+        for fd in fds:
+            os.close(fd)

@@ -99,13 +99,17 @@ class Holder:
         Raises:
             SandboxUnavailable: The process has ended.
         """
-        number = next(_numbers)
-        self._runners[number] = runner
+        number, request = self._request(runner, op, arguments)
         try:
-            await self.tell({"op": op, "id": number, "key": runner.key.hex(), **arguments}, runner.theirs)
+            await self.tell(request, runner.theirs)
         finally:
             runner.handed_over()
         return number
+
+    def _request(self, runner: Runner, op: str, arguments: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        number = next(_numbers)
+        self._runners[number] = runner
+        return number, {"op": op, "id": number, "key": runner.key.hex(), **arguments}
 
     def take_limit(self) -> str | None:
         """The limit that something in its room has met since the last time that this was asked for."""
@@ -211,26 +215,52 @@ class Room(Holder):
             raise
         return room
 
-    async def prepare(self, renew: bool = False) -> None:
+    async def prepare(self) -> None:
         """Fork a runner from the fresh state, for whoever comes next.
-
-        Args:
-            renew: Before that, end everything in the room and empty its private folders.
 
         Raises:
             SandboxUnavailable: It cannot be forked.
         """
         self._runners.pop(self.spare_number, None)
-        if renew:  # Of those that end for that nothing is told.
-            self._runners.clear()
-        if renew and self._line is not None and not self._line.closed:
+        if self._line is not None:
+            self._line.close()
+        self._line = self.spare = Runner(self.largest)
+        self.spare_number = await self.start(self._line, renew=False)
+
+    def renew(self, done: Callable[[bool], None]) -> None:
+        """End everything in the room, empty its private folders, and fork a runner from the fresh state.
+
+        There is no task for it: an event loop may end at any time, and would tell of one that has not ended.
+
+        Args:
+            done: Called once, with whether the room can be used again.
+        """
+        self._runners.clear()  # Processes killed by a reset send no "ended" event.
+        if self._line is not None and not self._line.closed:
             self._line.renew()
         else:
             if self._line is not None:
                 self._line.close()
             self._line = Runner(self.largest)
-        self.spare = self._line
-        self.spare_number = await self.start(self._line, renew=renew)
+        runner = self.spare = self._line
+        self.spare_number, request = self._request(runner, "run", {"renew": True})
+        try:
+            sent = self._control.send_now(request, runner.theirs)
+        except OSError:
+            sent = False
+        finally:
+            runner.handed_over()
+        if not sent:
+            done(False)
+            return
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(_PATIENCE, done, False)
+
+        def ready() -> None:
+            late.cancel()
+            done(runner.pid != 0)
+
+        runner.when_ready(ready)
 
     def abandon(self) -> None:
         """Let go of the room where there is no event loop any more that could tell anybody."""

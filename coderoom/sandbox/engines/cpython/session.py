@@ -14,6 +14,7 @@ from typing import Any
 from coderoom._util.tasks import to_its_end
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.engines.cpython.outcome import Ending, conclude
+from coderoom.sandbox.engines.cpython.pool import Worker
 from coderoom.sandbox.engines.cpython.process import Cell, Runner
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Held, Holder, Room, integer, pids_of, why_not
 from coderoom.sandbox.functions import Calls, HostFunction
@@ -43,15 +44,22 @@ class CPythonSession:
     """A state in a room, and the cells that run in it.
 
     Args:
-        room: The room; whoever has it closes it.
+        worker: The worker that the room is of.
+        room: The room, which the worker gets back at the end.
         limits: What the code may use.
         result_name: A variable whose value counts where a cell has none.
         functions: Functions of the host that cells may call, by name.
     """
 
     def __init__(
-        self, room: Room, limits: Limits, result_name: str | None, functions: Mapping[str, HostFunction]
+        self,
+        worker: Worker,
+        room: Room,
+        limits: Limits,
+        result_name: str | None,
+        functions: Mapping[str, HostFunction],
     ) -> None:
+        self._worker = worker
         self._room = room
         self._limits = limits
         self._result_name = result_name
@@ -154,8 +162,14 @@ class CPythonSession:
         finally:  # Also if nobody waited for the answer: it may have been done.
             await to_its_end(self._room.ask("thaw", "thaw"))
 
-    def close(self) -> None:
-        """Close what is ours; the room ends the processes."""
+    async def close(self) -> None:
+        """End everything that the session has started; a second time does nothing."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """The same without waiting: the room ends the processes."""
+        if self._closed:
+            return
         self._closed = True
         if self._work is not None:
             self._work.cancel()  # The room is somebody else's from now on.
@@ -163,6 +177,7 @@ class CPythonSession:
             self._room.leave(self._live.runner)
         for held in self._held:
             held.holder.close()
+        self._worker.give_back(self._room)
 
     @property
     def used(self) -> bool:

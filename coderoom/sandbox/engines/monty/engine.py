@@ -12,7 +12,8 @@ import contextlib
 import importlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -96,6 +97,8 @@ class MontyEngine:
         self._mount: pydantic_monty.MountDir | None = None
         self._guard = Guard()
         self._ending = contextlib.ExitStack()
+        # Nobody may ever close it; the guard ends the workers.
+        weakref.finalize(self, _end, self._guard, self._ending)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -154,8 +157,7 @@ class MontyEngine:
     def kill(self) -> None:
         """The same without waiting, for when there is no event loop any more."""
         self._pool = None
-        self._guard.end()
-        self._ending.close()
+        _end(self._guard, self._ending)
         # Another event loop may come next.
         self._slots = asyncio.Semaphore(self._workers)
         self._sessions.clear()
@@ -176,15 +178,6 @@ class MontyEngine:
         session = MontySession(self, functions or {})
         self._sessions.add(session)
         return session
-
-    @contextlib.asynccontextmanager
-    async def session(self, functions: Mapping[str, HostFunction]) -> AsyncIterator[MontySession]:
-        """A fresh state, for as long as the context lasts."""
-        session = await self.open(functions)
-        try:
-            yield session
-        finally:
-            await session.close()
 
     async def check_out(self, state: bytes | None) -> MontyWorker:
         """Have a worker with a state; `None` is the fresh one.
@@ -351,6 +344,11 @@ class MontyWorker:
         """Let the pool have it back."""
         with contextlib.suppress(Exception):  # It is gone in any case.
             await self._checkout.__aexit__(None, None, None)
+
+
+def _end(guard: Guard, ending: contextlib.ExitStack) -> None:
+    guard.end()
+    ending.close()
 
 
 def _monty() -> Any:

@@ -168,6 +168,11 @@ class MontySession:
             await self._rest()
             self._engine.forget(self)
 
+    def abandon(self) -> None:
+        """The same without waiting, for a session that nobody has any more."""
+        task = asyncio.ensure_future(self.close())
+        self._abandoning = task
+
     def hold_output(self, held: bool) -> None:
         """Let the cell that runs wait with its output, or go on."""
         if self._tap is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import re
 import select
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -127,8 +129,11 @@ class DockerWorker:
     container: Container
     memory: int
     undo: Callable[[], object]
-    _ended: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        # Nobody may ever close it.
+        self._end = weakref.finalize(self, _undo, os.getpid(), self.control, self.undo)
 
     async def end(self) -> None:
         """End the container and remove it."""
@@ -136,16 +141,12 @@ class DockerWorker:
 
     def kill(self) -> None:
         """The same, for when there is no event loop any more."""
-        self.control.close()
         with self._lock:
-            if self._ended:
-                return
-            self._ended = True
-            self.undo()
+            self._end()
 
     def describe_death(self) -> str:
         """What is known of why it ended by itself."""
-        if self._ended:
+        if not self._end.alive:
             return "It was ended."
         written, ended = self.container.written(), self.container.ended()
         code = self.container.exit_code(_PATIENCE if ended else 0)
@@ -155,6 +156,12 @@ class DockerWorker:
         if code == _KILLED:
             why += f" It was killed, most likely for needing more memory than its {self.memory >> 20} MiB."
         return f"{why} It wrote: {written}" if written else why
+
+
+def _undo(host: int, control: socket.socket, undo: Callable[[], object]) -> None:
+    control.close()
+    if os.getpid() == host:  # And not a fork of it that ends.
+        undo()
 
 
 def _without_heads(data: bytes) -> bytes:
