@@ -60,6 +60,6 @@ async def ended(task: asyncio.Future[Any]) -> None:
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:
-    """Call something in an event loop, for finalizers: they run in any thread, at any time, even after the loop's end."""
+    """Call something in an event loop, for finalizers, which run in any thread and at any time."""
     with contextlib.suppress(RuntimeError):  # The loop is closed, and nothing of it needs to be ended any more.
         loop.call_soon_threadsafe(call, *arguments)

@@ -15,7 +15,7 @@ may do.
 from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox.arguments import SourceModule
+from coderoom.sandbox.config import SandboxConfig, SourceModule
 from coderoom.sandbox.functions import CallRecorder, HostFunction, RecordedCall, check_functions, host_functions
 from coderoom.sandbox.guest.restricted import Rulebook
 from coderoom.sandbox.limits import Limits
@@ -40,6 +40,7 @@ __all__ = [
     "RecordedCall",
     "Rulebook",
     "Sandbox",
+    "SandboxConfig",
     "SandboxUnavailable",
     "Session",
     "SourceModule",

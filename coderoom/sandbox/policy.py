@@ -19,7 +19,9 @@ from coderoom.sandbox.policy_check import RULES, PolicyFinding, find
 from coderoom.sandbox.policy_rules import MAX_CHARACTERS, restricted_rules
 from coderoom.sandbox.result import CodeError
 
-__all__ = ["Policy", "PolicyFinding", "check_restricted"]
+__all__ = ["POLICIES", "Policy", "PolicyFinding", "check_restricted"]
+
+POLICIES: Final = ("restricted", "open")
 
 _SHOWN: Final = 20
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from coderoom.outcome import Outcome
 
-__all__ = ["Artifact", "CodeError", "ExecutionResult", "FunctionCall", "Limit", "OutputChunk"]
+__all__ = ["Artifact", "CodeError", "ExecutionResult", "FunctionCall", "Limit", "OutputChunk", "with_paths"]
 
 Limit = Literal["wall", "cpu", "memory", "processes", "open_files", "file_size", "disk", "output", "value"]
 
@@ -155,3 +157,20 @@ class ExecutionResult:
     def result(self) -> Any:
         """The value, under the name that `execute_code` knows."""
         return self.value
+
+
+def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResult:
+    """The result with the places of its artifacts on this machine; what is no file in the workspace is left out."""
+    if workspace is None or not result.artifacts:
+        return result
+    root = workspace.resolve()
+    found = []
+    for artifact in result.artifacts:
+        path = workspace / artifact.name
+        # Names come from inside: they may lead anywhere.
+        with contextlib.suppress(OSError, ValueError):
+            facts = path.lstat()
+            real = path.resolve()
+            if real == root / artifact.name and real.is_relative_to(root) and stat.S_ISREG(facts.st_mode):
+                found.append(replace(artifact, path=path, size=facts.st_size))
+    return replace(result, artifacts=tuple(found))

@@ -11,31 +11,15 @@ from typing import Any, Literal, Self
 
 from coderoom._util.tasks import to_its_end
 from coderoom.errors import RequestError
-from coderoom.outcome import Outcome
-from coderoom.sandbox.arguments import (
-    SourceModule,
-    a_count,
-    a_folder,
-    a_list,
-    a_mapping,
-    a_path,
-    a_switch,
-    a_wall,
-    check_code,
-    check_timeout,
-    limits_of,
-    make_workspace,
-)
-from coderoom.sandbox.engines.base import Engine, EngineSession, make_engine
-from coderoom.sandbox.environment import check_variables
+from coderoom.sandbox.cell import check_cell
+from coderoom.sandbox.config import SandboxConfig, SourceModule
+from coderoom.sandbox.engines.base import Engine, EngineSession
+from coderoom.sandbox.engines.cpython.engine import CPythonEngine
+from coderoom.sandbox.engines.monty.engine import MontyEngine
 from coderoom.sandbox.functions import HostFunction, Offer, Offered
-from coderoom.sandbox.languages import is_python, program_for
 from coderoom.sandbox.limits import Limits
-from coderoom.sandbox.policy import Policy
-from coderoom.sandbox.result import CodeError, ExecutionResult, OutputChunk
-from coderoom.sandbox.session import Session, stream_of, with_paths
-from coderoom.sandbox.snapshots import Snapshot
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
+from coderoom.sandbox.session import Session, stream_of
 
 __all__ = ["Sandbox"]
 
@@ -86,23 +70,32 @@ class Sandbox:
         concurrency: int = 256,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.limits = limits_of(limits)
-        self.workspace = None if workspace is None else a_folder("workspace", workspace)
-        self._policy = Policy.named(policy)
-        spec = WallSpec(
-            workspace=self.workspace,
-            network=a_switch("network", network),
-            env=a_mapping("env", env),
-            limits=self.limits,
-            python=None if python is None else a_path("python", python),
-            readable=[Path(folder) for folder in a_list("readable", readable, str, Path)],
-            options=a_mapping("options", options),
+        config = SandboxConfig(
+            wall=wall,
+            engine=engine,
+            preload=preload,
+            limits={} if limits is None else limits,
+            workspace=workspace,
+            network=network,
+            policy=policy,
+            env={} if env is None else env,
+            python=python,
+            readable=readable,
+            concurrency=concurrency,
+            options={} if options is None else options,
         )
-        check_variables(spec.env)
-        self.preload: Sequence[str | SourceModule] = tuple(a_list("preload", preload, str, SourceModule))
-        self._engine_name = engine
-        self.concurrency = a_count("concurrency", concurrency)
-        self._engine = make_engine(engine, a_wall(wall), spec, self._policy, self.preload, self.concurrency)
+        self._set_up(config)
+
+    @classmethod
+    def from_config(cls, config: SandboxConfig) -> Self:
+        """A sandbox of that configuration."""
+        sandbox = cls.__new__(cls)
+        sandbox._set_up(config)
+        return sandbox
+
+    def _set_up(self, config: SandboxConfig) -> None:
+        self.config = config
+        self._engine: Engine = MontyEngine(config) if config.engine == "monty" else CPythonEngine(config)
         self._closed = False
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,6 +109,26 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def limits(self) -> Limits:
+        """What a cell may use."""
+        return self.config.limits
+
+    @property
+    def workspace(self) -> Path | None:
+        """The folder that the code may read and write."""
+        return self.config.workspace
+
+    @property
+    def preload(self) -> Sequence[str | SourceModule]:
+        """The modules that are imported once."""
+        return self.config.preload
+
+    @property
+    def concurrency(self) -> int:
+        """How many runs and sessions there may be at a time."""
+        return self.config.concurrency
 
     @property
     def wall(self) -> str:
@@ -193,7 +206,7 @@ class Sandbox:
         Raises:
             RequestError: Something cannot be offered, or a name is taken twice.
         """
-        session = Session(self, Offer(functions))
+        session = Session(self.config, self._open, Offer(functions))
         self._sessions.add(session)
         return session
 
@@ -203,44 +216,22 @@ class Sandbox:
         Raises:
             RequestError: An argument is wrong, or the language is not known here.
         """
-        check_code(code)
-        check_timeout(timeout)
-        error = None
-        if is_python(language):
-            error = self._policy.check(code)
-        elif self._policy.rules is not None:
-            error = CodeError(
-                "PolicyError", f"Only Python runs under the policy {self._policy.name!r}, no {language!r}."
-            )
-        else:
-            program_for(language, self._engine_name)  # Refuses what nobody here runs.
-        if error is None:
-            return None
-        text = f"{error}\n"
-        return ExecutionResult(Outcome.REJECTED, 126, stderr=text, output=text, error=error, code=code)
-
-    def with_paths(self, result: ExecutionResult) -> ExecutionResult:
-        """The result with the places of its artifacts on this machine."""
-        return with_paths(result, self.workspace)
-
-    async def snapshot(self, engine: EngineSession) -> Snapshot:
-        """The workspace's files as they are now."""
-        return await Snapshot.take(self.workspace, engine, self.limits)
+        return check_cell(self.config, code, language, timeout)[1]
 
     async def _run(
         self, code: str, language: str, timeout: float | None, on_chunk: Any, engines: list[EngineSession] | None = None
     ) -> ExecutionResult:
-        rejected = self.reject(code, language, timeout)
+        program, rejected = check_cell(self.config, code, language, timeout)
         if rejected is not None:
             return rejected
         engine = await self._open(_NO_FUNCTIONS)
         try:
             if engines is not None:
                 engines.append(engine)
-            result = await engine.run(code, language, timeout, final=True, on_chunk=on_chunk)
+            result = await engine.run(code, program, timeout, final=True, on_chunk=on_chunk)
         finally:
             await engine.close()
-        return self.with_paths(result)
+        return with_paths(result, self.workspace) if result.artifacts else result
 
     async def _open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
         return await (await self._get_engine()).open(functions)
@@ -256,7 +247,7 @@ class Sandbox:
 
     async def _start_engine(self) -> None:
         if self.workspace is not None:
-            await asyncio.to_thread(make_workspace, self.workspace)
+            await asyncio.to_thread(_make_workspace, self.workspace)
         await self._engine.start()
 
     async def _get_engine(self) -> Engine:
@@ -286,3 +277,13 @@ def _look_at(task: asyncio.Task[None]) -> None:
     """Take note of a failed start that nobody waits for any more, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
+
+
+def _make_workspace(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise RequestError(f"The workspace {str(folder)!r} is a file; use a folder.") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RequestError(f"The workspace {str(folder)!r} does not exist and cannot be made: {why}.") from error

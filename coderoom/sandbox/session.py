@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import stat
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from coderoom._util.tasks import call_in_loop, to_its_end
 from coderoom.errors import RequestError
+from coderoom.sandbox.cell import check_cell
+from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.engines.base import EngineSession
 from coderoom.sandbox.functions import HostFunction, Offer, calls_of
-from coderoom.sandbox.result import ExecutionResult, OutputChunk
+from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
 from coderoom.sandbox.snapshots import Snapshot
 
-if TYPE_CHECKING:
-    from coderoom.sandbox.engines.base import EngineSession
-    from coderoom.sandbox.sandbox import Sandbox
+__all__ = ["Checkpoint", "OpenEngine", "Session", "stream_of"]
 
-__all__ = ["Checkpoint", "Session"]
-
+OpenEngine = Callable[[Mapping[str, HostFunction]], Awaitable[EngineSession]]
 _QUEUE = 256
 _CLOSED = "The session is closed; make a new one with sandbox.session()."
 
@@ -50,9 +47,9 @@ class Session:
     after the other; several sessions run at the same time.
     """
 
-    def __init__(self, sandbox: Sandbox, offer: Offer) -> None:
-        self._sandbox = sandbox
-        self._open: Callable[[Mapping[str, HostFunction]], Awaitable[EngineSession]] = sandbox._open
+    def __init__(self, config: SandboxConfig, open: OpenEngine, offer: Offer) -> None:
+        self._config = config
+        self._open = open
         self._offer = offer
         self._engine: EngineSession | None = None
         self._dropped: weakref.finalize[..., Any]
@@ -154,7 +151,7 @@ class Session:
             engine = await self._get_engine()
             held = await engine.checkpoint()
             try:
-                snapshot = await self._sandbox.snapshot(engine) if files else None
+                snapshot = await Snapshot.take(self._config.workspace, engine, self._config.limits) if files else None
             except BaseException:
                 engine.release(held)
                 raise
@@ -247,14 +244,14 @@ class Session:
     async def _run(
         self, code: str, language: str, timeout: float | None, on_chunk: Callable[[OutputChunk], None] | None
     ) -> ExecutionResult:
-        rejected = self._sandbox.reject(code, language, timeout)
+        program, rejected = check_cell(self._config, code, language, timeout)
         if rejected is not None:
             return rejected
         self._refuse_own_calls()
         async with self._lock:
             engine = await self._get_engine()
-            result = await engine.run(code, language, timeout, on_chunk=on_chunk)
-        return self._sandbox.with_paths(result)
+            result = await engine.run(code, program, timeout, on_chunk=on_chunk)
+        return with_paths(result, self._config.workspace) if result.artifacts else result
 
     def _hold(self, hold: bool) -> None:
         if self._engine is not None:
@@ -297,20 +294,3 @@ async def _go_back(engine: EngineSession, checkpoint: Checkpoint) -> None:
     await engine.rollback(checkpoint.held)
     if checkpoint.files is not None:
         await checkpoint.files.restore()
-
-
-def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResult:
-    """The result with the places of its artifacts on this machine; what is no file in the workspace is left out."""
-    if workspace is None or not result.artifacts:
-        return result
-    root = workspace.resolve()
-    found = []
-    for artifact in result.artifacts:
-        path = workspace / artifact.name
-        # Names come from inside: they may lead anywhere.
-        with contextlib.suppress(OSError, ValueError):
-            facts = path.lstat()
-            real = path.resolve()
-            if real == root / artifact.name and real.is_relative_to(root) and stat.S_ISREG(facts.st_mode):
-                found.append(replace(artifact, path=path, size=facts.st_size))
-    return replace(result, artifacts=tuple(found))

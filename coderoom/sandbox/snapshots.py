@@ -9,15 +9,13 @@ import stat
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from coderoom._util.tasks import to_its_end
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError
+from coderoom.sandbox.engines.base import EngineSession
 from coderoom.sandbox.limits import Limits
-
-if TYPE_CHECKING:
-    from coderoom.sandbox.engines.base import EngineSession
 
 __all__ = ["Snapshot"]
 

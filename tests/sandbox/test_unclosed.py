@@ -51,7 +51,8 @@ _WAYS = {
     """,
     "dropped in a loop that goes on": """
         async def use():
-            assert (await make().run("1 + 1")).value == 2
+            sandbox = make()
+            assert (await sandbox.run("1 + 1")).value == 2
             show()
         async def main():
             await use()
@@ -104,10 +105,11 @@ _WAYS = {
     """,
     "a cell runs at the end": """
         async def main():
-            session = make().session()
+            sandbox = make()
+            session = sandbox.session()
             await session.run("x = 1")
             asyncio.get_running_loop().create_task(session.run("while True: pass"))
-            asyncio.get_running_loop().create_task(session._sandbox.run("import time; time.sleep(60)"))
+            asyncio.get_running_loop().create_task(sandbox.run("import time; time.sleep(60)"))
             await asyncio.sleep(0.1)
             show()
         asyncio.run(main())
@@ -153,10 +155,11 @@ _WAYS = {
     """,
     "the loop is closed at once": """
         async def main():
-            session = make().session()
+            sandbox = make()
+            session = sandbox.session()
             await session.run("x = 1")
             await session.close()
-            await session._sandbox.run("1")
+            await sandbox.run("1")
             show()
             return session
         loop = asyncio.new_event_loop()

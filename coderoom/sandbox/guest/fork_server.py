@@ -1,7 +1,7 @@
 """A process that holds a state, forks it when asked to, and says how the forks ended.
 
-The keeper of a room is one: its state is the fresh one. A checkpoint is another: its state is that of the session it is
-a fork of. Both answer the same requests on a control socket of their own.
+The supervisor of a room is one: its state is the fresh one. A checkpoint is another: its state is that of the session
+that it is a fork of. Both answer the same requests on a control socket of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .forks import fork
 from .frames import Channel
 from .isolation import linux
 
-__all__ = ["Holder"]
+__all__ = ["ForkServer"]
 
 Start = Callable[[Dict[str, Any], List[int]], None]
 
@@ -32,7 +32,7 @@ def _pidfd_open(pid: int) -> int:
     return pidfd
 
 
-class Holder:
+class ForkServer:
     """Forks on request.
 
     Args:

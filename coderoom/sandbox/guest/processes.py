@@ -1,4 +1,4 @@
-"""The processes of a room, as its keeper sees them."""
+"""The processes of a room, as its supervisor sees them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class _Processes:
     nested = False
 
     def pids(self) -> list[int]:
-        """All of the room but its keeper."""
+        """All of the room but its supervisor."""
         raise NotImplementedError
 
     def signal_all(self, number: int, keep: list[int]) -> None:
-        """Send a signal to all but the keeper and those that are to be kept, which go on if they stand still."""
+        """Send a signal to all but the supervisor and those that are to be kept, which go on if they stand still."""
         pids = self.pids()
         for pid in pids:
             if pid not in keep:
@@ -50,13 +50,13 @@ class _Processes:
                 _kill(pid, signal.SIGCONT)
 
     def interrupt(self, keep: list[int]) -> None:
-        """Do what Ctrl-C at a terminal does to all but the keeper and those that are to be kept."""
+        """Do what Ctrl-C at a terminal does to all but the supervisor and those that are to be kept."""
         for pid in self.pids():
             if pid not in keep:
                 _interrupt(pid)
 
     def busy(self) -> bool:
-        """Whether anybody but the keeper has something to do right now, or would if there were a processor for it."""
+        """Whether anybody but the supervisor is running, or would be if there were a processor for it."""
         return any(_fields(pid)[:1] in ([b"R"], [b"D"]) for pid in self.pids())
 
     def gone(self, keep: list[int]) -> bool:
@@ -81,7 +81,7 @@ class _Processes:
                 continue
             threads += int(fields[_THREADS])
             ticks += sum(map(int, fields[11:15]))  # With those of children that it has waited for.
-            # A fork shares the keeper's pages until it writes to them; a program of its own has another stack.
+            # A fork shares the supervisor's pages until it writes to them; a program of its own has another stack.
             base = own if fields[_STACK] == own[_STACK] else _NOTHING
             memory += max(int(fields[_RESIDENT]) - int(base[_RESIDENT]), 0) * _PAGE
             addresses += max(int(fields[_ADDRESSES]) - int(base[_ADDRESSES]), 0)
@@ -95,16 +95,16 @@ class _Processes:
 
 
 class Nested(_Processes):
-    """Those of a process namespace: everybody in it but number 1, which is the keeper."""
+    """Those of a process namespace: everybody in it but number 1, which is the supervisor."""
 
     nested = True
 
     def pids(self) -> list[int]:
-        """All of the room but its keeper."""
+        """All of the room but its supervisor."""
         return [pid for pid in _all_pids() if pid != 1]
 
     def signal_all(self, number: int, keep: list[int]) -> None:
-        """Send a signal to all but the keeper and those that are to be kept, which go on if they stand still."""
+        """Send a signal to all but the supervisor and those that are to be kept, which go on if they stand still."""
         if not keep:
             _kill(-1, number)
             return
@@ -118,10 +118,10 @@ class Nested(_Processes):
 
 
 class Descendants(_Processes):
-    """Those that descend from the keeper, where there is no namespace: orphans come back to it, since it reaps them."""
+    """Those that descend from the supervisor, where there is no namespace: it adopts and reaps orphans."""
 
     def pids(self) -> list[int]:
-        """All of the room but its keeper."""
+        """All of the room but its supervisor."""
         parents: dict[int, int] = {}
         for pid in _all_pids():
             try:

@@ -1,4 +1,4 @@
-"""The keeper of a room: forks its runners, watches what they use, and ends everything in the room."""
+"""The supervisor of a room: forks its runners, watches what they use, and ends everything in the room."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 from . import processes
 from .disk import Disk
-from .fork_server import Holder
+from .fork_server import ForkServer
 from .frames import Channel
 from .isolation import linux, lockdown
 from .isolation.room import empty_folders, own_folders
 from .programs import run_program
 from .runner import RESERVED_FILES, Runner
 
-__all__ = ["Keeper"]
+__all__ = ["RoomSupervisor"]
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _SECONDS_TO_END = 5.0
-_OWN_PROCESSES = 8  # The keeper and its runners; besides, each checkpoint that waits is one.
+_OWN_PROCESSES = 8  # The supervisor and its runners; besides, each checkpoint that waits is one.
 
 
-class Keeper(Holder):
+class RoomSupervisor(ForkServer):
     """The first process of a room.
 
     Args:

@@ -17,7 +17,7 @@ from typing import Any
 
 from . import forks
 from .figures import Figures
-from .fork_server import Holder
+from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
 from .functions import Functions
 from .interpreter import Interpreter
@@ -34,7 +34,7 @@ RESERVED_FILES = 16
 class Runner:
     """Runs cells until the host closes the channel.
 
-    It is made in the zygote, so that a fork of it has little left to do: its descriptors have fixed numbers, above all
+    It is made in the worker, so that a fork of it has little left to do: its descriptors have fixed numbers, above all
     those that the code's own files can have, and so out of the way of code that closes or writes to all it finds.
 
     Args:
@@ -70,7 +70,7 @@ class Runner:
         self._interpreter.move_to(workspace)
 
     def settle(self) -> None:
-        """Do in the room's keeper what its forks then have done."""
+        """Do in the room's supervisor what its forks then have done."""
         _allow_files(self._places[0])
         os.chdir(self._config["workspace"])
         signal.signal(signal.SIGINT, self._interrupt)
@@ -186,7 +186,7 @@ class Runner:
             os.dup2(null, place, inheritable=place < 3)
         os.close(null)
         control.send({"event": "holding", "pid": os.getpid()})
-        Holder(control, {"run": self._resume}).serve()
+        ForkServer(control, {"run": self._resume}).serve()
         os._exit(0)
 
     def _resume(self, message: dict[str, Any], fds: list[int]) -> None:

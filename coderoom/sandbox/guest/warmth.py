@@ -1,7 +1,7 @@
 """What makes a fork cheap: pages that nobody writes to need not be copied.
 
 Copying a page that both processes have costs the child some microseconds, and a fork of an interpreter can touch
-hundreds of pages before it has run a line. So what can be done once is done in the zygote.
+hundreds of pages before it has run a line. So what can be done once is done in the worker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The warm process behind the wall: imports once, and forks a keeper for every room.
+"""The warm process behind the wall: imports once, and forks a supervisor for every room.
 
 It never runs a line of the code that it is there for. When the host goes away its control socket closes, it ends, and
 with it everything behind the wall.
@@ -21,7 +21,7 @@ from . import forks, warmth
 from .frames import Channel
 from .isolation import boot, linux
 from .isolation.room import enter_room
-from .room import Keeper
+from .room import RoomSupervisor
 from .runner import Runner
 
 __all__ = ["serve"]
@@ -156,7 +156,7 @@ def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner
         room = Channel(socket.socket(fileno=fd))
         try:
             nested = enter_room(config)
-            Keeper(room, config, nested, runner).serve()
+            RoomSupervisor(room, config, nested, runner).serve()
             status = 0
         except Exception as error:
             room.send(

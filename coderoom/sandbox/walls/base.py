@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.config import SandboxConfig
 
 __all__ = ["StartedWorker", "Wall", "WallReport", "WallSpec"]
 
 
-@dataclass(frozen=True)
-class WallSpec:
-    """What a wall is asked for.
-
-    Attributes:
-        workspace: The folder of this machine that the code may write to, seen inside as `/workspace`; `None`: each
-            session has an empty one in memory.
-        network: Whether the code may use the network.
-        env: The whole environment of the code.
-        limits: What the code may use.
-        python: The interpreter, as an absolute path; `None`: the one of `default_python` (Docker: the
-            image's `python3`).
-        readable: More folders of this machine that the code may read, at their own paths.
-        options: What only one wall understands, checked by it (Docker's `image`, for instance).
-    """
-
-    workspace: Path | None
-    network: bool
-    env: Mapping[str, str]
-    limits: Limits
-    python: Path | None = None
-    readable: Sequence[Path] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+WallSpec = SandboxConfig
+"""What a wall is asked for: a sandbox's configuration, whose `env` is the whole environment here."""
 
 
 class StartedWorker(Protocol):

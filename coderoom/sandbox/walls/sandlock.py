@@ -34,7 +34,7 @@ class SandlockWall(RuledWall):
     """What the wall `landlock` is, with the worker itself behind sandlock's rules.
 
     sandlock's supervisor is not used. It opens files of `/proc` for whoever asks, past the rules that a runner is
-    under, so that code could read the memory of other sessions; and it hides processes from the keeper, who could
+    under, so that code could read the memory of other sessions; and it hides processes from the supervisor, who could
     neither count nor end them.
     """
 

@@ -25,7 +25,7 @@ def reach(name, work):
 """
 CLIMBS = {
     "the keeper's socket": """
-for keeper in find("Keeper"):
+for keeper in find("RoomSupervisor"):
     for event in ("room", "killed", "limit", "ended", "failed"):
         reach(event, lambda: keeper.control.send({"event": event, "id": 1, "limit": "memory", "error": "x", "status": 0}))
     reach("receive", lambda: keeper.control.receive())
@@ -34,7 +34,7 @@ for channel in find("Channel"):
 """,
     "its namespaces": """
 from coderoom_guest.isolation import linux, mounts, room as rooms
-for keeper in find("Keeper"):
+for keeper in find("RoomSupervisor"):
     reach("a room", lambda: rooms.enter_room(keeper._config))
     reach("folders", lambda: rooms._mount_memory(keeper._config))
 reach("a mount", lambda: mounts.mount_tmpfs("/tmp", 4096, "1777"))
@@ -101,7 +101,7 @@ for top in ("/", "/usr", "/etc", "/dev", "/bin", "/lib", "/run", "/var", "/sys",
 reach("a program", lambda: open(os.path.realpath(sys.executable), "r+b"))
 """,
     "the keeper's work": """
-for keeper in find("Keeper"):
+for keeper in find("RoomSupervisor"):
     keeper._processes.signal_all = lambda *_: None
     reach("serve", lambda: [keeper.watch(), 1 / 0])
     reach("fork", lambda: [keeper._fork(lambda *_: os._exit(0), {"id": 1}, []), 1 / 0])

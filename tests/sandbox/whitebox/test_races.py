@@ -16,8 +16,9 @@ import pytest
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox, Session, snapshots
-from coderoom.sandbox.engines.cpython.pool import Worker
-from coderoom.sandbox.engines.cpython.room import Holder, Room
+from coderoom.sandbox.engines.cpython.channel import ForkServerClient
+from coderoom.sandbox.engines.cpython.engine import Worker
+from coderoom.sandbox.engines.cpython.room import Room
 from coderoom.sandbox.functions import Calls
 from coderoom.sandbox.walls import lending
 
@@ -101,14 +102,14 @@ async def test_a_workspace_that_is_being_lent_is_given_back(monkeypatch: pytest.
 async def test_a_cancel_that_comes_with_the_answer_is_a_cancel() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        holder = Holder(ours)
-        task = asyncio.create_task(holder.expect("looked"))
+        client = ForkServerClient(ours)
+        task = asyncio.create_task(client.expect("looked"))
         await asyncio.sleep(0.01)
-        holder._on_message({"event": "looked"})
+        client._on_message({"event": "looked"})
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        holder.close()
+        client.close()
 
 
 class TestStarting:

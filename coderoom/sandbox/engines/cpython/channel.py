@@ -1,15 +1,18 @@
-"""The host's end of a socket to behind the wall."""
+"""The host's ends of sockets to behind the wall: packets, and the requests to whoever forks there."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
+import signal
 import socket
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
+from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.guest.frames import (
     CONTENT,
     KEY_SIZE,
@@ -23,10 +26,14 @@ from coderoom.sandbox.guest.frames import (
     send_packet,
 )
 
-__all__ = ["HostChannel"]
+__all__ = ["PATIENCE", "ForkServerClient", "HostChannel", "integer"]
+
+PATIENCE = 20.0
+"""How many seconds what is asked for behind the wall may take."""
 
 _AT_ONCE = 32
 _LARGE = 65_536  # To read so large a message takes a while; others of the event loop come next.
+_numbers = itertools.count(1)
 
 
 class HostChannel:
@@ -202,6 +209,154 @@ class HostChannel:
                 self._loop.remove_writer(self._sock.fileno())
 
 
+class Forked(Protocol):
+    """The host's end of a process that was forked on request."""
+
+    key: bytes
+    theirs: list[int]
+
+    def handed_over(self) -> None:
+        """Close the ends that the process has been sent."""
+
+    def note_end(self, facts: Mapping[str, Any]) -> None:
+        """Take note that the process has ended."""
+
+
+class ForkServerClient:
+    """A process behind the wall that forks a state it holds: a room's supervisor, or a checkpoint.
+
+    Attributes:
+        facts: What it has said of itself.
+        lost: Whether it has ended.
+        limit: The limit that something in its room has met last.
+
+    Args:
+        sock: Our end of its control socket.
+        key: The key of its packets.
+    """
+
+    # Code can end a checkpoint that it was in, and so whatever came of it.
+    _gone: Mapping[str, Any] = {"status": -int(signal.SIGKILL)}
+
+    def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
+        self.facts: Mapping[str, Any] = {}
+        self.lost = False
+        self.limit: str | None = None
+        self._forks: dict[int, Forked] = {}
+        self._events: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+        self._control = HostChannel(sock, self._on_message, self._on_end, key)
+
+    async def expect(self, event: str) -> Mapping[str, Any]:
+        """Wait for an event.
+
+        Raises:
+            SandboxUnavailable: The process failed, has ended or does not answer.
+        """
+        future = self._future(event)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            raise SandboxUnavailable(f"The sandbox did not answer within {PATIENCE:g} seconds ({event!r}).") from None
+        finally:
+            if self._events.get(event) is future:
+                del self._events[event]
+            future.cancel()
+
+    async def ask(self, op: str, event: str, **arguments: Any) -> Mapping[str, Any]:
+        """Make a request and wait for its answer.
+
+        Raises:
+            SandboxUnavailable: As `expect`.
+        """
+        self.announce(event)  # The answer may come before there is somebody who waits.
+        await self.tell({"op": op, **arguments})
+        return await self.expect(event)
+
+    async def tell(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        """Make a request.
+
+        Raises:
+            SandboxUnavailable: The process has ended.
+        """
+        try:
+            await self._control.send(message, fds)
+        except OSError as error:
+            raise SandboxUnavailable(f"The sandbox's process has ended ({error}).") from error
+
+    async def start(self, runner: Forked, op: str = "run", **arguments: Any) -> int:
+        """Let a fork of the state become a runner.
+
+        Returns:
+            Its number.
+
+        Raises:
+            SandboxUnavailable: The process has ended.
+        """
+        number, request = self._request(runner, op, arguments)
+        try:
+            await self.tell(request, runner.theirs)
+        finally:
+            runner.handed_over()
+        return number
+
+    def _request(self, runner: Forked, op: str, arguments: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        number = next(_numbers)
+        self._forks[number] = runner
+        return number, {"op": op, "id": number, "key": runner.key.hex(), **arguments}
+
+    def close(self) -> None:
+        """Let the process end."""
+        self._control.close()
+        self._on_end()
+
+    def announce(self, event: str) -> None:
+        """Say that `expect` will be called for an event that may come before."""
+        self._future(event)
+
+    def _future(self, event: str) -> asyncio.Future[Mapping[str, Any]]:
+        future = self._events.get(event)
+        if future is None:
+            future = self._events[event] = asyncio.get_running_loop().create_future()
+            if self.lost:
+                self._fail(SandboxUnavailable("The sandbox's process has ended."))
+        return future
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        event = str(message.get("event"))
+        if event == "ended":
+            runner = self._forks.pop(integer(message, "id"), None)
+            if runner is not None:
+                runner.note_end(message)
+        elif event == "limit":
+            self.limit = str(message.get("limit"))
+        elif event == "failed":
+            self._fail(SandboxUnavailable(f"The sandbox could not be set up: {message.get('error')}"))
+        else:
+            future = self._events.get(event)
+            if future is not None and not future.done():
+                future.set_result(message)
+
+    def _on_end(self) -> None:
+        self.lost = True
+        self._fail(SandboxUnavailable("The sandbox's process has ended."))
+        forks, self._forks = self._forks, {}
+        for fork in forks.values():
+            fork.note_end(self._gone)
+
+    def _fail(self, error: SandboxUnavailable) -> None:
+        for future in self._events.values():
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # Somebody may have stopped waiting.
+
+
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def integer(message: Mapping[str, Any], key: str) -> int:
+    """A number of a message, which may be anything; 0 if it is none."""
+    value = message.get(key)
+    return value if type(value) is int else 0

@@ -1,7 +1,8 @@
-"""From what is known of a cell's end to its result."""
+"""A cell that runs, and how its result comes of what is known of its end."""
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import errno
 import mimetypes
@@ -11,11 +12,12 @@ from typing import Any
 
 from coderoom._util.text import encodable
 from coderoom.outcome import Outcome
-from coderoom.sandbox.engines.cpython.process import Cell
+from coderoom.sandbox.cell import Collector
+from coderoom.sandbox.functions import Calls
 from coderoom.sandbox.limits import Limits
-from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit
+from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit
 
-__all__ = ["Ending", "conclude"]
+__all__ = ["Ending", "RunningCell", "conclude"]
 
 _LONGEST = 30_000
 _MOST_ARTIFACTS = 100
@@ -39,6 +41,31 @@ _FIELD_OF_LIMIT: dict[Limit, str] = {
 }
 
 
+class RunningCell:
+    """A cell that runs.
+
+    Attributes:
+        number: Its number, which its answer has to have.
+        output: What it prints.
+        finished: Set when there is an answer, or when its process has ended.
+        answer: What its process says came of it; `None` if the process ended before it could say.
+        ended: What the process's parent says of its end; `None` as long as it lives.
+        calls: Answers what it calls on the host; `None` if it may call nothing.
+    """
+
+    def __init__(self, number: int, output: Collector) -> None:
+        self.number = number
+        self.output = output
+        self.finished = asyncio.Event()
+        self.answer: Mapping[str, Any] | None = None
+        self.ended: Mapping[str, Any] | None = None
+        self.calls: Calls | None = None
+
+    async def end_calls(self) -> tuple[FunctionCall, ...]:
+        """End the calls that are still at work, and return all of them."""
+        return () if self.calls is None else await self.calls.close()
+
+
 class Ending(enum.Enum):
     """Why nobody waits for a cell any more."""
 
@@ -48,7 +75,7 @@ class Ending(enum.Enum):
 
 
 def conclude(
-    cell: Cell,
+    cell: RunningCell,
     ending: Ending,
     code: str,
     limits: Limits,
@@ -94,7 +121,7 @@ def conclude(
     )
 
 
-def _limit_of_telling(cell: Cell, answer: Mapping[str, Any]) -> Limit | None:
+def _limit_of_telling(cell: RunningCell, answer: Mapping[str, Any]) -> Limit | None:
     if cell.output.truncated:
         return "output"
     return "value" if answer.get("value_too_large") is True else None
@@ -114,8 +141,8 @@ def _answered(answer: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     if type(exit_code) is not int or not 0 <= exit_code <= 255:
         exit_code = 1
     if answer.get("outcome") == "ok" and exit_code == 0:
-        told = answer.get("value_repr")
-        shown = encodable(told[:_LONGEST]) if isinstance(told, str) else None
+        untrusted = answer.get("value_repr")
+        shown = _text(untrusted[:_LONGEST]) if isinstance(untrusted, str) else None
         return {
             "outcome": Outcome.OK,
             "exit_code": 0,
@@ -133,17 +160,17 @@ def _answered(answer: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     }
 
 
-def _error(told: Any, limits: Limits) -> tuple[CodeError, Limit | None]:
-    if not isinstance(told, dict):
+def _error(untrusted: Any, limits: Limits) -> tuple[CodeError, Limit | None]:
+    if not isinstance(untrusted, dict):
         return CodeError("Error", "The code failed and did not say why."), None
-    kind, message = str(told.get("type"))[:200], str(told.get("message"))[:_LONGEST]
-    line = told.get("line")
-    limit = _LIMIT_OF_ERRNO.get(told["errno"]) if isinstance(told.get("errno"), int) else None
+    kind, message = str(untrusted.get("type"))[:200], str(untrusted.get("message"))[:_LONGEST]
+    line = untrusted.get("line")
+    limit = _LIMIT_OF_ERRNO.get(untrusted["errno"]) if isinstance(untrusted.get("errno"), int) else None
     if kind == "RuntimeError" and message == "can't start new thread":
         limit = "processes"
     message = _with_limit(message, limit, limits)
-    text = encodable(str(told.get("traceback") or "")[: 4 * _LONGEST])
-    return CodeError(encodable(kind), encodable(message), text, line if isinstance(line, int) else None), limit
+    text = _text(str(untrusted.get("traceback") or "")[: 4 * _LONGEST])
+    return CodeError(_text(kind), _text(message), text, line if isinstance(line, int) else None), limit
 
 
 def _with_limit(message: str, limit: Limit | None, limits: Limits) -> str:
@@ -192,17 +219,21 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def _count(told: Any, end: int = 1 << 31) -> int:
-    return told if type(told) is int and 0 <= told < end else 0
+def _text(untrusted: str) -> str:
+    return untrusted if untrusted.isascii() else encodable(untrusted)
 
 
-def _artifacts(told: Any, contents: bytes) -> tuple[Artifact, ...]:
+def _count(untrusted: Any, end: int = 1 << 31) -> int:
+    return untrusted if type(untrusted) is int and 0 <= untrusted < end else 0
+
+
+def _artifacts(untrusted: Any, contents: bytes) -> tuple[Artifact, ...]:
     found: list[Artifact] = []
     offset = 0
-    for item in told[:_MOST_ARTIFACTS] if isinstance(told, list) else ():
+    for item in untrusted[:_MOST_ARTIFACTS] if isinstance(untrusted, list) else ():
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             continue
-        name, size, length = encodable(item["name"]), item.get("size"), item.get("length")
+        name, size, length = _text(item["name"]), item.get("size"), item.get("length")
         if type(size) is not int or not 0 <= size < 1 << 63 or len(name) > _LONGEST_NAME:
             continue
         data = None

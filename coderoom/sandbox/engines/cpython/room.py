@@ -1,184 +1,291 @@
-"""The host's hold on a room behind the wall: its keeper, and what runs there."""
+"""The host's hold on a room behind the wall, and on the process there that runs cells."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
+import os
+import secrets
+import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox.engines.cpython.channel import HostChannel
-from coderoom.sandbox.engines.cpython.process import Runner
-from coderoom.sandbox.guest.frames import KEY_SIZE
+from coderoom.sandbox.cell import StreamName
+from coderoom.sandbox.engines.cpython.channel import PATIENCE, ForkServerClient, HostChannel
+from coderoom.sandbox.engines.cpython.outcome import RunningCell
+from coderoom.sandbox.guest.frames import CONTENT, KEY_SIZE, STDOUT
 
-__all__ = ["MOST_CHECKPOINTS", "Held", "Holder", "Room", "describe_end", "integer", "pids_of", "why_not"]
+__all__ = ["MOST_CHECKPOINTS", "Room", "Runner"]
 
 MOST_CHECKPOINTS = 64
 """How many checkpoints a room may have, each of which is a process."""
 
-_PATIENCE = 20.0
 _MOMENT = 0.5
 _LOOKS = 2
+_CHUNK = 65_536
+_MOST_CONTENT = 8 * 1024 * 1024
+_BUFFERED = 512  # More than fits into a socket or a pipe.
 _T = TypeVar("_T")
-_numbers = itertools.count(1)
 
 
-class Holder:
-    """A process behind the wall that forks a state it holds: a room's keeper, or a checkpoint.
+class Runner:
+    """Both ends of what a process behind the wall has been given: a channel, if it speaks, and two pipes.
 
     Attributes:
-        facts: What it has said of itself.
-        lost: Whether it has ended.
+        paused: Whether the process has to wait with its output.
 
     Args:
-        sock: Our end of its control socket.
-        key: The key of its packets.
+        largest: The most bytes that one of its messages may have; 0: it has no channel, since it is no Python.
     """
 
-    # Code can end a checkpoint that it was in, and so whatever came of it.
-    _gone: Mapping[str, Any] = {"status": -int(signal.SIGKILL)}
+    def __init__(self, largest: int = 0) -> None:
+        self.key = secrets.token_bytes(KEY_SIZE)
+        self.ready = asyncio.Event()
+        self.pid = 0
+        self.failure = ""
+        self.ended: Mapping[str, Any] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._on_ready: Callable[[], None] | None = None
+        self._cell: RunningCell | None = None
+        self._channel: HostChannel | None = None
+        self.theirs: list[int] = []
+        self._pipes: dict[int, StreamName] = {}
+        # Nobody may ever close it.
+        weakref.finalize(self, _close_all, self._pipes, self.theirs).atexit = False
+        self._contents = bytearray()
+        self.paused = False
+        if largest:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._channel = HostChannel(ours, self._on_message, self._on_end, self.key, self._on_output, largest)
+            self.theirs.append(theirs.detach())
+        for name in ("stdout", "stderr"):
+            reader, writer = os.pipe()
+            os.set_blocking(reader, False)
+            self._pipes[reader] = name
+            self.theirs.append(writer)
+            self._loop.add_reader(reader, self._read_pipe, reader)
 
-    def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
-        self.facts: Mapping[str, Any] = {}
-        self.lost = False
-        self._limit: str | None = None
-        self._runners: dict[int, Runner] = {}
-        self._events: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
-        self._control = HostChannel(sock, self._on_message, self._on_end, key)
+    def renew(self) -> None:
+        """Be there for another process, which has the same ends from the one that forks it.
 
-    async def expect(self, event: str) -> Mapping[str, Any]:
-        """Wait for an event.
+        To be called when nothing that could write to them is left but that one.
+        """
+        assert self._channel is not None
+        self.key = secrets.token_bytes(KEY_SIZE)
+        self._channel.renew(self.key)
+        self.ready.clear()
+        self.pid, self.failure, self.ended, self._cell = 0, "", None, None
+        self.resume()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is of no use any more."""
+        return self._channel is None or self._channel.closed or len(self._pipes) < 2
+
+    @property
+    def why_not_ready(self) -> str:
+        """Why it never got ready."""
+        return self.failure or _describe_end(self.ended or {})
+
+    @property
+    def torn(self) -> bool:
+        """Whether its process will understand no other message, since one was broken off in its midst."""
+        return self._channel is not None and self._channel.torn
+
+    def handed_over(self) -> None:
+        """Close the ends that the process has been sent."""
+        for fd in self.theirs:
+            os.close(fd)
+        self.theirs.clear()
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """Call something once it waits for code, or never will."""
+        self._on_ready = call
+        if self.ready.is_set():
+            self._be_ready()
+
+    def watch(self, cell: RunningCell) -> None:
+        """Let what the process prints and answers from now on be a cell's."""
+        self._cell = cell
+        if self.ended is not None:
+            cell.ended = self.ended
+            cell.finished.set()
+        self._contents.clear()
+        if self._channel is not None:
+            self._channel.listening = True
+            self._channel.rest = None
+
+    def send_now(self, message: dict[str, Any]) -> bool:
+        """Send a message if that needs no waiting.
 
         Raises:
-            SandboxUnavailable: The process failed, has ended or does not answer.
+            ConnectionError: It has closed its channel.
         """
-        future = self._future(event)
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                return await asyncio.shield(future)
-        except TimeoutError:
-            raise SandboxUnavailable(f"The sandbox did not answer within {_PATIENCE:g} seconds ({event!r}).") from None
-        finally:
-            if self._events.get(event) is future:
-                del self._events[event]
-            future.cancel()
+        if self._channel is None:
+            raise ConnectionError("it has no channel")
+        return self._channel.send_now(message)
 
-    async def ask(self, op: str, event: str, **arguments: Any) -> Mapping[str, Any]:
-        """Make a request and wait for its answer.
+    async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        """Send a message to the process.
 
         Raises:
-            SandboxUnavailable: As `expect`.
+            ConnectionError: It has closed its channel.
         """
-        self.announce(event)  # The answer may come before there is somebody who waits.
-        await self.tell({"op": op, **arguments})
-        return await self.expect(event)
+        if self._channel is None:
+            raise ConnectionError("it has no channel")
+        await self._channel.send(message, fds)
 
-    async def tell(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Make a request.
+    def pause(self) -> None:
+        """Let the process wait with its output."""
+        self.paused = True
+        if self._channel is not None:
+            self._channel.pause()
+        for pipe in self._pipes:
+            self._loop.remove_reader(pipe)
 
-        Raises:
-            SandboxUnavailable: The process has ended.
-        """
-        try:
-            await self._control.send(message, fds)
-        except OSError as error:
-            raise SandboxUnavailable(f"The sandbox's process has ended ({error}).") from error
+    def resume(self) -> None:
+        """Take output again."""
+        self.paused = False
+        if self._channel is not None:
+            self._channel.resume()
+        for pipe in self._pipes:
+            self._loop.add_reader(pipe, self._read_pipe, pipe)
 
-    async def start(self, runner: Runner, op: str = "run", **arguments: Any) -> int:
-        """Let a fork of the state become a runner.
+    def hold(self, held: bool) -> None:
+        """Let the process wait with its calls, and whatever else it has to say but what is in its pipes."""
+        if self._channel is not None:
+            self._channel.held = held
+            if held:
+                self._channel.pause()
+            elif not self.paused:
+                self._channel.resume()
 
-        Returns:
-            Its number.
+    def hurry(self) -> None:
+        """Take its answer from now on, and not much else."""
+        if self._channel is not None:
+            self._channel.rest = self._channel.largest
 
-        Raises:
-            SandboxUnavailable: The process has ended.
-        """
-        number, request = self._request(runner, op, arguments)
-        try:
-            await self.tell(request, runner.theirs)
-        finally:
-            runner.handed_over()
-        return number
-
-    def _request(self, runner: Runner, op: str, arguments: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        number = next(_numbers)
-        self._runners[number] = runner
-        return number, {"op": op, "id": number, "key": runner.key.hex(), **arguments}
-
-    def take_limit(self) -> str | None:
-        """The limit that something in its room has met since the last time that this was asked for."""
-        limit, self._limit = self._limit, None
-        return limit
+    def note_end(self, facts: Mapping[str, Any]) -> None:
+        """Take note that the process has ended; what it had written before is read first."""
+        if self._channel is not None:
+            self._channel.drain(_BUFFERED)
+        self._drain_pipes()
+        self.ended = facts
+        self._be_ready()
+        if self._cell is not None:
+            self._cell.ended = facts
+            self._cell.finished.set()
 
     def close(self) -> None:
-        """Let the process end."""
-        self._control.close()
-        self._on_end()
-
-    def announce(self, event: str) -> None:
-        """Say that `expect` will be called for an event that may come before."""
-        self._future(event)
-
-    def _future(self, event: str) -> asyncio.Future[Mapping[str, Any]]:
-        future = self._events.get(event)
-        if future is None:
-            future = self._events[event] = asyncio.get_running_loop().create_future()
-            if self.lost:
-                self._fail(SandboxUnavailable("The sandbox's process has ended."))
-        return future
+        """Close everything; a second time does nothing."""
+        if self._channel is not None:
+            self._channel.close()
+        for pipe in list(self._pipes):
+            self._close_pipe(pipe)
+        self.handed_over()
 
     def _on_message(self, message: dict[str, Any]) -> None:
-        event = str(message.get("event"))
-        if event == "ended":
-            runner = self._runners.pop(integer(message, "id"), None)
-            if runner is not None:
-                runner.note_end(message)
-        elif event == "limit":
-            self._limit = str(message.get("limit"))
-        elif event == "failed":
-            self._fail(SandboxUnavailable(f"The sandbox could not be set up: {message.get('error')}"))
-        else:
-            future = self._events.get(event)
-            if future is not None and not future.done():
-                future.set_result(message)
+        event = message.get("event")
+        if event == "ready" and not self.pid:
+            pid = message.get("pid")
+            self.pid = pid if type(pid) is int and pid > 0 else 0
+            self._be_ready()
+            if self._cell is None:
+                self._hear_nothing()
+                # What is still in the pipes is of whoever was there before.
+                self._drain_pipes()
+        elif event == "failed" and not self.ready.is_set():
+            self.failure = str(message.get("error"))
+        elif event == "call" and self._cell is not None and self._cell.calls is not None and self._channel is not None:
+            self._cell.calls.take(message, self._channel.taken)
+        elif event == "left" and self._cell is not None and self._cell.calls is not None:
+            self._cell.calls.leave(message.get("call"))
+        elif event == "done" and self._cell is not None and message.get("id") == self._cell.number:
+            message["contents"] = bytes(self._contents)
+            self._cell.answer = message
+            self._cell.finished.set()
+            self._hear_nothing()
+
+    def _be_ready(self) -> None:
+        self.ready.set()
+        call, self._on_ready = self._on_ready, None
+        if call is not None:
+            self._loop.call_soon(call)
+
+    def _hear_nothing(self) -> None:
+        if self._channel is not None:
+            self._channel.listening = False
 
     def _on_end(self) -> None:
-        self.lost = True
-        self._fail(SandboxUnavailable("The sandbox's process has ended."))
-        runners, self._runners = self._runners, {}
-        for runner in runners.values():
-            runner.note_end(self._gone)
+        if not self.pid:
+            self.failure = self.failure or "it has ended"
+        self._be_ready()
 
-    def _fail(self, error: SandboxUnavailable) -> None:
-        for future in self._events.values():
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # Somebody may have stopped waiting.
+    def _on_output(self, tag: bytes, data: bytes) -> None:
+        if tag == CONTENT:
+            if len(self._contents) + len(data) <= _MOST_CONTENT:
+                self._contents += data
+        elif self._cell is not None:
+            self._cell.output.add("stdout" if tag == STDOUT else "stderr", data)
+
+    def _read_pipe(self, pipe: int) -> bool:
+        if self._channel is not None:
+            self._channel.drain()  # What Python has printed before comes first.
+        name = self._pipes.get(pipe)
+        if name is None or (name == "stdout" and self._channel is None and not self._older_is_read(pipe)):
+            return False
+        try:
+            data = os.read(pipe, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close_pipe(pipe)
+            return False
+        if self._cell is not None:
+            self._cell.output.add(name, data)
+        return True
+
+    def _older_is_read(self, stdout: int) -> bool:
+        """Read what a program has written to standard error before what is in the pipe for standard output.
+
+        It can write there only while there is nothing in this one (see `guest.order`), so all that is there is older
+        than what is here now.
+
+        Returns:
+            Whether there is something to read here.
+        """
+        ready = select.poll()
+        ready.register(stdout, select.POLLIN)
+        if not ready.poll(0):
+            return False
+        self._drain([pipe for pipe in self._pipes if pipe != stdout])
+        return True
+
+    def _drain_pipes(self) -> None:
+        self._drain(list(self._pipes))
+
+    def _drain(self, pipes: list[int]) -> None:
+        for pipe in pipes:
+            for _ in range(_BUFFERED):
+                if not self._read_pipe(pipe):
+                    break
+
+    def _close_pipe(self, pipe: int) -> None:
+        if self._pipes.pop(pipe, None) is not None:
+            with contextlib.suppress(RuntimeError):  # The event loop is closed already.
+                self._loop.remove_reader(pipe)
+            os.close(pipe)
 
 
-@dataclass(eq=False)
-class Held:
-    """A state that waits.
-
-    Attributes:
-        holder: The process that holds it.
-        pid: Its number inside the room.
-        wanted: Whether somebody may want to go back to it.
-    """
-
-    holder: Holder
-    pid: int
-    wanted: bool = True
-
-
-class Room(Holder):
-    """A room: one keeper, with the fresh state, and everything that runs there.
+class Room(ForkServerClient):
+    """A room: one supervisor, with the fresh state, and everything that runs there.
 
     Attributes:
         spare: A runner with a fresh state that has run nothing yet.
@@ -195,7 +302,7 @@ class Room(Holder):
         self.spare_number = 0
 
     @classmethod
-    async def open(cls, tell_zygote: Callable[[dict[str, Any], Sequence[int]], Any], largest: int) -> Room:
+    async def open(cls, ask_worker: Callable[[dict[str, Any], Sequence[int]], Any], largest: int) -> Room:
         """Have a room made.
 
         Raises:
@@ -206,7 +313,7 @@ class Room(Holder):
         try:
             room.announce("room")
             try:
-                await tell_zygote({"op": "room"}, [theirs.fileno()])
+                await ask_worker({"op": "room"}, [theirs.fileno()])
             finally:
                 theirs.close()
             room.facts = await room.expect("room")
@@ -221,7 +328,7 @@ class Room(Holder):
         Raises:
             SandboxUnavailable: It cannot be forked.
         """
-        self._runners.pop(self.spare_number, None)
+        self._forks.pop(self.spare_number, None)
         if self._line is not None:
             self._line.close()
         self._line = self.spare = Runner(self.largest)
@@ -235,7 +342,7 @@ class Room(Holder):
         Args:
             done: Called once, with whether the room can be used again.
         """
-        self._runners.clear()  # Processes killed by a reset send no "ended" event.
+        self._forks.clear()  # Processes killed by a reset send no "ended" event.
         if self._line is not None and not self._line.closed:
             self._line.renew()
         else:
@@ -254,7 +361,7 @@ class Room(Holder):
             done(False)
             return
         loop = asyncio.get_running_loop()
-        late = loop.call_later(_PATIENCE, done, False)
+        late = loop.call_later(PATIENCE, done, False)
 
         def ready() -> None:
             late.cancel()
@@ -285,12 +392,12 @@ class Room(Holder):
         runner = self.spare
         assert runner is not None
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 await runner.ready.wait()
         except TimeoutError:
             raise SandboxUnavailable("The sandbox did not get ready in time.") from None
         if runner.pid == 0:
-            raise SandboxUnavailable(f"The sandbox's process could not start: {why_not(runner)}.")
+            raise SandboxUnavailable(f"The sandbox's process could not start: {runner.why_not_ready}.")
         return runner
 
     async def take_spare(self) -> Runner:
@@ -304,7 +411,7 @@ class Room(Holder):
         return runner
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
-        """End everything in the room but its keeper and those that are to be kept.
+        """End everything in the room but its supervisor and those that are to be kept.
 
         Raises:
             SandboxUnavailable: The room is lost.
@@ -319,10 +426,10 @@ class Room(Holder):
         """
         await self.tell({"op": "interrupt", "keep": list(keep)})
 
-    def keep(self, held: Sequence[Held]) -> None:
+    def keep(self, pids: Sequence[int]) -> None:
         """Say who outlives the end of what is ended at a limit."""
         with contextlib.suppress(OSError):
-            self._control.send_now({"op": "keep", "pids": pids_of(held)})
+            self._control.send_now({"op": "keep", "pids": list(pids)})
 
     async def patiently(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Wait for what is done in the room; that does not take long, unless somebody there is at work.
@@ -331,7 +438,8 @@ class Room(Holder):
             SandboxUnavailable: It is not done.
         """
         task = asyncio.ensure_future(work)
-        end, idle = time.monotonic() + _PATIENCE, 0
+        task.add_done_callback(_retrieve)
+        end, idle = time.monotonic() + PATIENCE, 0
         try:
             while True:
                 await asyncio.wait((task,), timeout=_MOMENT)
@@ -351,24 +459,7 @@ class Room(Holder):
             self._line.close()
 
 
-def integer(message: Mapping[str, Any], key: str) -> int:
-    """A number of a message, which may be anything; 0 if it is none."""
-    value = message.get(key)
-    return value if type(value) is int else 0
-
-
-def pids_of(held: Sequence[Held]) -> list[int]:
-    """The numbers of the processes that wait."""
-    # Code can end them; then somebody else may get their numbers.
-    return [each.pid for each in held if not each.holder.lost]
-
-
-def why_not(runner: Runner) -> str:
-    """Why a runner never got ready."""
-    return runner.failure or describe_end(runner.ended or {})
-
-
-def describe_end(facts: Mapping[str, Any]) -> str:
+def _describe_end(facts: Mapping[str, Any]) -> str:
     """What is known of why a process ended."""
     if facts.get("lost"):
         return "everything in the sandbox has ended"
@@ -381,3 +472,14 @@ def describe_end(facts: Mapping[str, Any]) -> str:
         except ValueError:
             return f"it was ended by signal {-status}"
     return f"it ended with exit code {status}"
+
+
+def _close_all(*lists: Iterable[int]) -> None:
+    for fds in lists:
+        for fd in fds:
+            os.close(fd)
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # Whoever waited may have gone.

@@ -13,17 +13,15 @@ from typing import Any
 
 from coderoom._util.tasks import to_its_end
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.engines.cpython.outcome import Ending, conclude
-from coderoom.sandbox.engines.cpython.pool import Worker
-from coderoom.sandbox.engines.cpython.process import Cell, Runner
-from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Held, Holder, Room, integer, pids_of, why_not
+from coderoom.sandbox.cell import Collector, Program
+from coderoom.sandbox.engines.cpython.channel import ForkServerClient, integer
+from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude
+from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
 from coderoom.sandbox.functions import Calls, HostFunction
-from coderoom.sandbox.languages import Program, program_for
 from coderoom.sandbox.limits import Limits
-from coderoom.sandbox.output import Collector
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
-__all__ = ["CPythonSession"]
+__all__ = ["CPythonSession", "CheckpointHandle"]
 
 # What code gets to end by itself after its time, so that its variables stay; `subprocess` alone takes 0.25 seconds.
 _GRACE = 0.3
@@ -32,6 +30,21 @@ _LEAVING = 0.4  # For a fork of the state, where it has threads.
 _GONE = "This checkpoint is gone: it was released, or the session was rolled back behind it, restarted or closed."
 _RESTARTED = b"The session was restarted: earlier variables are gone.\n"
 _cells = itertools.count(1)
+
+
+@dataclass(eq=False)
+class CheckpointHandle:
+    """A state that waits.
+
+    Attributes:
+        client: The process that holds it.
+        pid: Its number inside the room.
+        released: Whether nobody will go back to it.
+    """
+
+    client: ForkServerClient
+    pid: int
+    released: bool = False
 
 
 @dataclass(eq=False)
@@ -44,8 +57,8 @@ class CPythonSession:
     """A state in a room, and the cells that run in it.
 
     Args:
-        worker: The worker that the room is of.
-        room: The room, which the worker gets back at the end.
+        give_back: Called at the end with the room.
+        room: The room.
         limits: What the code may use.
         result_name: A variable whose value counts where a cell has none.
         functions: Functions of the host that cells may call, by name.
@@ -53,20 +66,20 @@ class CPythonSession:
 
     def __init__(
         self,
-        worker: Worker,
+        give_back: Callable[[Room], None],
         room: Room,
         limits: Limits,
         result_name: str | None,
         functions: Mapping[str, HostFunction],
     ) -> None:
-        self._worker = worker
+        self._give_back = give_back
         self._room = room
         self._limits = limits
         self._result_name = result_name
         self._functions = functions
         self._live: _Live | None = None
-        self._held: list[Held] = []
-        self._root: Held | None = None  # What the state that lives is a fork of.
+        self._held: list[CheckpointHandle] = []
+        self._root: CheckpointHandle | None = None  # What the state that lives is a fork of.
         self._work: asyncio.Future[Any] | None = None
         self._closed = False
         self._printing: Runner | None = None
@@ -77,7 +90,7 @@ class CPythonSession:
     async def run(
         self,
         code: str,
-        language: str = "python",
+        program: Program | None = None,
         timeout: float | None = None,
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
@@ -85,10 +98,9 @@ class CPythonSession:
         """Run a cell; see `Session.run`."""
         self._cancelled.clear()  # Who cancels from here on means this cell.
         await self._settle()
-        self._room.take_limit()
-        cell = Cell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
+        self._room.limit = None
+        cell = RunningCell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
         begin = time.monotonic()
-        program = program_for(language)
         if self._limits.cpu_seconds is not None:
             await self._room.tell({"op": "cell"})
         live = await (self._give(cell, code, final) if program is None else self._launch(cell, code, program))
@@ -104,7 +116,7 @@ class CPythonSession:
         if cell.ended is not None:
             if cell.ended.get("lost"):
                 raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
-            cell.ended = {**cell.ended, "limit": self._room.take_limit()}
+            cell.ended = {**cell.ended, "limit": self._room.limit}
         lost, self._lost = self._lost, False
         duration = time.monotonic() - begin
         result = conclude(cell, ending, code, self._limits, duration, timeout, state_lost=None if final else lost)
@@ -115,10 +127,10 @@ class CPythonSession:
         """End the cell that runs."""
         self._cancelled.set()
 
-    async def checkpoint(self) -> Held:
+    async def checkpoint(self) -> CheckpointHandle:
         """Keep the state as it is; see `Session.checkpoint`."""
         await self._settle()
-        count = sum(held.wanted for held in self._held)
+        count = sum(not held.released for held in self._held)
         if count >= MOST_CHECKPOINTS:
             raise RequestError(
                 f"The session has {count} checkpoints, and cannot have more: let go of some with session.release()."
@@ -133,14 +145,14 @@ class CPythonSession:
                 "Let go of some with session.release(), and end what code runs in the background."
             ) from error
 
-    async def rollback(self, held: Held) -> None:
+    async def rollback(self, held: CheckpointHandle) -> None:
         """Go back to a state; see `Session.rollback`."""
         await self._settle()
         await self._whole(self._roll_back(held))
 
-    def release(self, held: Held) -> None:
+    def release(self, held: CheckpointHandle) -> None:
         """Keep a state no longer; see `Session.release`."""
-        held.wanted = False
+        held.released = True
         self._sweep()
 
     async def restart(self) -> None:
@@ -176,15 +188,15 @@ class CPythonSession:
         if self._live is not None:
             self._room.leave(self._live.runner)
         for held in self._held:
-            held.holder.close()
-        self._worker.give_back(self._room)
+            held.client.close()
+        self._give_back(self._room)
 
     @property
     def used(self) -> bool:
         """Whether code has run since the fresh state."""
         return self._used
 
-    async def _give(self, cell: Cell, code: str, final: bool) -> _Live:
+    async def _give(self, cell: RunningCell, code: str, final: bool) -> _Live:
         """Give a cell to the process with the state."""
         live = await self._get_live()
         if self._functions:
@@ -198,7 +210,7 @@ class CPythonSession:
                 live.sending = asyncio.ensure_future(live.runner.send(message))
         return live
 
-    async def _launch(self, cell: Cell, code: str, program: Program) -> _Live:
+    async def _launch(self, cell: RunningCell, code: str, program: Program) -> _Live:
         """Start a program for a cell."""
         runner = Runner()
         runner.watch(cell)
@@ -225,31 +237,31 @@ class CPythonSession:
         if not runner.ready.is_set():
             await self._room.patiently(runner.ready.wait())
         if runner.pid == 0:
-            raise SandboxUnavailable(f"The session's process could not start: {why_not(runner)}.")
+            raise SandboxUnavailable(f"The session's process could not start: {runner.why_not_ready}.")
 
-    async def _keep(self) -> Held:
+    async def _keep(self) -> CheckpointHandle:
         live = await self._get_live()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        holder = Holder(ours, live.runner.key)
+        client = ForkServerClient(ours, live.runner.key)
         try:
-            holder.announce("holding")
+            client.announce("holding")
             try:
                 await self._room.patiently(live.runner.send({"op": "checkpoint"}, (theirs.fileno(),)))
             except ConnectionError as error:
                 raise SandboxUnavailable("The session's process has ended.") from error
             finally:
                 theirs.close()
-            facts = await self._room.patiently(holder.expect("holding"))
+            facts = await self._room.patiently(client.expect("holding"))
         except BaseException:
-            holder.close()
+            client.close()
             raise
-        held = Held(holder, integer(facts, "pid"))
+        held = CheckpointHandle(client, integer(facts, "pid"))
         self._held.append(held)
-        self._room.keep(self._held)
+        self._room.keep(_pids_of(self._held))
         return held
 
-    async def _roll_back(self, held: Held) -> None:
-        if held not in self._held or not held.wanted or held.holder.lost:
+    async def _roll_back(self, held: CheckpointHandle) -> None:
+        if held not in self._held or held.released or held.client.lost:
             raise RequestError(_GONE)
         try:
             await self._go_back(held)
@@ -259,14 +271,14 @@ class CPythonSession:
             raise RequestError("This checkpoint is gone: code has broken it. The session was restarted.") from error
         self._lost = False
 
-    async def _go_back(self, held: Held) -> None:
+    async def _go_back(self, held: CheckpointHandle) -> None:
         """Let the state that lives be a fork of one that waits."""
         keep = self._held[: self._held.index(held) + 1]
         await self._end_live(keep, held)
         self._drop(self._held[len(keep) :])
         runner = Runner(self._room.largest)
         try:
-            await self._room.patiently(held.holder.start(runner))
+            await self._room.patiently(held.client.start(runner))
         except BaseException:
             runner.close()
             raise
@@ -278,7 +290,7 @@ class CPythonSession:
         self._drop(self._held)
         self._used = self._lost = False
 
-    async def _see(self, cell: Cell, live: _Live, seconds: float, final: bool) -> Ending:
+    async def _see(self, cell: RunningCell, live: _Live, seconds: float, final: bool) -> Ending:
         """Wait for a cell's end, and clear up after it."""
         try:
             ending = await self._first(cell, seconds)
@@ -290,7 +302,7 @@ class CPythonSession:
         await self._finish(cell, live, ending, final)
         return ending
 
-    async def _first(self, cell: Cell, seconds: float) -> Ending:
+    async def _first(self, cell: RunningCell, seconds: float) -> Ending:
         finished = asyncio.ensure_future(cell.finished.wait())
         cancelled = asyncio.ensure_future(self._cancelled.wait())
         try:
@@ -302,7 +314,7 @@ class CPythonSession:
             finished.cancel()
             cancelled.cancel()
 
-    async def _finish(self, cell: Cell, live: _Live, ending: Ending, final: bool) -> None:
+    async def _finish(self, cell: RunningCell, live: _Live, ending: Ending, final: bool) -> None:
         if ending is not Ending.BY_ITSELF or cell.answer is None:
             await self._whole(self._clear_up(cell, live, ending, final))
         else:
@@ -312,7 +324,7 @@ class CPythonSession:
                 await self._whole(self._lose())
         cell.output.finish()
 
-    async def _clear_up(self, cell: Cell, live: _Live, ending: Ending, final: bool) -> None:
+    async def _clear_up(self, cell: RunningCell, live: _Live, ending: Ending, final: bool) -> None:
         """End what a cell has left running that it should not have."""
         await _stop_sending(cell, live)
         if final:  # Everything ends in a moment.
@@ -334,17 +346,17 @@ class CPythonSession:
             self._lost = True
             raise
 
-    async def _interrupt(self, cell: Cell, live: _Live) -> None:
+    async def _interrupt(self, cell: RunningCell, live: _Live) -> None:
         """Ask code to end by itself; then its variables are still there."""
         self._printing = None
         if live.runner.paused:  # It may be waiting for somebody to take what it has printed.
             cell.output.finish()
             live.runner.resume()
-        await self._room.interrupt(pids_of(self._held))
+        await self._room.interrupt(_pids_of(self._held))
         if not await _within(_GRACE, cell.finished):
             # It may be waiting for somebody who does not let himself be interrupted.
             await self._room.kill(self._kept_pids())
-            await self._room.interrupt(pids_of(self._held))
+            await self._room.interrupt(_pids_of(self._held))
             await _within(_LAST_GRACE, cell.finished)
 
     async def _leave_threads(self) -> None:
@@ -352,7 +364,7 @@ class CPythonSession:
         try:
             async with asyncio.timeout(_LEAVING):
                 held = await self._keep()
-                held.wanted = False
+                held.released = True
                 await self._go_back(held)
         except (SandboxUnavailable, TimeoutError):
             await self._lose()
@@ -361,9 +373,9 @@ class CPythonSession:
         await self._end_live(self._held)
         self._lost = True
 
-    async def _end_live(self, keep: list[Held], root: Held | None = None) -> None:
+    async def _end_live(self, keep: list[CheckpointHandle], root: CheckpointHandle | None = None) -> None:
         self._root = root
-        await self._room.kill(pids_of(keep))
+        await self._room.kill(_pids_of(keep))
         live, self._live = self._live, None
         if live is not None:
             self._room.leave(live.runner)
@@ -372,17 +384,17 @@ class CPythonSession:
     def _sweep(self) -> None:
         """End states that nobody wants any more, but not the parent of the state that lives: it tells of its end."""
         if not self._closed:
-            self._drop([held for held in self._held if not held.wanted and held is not self._root])
+            self._drop([held for held in self._held if held.released and held is not self._root])
 
-    def _drop(self, unwanted: Sequence[Held]) -> None:
+    def _drop(self, unwanted: Sequence[CheckpointHandle]) -> None:
         if unwanted:
             for held in unwanted:
-                held.holder.close()
+                held.client.close()
             self._held = [held for held in self._held if held not in unwanted]
-            self._room.keep(self._held)
+            self._room.keep(_pids_of(self._held))
 
     def _kept_pids(self) -> list[int]:
-        return [*([] if self._live is None else [self._live.runner.pid]), *pids_of(self._held)]
+        return [*([] if self._live is None else [self._live.runner.pid]), *_pids_of(self._held)]
 
     async def _whole(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something to its end, even if whoever waits for it goes meanwhile."""
@@ -397,7 +409,13 @@ class CPythonSession:
             self._work = None
 
 
-async def _stop_sending(cell: Cell, live: _Live) -> None:
+def _pids_of(held: Sequence[CheckpointHandle]) -> list[int]:
+    """The numbers of the processes that wait."""
+    # Code can end them; then somebody else may get their numbers.
+    return [each.pid for each in held if not each.client.lost]
+
+
+async def _stop_sending(cell: RunningCell, live: _Live) -> None:
     if live.sending is not None:
         live.sending.cancel()
         await asyncio.gather(live.sending, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The engine `monty`: cells in pydantic-monty's own interpreter. Nothing else here imports pydantic-monty.
+"""The engine `monty`: cells in pydantic-monty's own interpreter.
 
 Its workers have neither files nor a network nor other programs, because the interpreter has no words for them: a wall
 made of language. A state is data that can be copied, so that a session needs a worker only while a cell runs, a
@@ -7,98 +7,52 @@ checkpoint is a copy, and a cell that had to be ended takes nothing with it but 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import importlib
-import os
-import signal
-import weakref
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Self
 
-from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
-from coderoom.sandbox.engines.monty.cells import ELSE, MODULES, MontyCell, prelude, returned
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.engines.monty.cells import ELSE, MODULES
+from coderoom.sandbox.engines.monty.pool import MontyPool
 from coderoom.sandbox.engines.monty.session import MontySession
-from coderoom.sandbox.engines.monty.workers import Guard, launcher, resident
 from coderoom.sandbox.functions import HostFunction
-from coderoom.sandbox.limits import Limits
-from coderoom.sandbox.policy import Policy
 
-if TYPE_CHECKING:
-    import pydantic_monty
+__all__ = ["MontyEngine", "MontySession"]
 
-__all__ = ["MontyEngine", "MontySession", "MontyWorker"]
-
-_EVER = 86_400.0
 _IDLE_LIMITS = ("processes", "open_files", "file_bytes")
-_BLOATED = 64 * 1024 * 1024  # A worker that has grown to this is replaced: it gives no memory back.
 
 
-class MontyEngine:
-    """Workers with pydantic-monty's interpreter, and the sessions that take turns in them.
+class MontyEngine(MontyPool):
+    """pydantic-monty's workers, and the sessions that take turns in them; see `Engine`.
 
     Args:
-        limits: What a cell may use. `processes`, `open_files` and `file_bytes` must not be set: the code can start and
-            keep none, and of all files together a cell writes `disk_bytes` at most.
-        policy: `open` or `restricted`. Code is checked before it gets here; under `restricted` the variable `result`
-            counts where a cell has no value.
-        preload: Modules. All that there are need no preparation, so they are only checked.
-        workspace: A folder that the code may read and write, seen inside as `/workspace`; `None`: there are no files.
-        env: The whole environment of the code.
-        network: Must be false, as `python`, `readable` and `options` must be empty: this engine has no such thing.
-        python: See `network`.
-        readable: See `network`.
-        options: See `network`.
-        workers: How many sessions may have a worker at a time; the others' states wait as data.
+        config: The sandbox's configuration. The limits `processes`, `open_files` and `file_bytes` must not be set: the
+            code can start and keep none, and of all files together a cell writes `disk_bytes` at most.
 
     Raises:
         RequestError: Something is asked for that this engine does not have.
     """
 
-    def __init__(
-        self,
-        *,
-        limits: Limits | None = None,
-        policy: str = "open",
-        preload: Sequence[str] = (),
-        workspace: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        network: bool = False,
-        python: object = None,
-        readable: Sequence[object] = (),
-        options: Mapping[str, Any] | None = None,
-        workers: int = 32,
-    ) -> None:
-        for name, value in {"network": network, "python": python, "readable": readable, "options": options}.items():
-            if value:
+    wall = "monty"
+
+    def __init__(self, config: SandboxConfig) -> None:
+        if config.wall != "auto":
+            raise RequestError(f"The engine 'monty' stands behind no wall, but got wall={config.wall!r}.")
+        for name in ("network", "python", "readable", "options"):
+            if value := getattr(config, name):
                 raise RequestError(f"{name}={value!r}: the engine 'monty' has no such thing; {ELSE}.")
-        unknown = [name for name in preload if name not in MODULES]
+        names = [each if isinstance(each, str) else each.name for each in config.preload]
+        unknown = [name for name in names if name not in MODULES]
         if unknown:
             raise RequestError(f"preload={unknown!r}: the engine 'monty' has only {', '.join(MODULES)}; {ELSE}.")
-        if workers < 1:
-            raise RequestError(f"workers={workers!r} must be at least 1")
-        self.limits = limits or Limits()
-        idle = [name for name in _IDLE_LIMITS if name in self.limits.model_fields_set]
+        idle = [name for name in _IDLE_LIMITS if name in config.limits.model_fields_set]
         if idle:
             raise RequestError(
                 f"limits: the engine 'monty' has no {' and no '.join(idle)}; leave that out, or use engine='cpython'."
             )
-        self.result_name = "result" if Policy.named(policy).name == "restricted" else None
-        self.workspace = workspace
-        self._env = dict(env or {})
-        self._workers = workers
-        self._slots = asyncio.Semaphore(workers)
-        self._waiting = 0
-        self._idle: dict[MontySession, None] = {}
+        super().__init__(config)
         self._sessions: set[MontySession] = set()
-        self._pool: pydantic_monty.AsyncMonty | None = None
-        self._mount: pydantic_monty.MountDir | None = None
-        self._guard = Guard()
-        self._ending = contextlib.ExitStack()
-        # Nobody may ever close it; the guard ends the workers.
-        weakref.finalize(self, _end, self._guard, self._ending)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -109,60 +63,16 @@ class MontyEngine:
     ) -> None:
         await self.close()
 
-    wall = "monty"
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """What it says of itself: the version of pydantic-monty."""
-        return {} if self._pool is None else {"monty": _monty().__version__}
-
-    @property
-    def lost(self) -> bool:
-        """Whether it is not started."""
-        return self._pool is None
-
-    async def start(self) -> None:
-        """Start a first worker and try whether it does what is needed; a second time does nothing.
-
-        Raises:
-            MissingDependencyError: pydantic-monty is not installed.
-            SandboxUnavailable: No worker can be started, or it does not do what is needed.
-        """
-        if self._pool is not None:
-            return
-        monty = _monty()
-        try:
-            await self._start(monty)
-            await self._try()
-        except BaseException as error:
-            await self.close()
-            if not isinstance(
-                error, (OSError, RuntimeError, TypeError, ValueError, monty.MontyError, SandboxUnavailable)
-            ):
-                raise
-            raise SandboxUnavailable(
-                f"The engine 'monty' cannot be started with pydantic-monty {monty.__version__}: {error}. A version "
-                "that is known to work comes with: pip install 'coderoom[monty]'"
-            ) from error
-
     async def close(self) -> None:
         """End every session and every worker; a second time does nothing."""
         for session in list(self._sessions):
             await session.close()
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.__aexit__(None, None, None)
-        self.kill()
+        await super().close()
 
     def kill(self) -> None:
         """The same without waiting, for when there is no event loop any more."""
-        self._pool = None
-        _end(self._guard, self._ending)
-        # Another event loop may come next.
-        self._slots = asyncio.Semaphore(self._workers)
         self._sessions.clear()
-        self._idle.clear()
-        self._waiting = 0
+        super().kill()
 
     async def open(self, functions: Mapping[str, HostFunction] | None = None) -> MontySession:
         """Open a session with a fresh state.
@@ -173,188 +83,8 @@ class MontyEngine:
         Raises:
             SandboxUnavailable: The engine is not started.
         """
-        if self._pool is None:
+        if self.lost:
             raise SandboxUnavailable("The engine 'monty' is not started, or closed.")
-        session = MontySession(self, functions or {})
+        session = MontySession(self, functions or {}, self._sessions.discard)
         self._sessions.add(session)
         return session
-
-    async def check_out(self, state: bytes | None) -> MontyWorker:
-        """Have a worker with a state; `None` is the fresh one.
-
-        Raises:
-            SandboxUnavailable: It cannot be started, or does not take the state.
-        """
-        if self._pool is None:
-            raise SandboxUnavailable("The engine 'monty' is closed.")
-        checkout = self._pool.checkout(
-            limits={
-                "max_memory": self.limits.memory_bytes,
-                "max_feed_duration_secs": self.limits.cpu_seconds or _EVER,
-                "max_suspensions": 2**53,
-            },
-            os_policy={"sleep_system_max": float("inf")},
-        )
-        worker = MontyWorker(checkout, self._mount, self._answer)
-        try:
-            await checkout.__aenter__()
-            worker.pid = checkout.worker_pid or 0
-            self._guard.hold(worker.pid)
-            if state is None:
-                await worker.feed(prelude(self.limits), {})
-            else:
-                await checkout.load_session(state)
-        except BaseException as error:
-            await asyncio.shield(self.give_back(worker, ended=True))
-            if isinstance(error, (OSError, RuntimeError, _monty().MontyError)):
-                raise SandboxUnavailable(f"A worker of the engine 'monty' could not be started: {error}") from error
-            raise
-        return worker
-
-    async def give_back(self, worker: MontyWorker, ended: bool = False) -> None:
-        """Let a worker serve others, or be replaced if it has ended or is too large."""
-        if not ended and (resident(worker.pid) or 0) > _BLOATED:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGKILL)
-            ended = True
-        await worker.leave()
-        if ended:
-            self._guard.release(worker.pid)
-
-    async def take_slot(self) -> None:
-        """Wait until there may be one worker more; a session that does nothing gives its own up."""
-        self._waiting += 1
-        try:
-            if self._slots.locked():
-                for session in list(self._idle):
-                    if await session.park():
-                        break
-            await self._slots.acquire()
-        finally:
-            self._waiting -= 1
-
-    def give_slot(self) -> None:
-        """Let somebody else have a worker."""
-        self._slots.release()
-
-    def note_idle(self, session: MontySession) -> bool:
-        """Note that a session has a slot and does nothing; whether somebody waits for one."""
-        self._idle[session] = None
-        return self._waiting > 0
-
-    def note_busy(self, session: MontySession) -> None:
-        """Note that it does something, or has no slot any more."""
-        self._idle.pop(session, None)
-
-    def forget(self, session: MontySession) -> None:
-        """Note that it is closed."""
-        self._sessions.discard(session)
-
-    @staticmethod
-    def is_of_code(error: BaseException) -> bool:
-        """Whether an error is one that the code has made, and not one of the worker."""
-        monty = _monty()
-        return isinstance(error, (monty.MontySyntaxError, monty.MontyRuntimeError))
-
-    async def _start(self, monty: Any) -> None:
-        if self.workspace is not None:
-            self.workspace.mkdir(parents=True, exist_ok=True)
-            mount = monty.MountDir(
-                host_path=self.workspace,
-                virtual_path="/workspace",
-                mode="read-write",
-                write_bytes_limit=self.limits.disk_bytes,
-            )
-            self._mount = self._ending.enter_context(mount)
-        binary = self._ending.enter_context(launcher(self.limits))
-        # The pool's own bound would let checkouts wait without anybody being asked to give up a worker.
-        pool = monty.AsyncMonty(binary_path=binary, min_processes=1, max_processes=65_536)
-        self._pool = await pool.__aenter__()
-
-    async def _try(self) -> None:
-        worker = await self.check_out(None)
-        try:
-            state = await worker.dump()
-            shown = await worker.feed(MontyCell.read("[1, 'a']", None).source, {})
-        finally:
-            await self.give_back(worker)
-        if returned(shown).get("value") != [1, "a"]:
-            raise ValueError(f"a list came out as {shown!r}")
-        await self.give_back(await self.check_out(state))
-
-    def _answer(self, *, name: str, args: tuple[Any, ...], **_: Any) -> Any:
-        """What the code asks of its system, apart from files."""
-        if name == "os.getenv":
-            return self._env.get(args[0], args[1])
-        return dict(self._env) if name == "os.environ" else _monty().NOT_HANDLED
-
-
-class MontyWorker:
-    """A worker that has a state.
-
-    Args:
-        checkout: The pool's name for it.
-        mount: Its workspace.
-        answer: What answers to what the code asks of its system.
-
-    Attributes:
-        pid: Its process; 0 as long as it has none.
-    """
-
-    def __init__(
-        self,
-        checkout: pydantic_monty.AsyncMontySession,
-        mount: pydantic_monty.MountDir | None,
-        answer: Callable[..., Any],
-    ) -> None:
-        self.pid = 0
-        self._checkout = checkout
-        self._mount = mount
-        self._answer = answer
-
-    async def feed(
-        self,
-        source: str,
-        functions: dict[str, Any],
-        take: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
-    ) -> Any:
-        """Run code; to cancel this ends the worker.
-
-        Args:
-            source: The code.
-            functions: What the code may call.
-            take: Called in another thread with what it prints.
-        """
-        return await self._checkout.feed_run(
-            source, external_lookup=functions, print_callback=take, mount=self._mount, os=self._answer
-        )
-
-    async def dump(self) -> bytes:
-        """Copy the state.
-
-        Raises:
-            SandboxUnavailable: The worker has ended.
-        """
-        try:
-            return await self._checkout.dump()
-        except (RuntimeError, _monty().MontyError) as error:
-            raise SandboxUnavailable(f"The session's worker has ended: {error}.") from error
-
-    async def leave(self) -> None:
-        """Let the pool have it back."""
-        with contextlib.suppress(Exception):  # It is gone in any case.
-            await self._checkout.__aexit__(None, None, None)
-
-
-def _end(guard: Guard, ending: contextlib.ExitStack) -> None:
-    guard.end()
-    ending.close()
-
-
-def _monty() -> Any:
-    try:
-        return importlib.import_module("pydantic_monty")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "The engine 'monty' needs pydantic-monty, which is not installed: pip install 'coderoom[monty]'"
-        ) from error

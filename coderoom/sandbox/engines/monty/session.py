@@ -9,21 +9,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.arguments import check_timeout
+from coderoom.sandbox.cell import Program
 from coderoom.sandbox.engines.monty.calls import MontyCalls
 from coderoom.sandbox.engines.monty.cells import MontyCell, returned, stopped, trip_of
+from coderoom.sandbox.engines.monty.pool import MontyPool, MontyWorker
 from coderoom.sandbox.engines.monty.workers import Tap, resident
 from coderoom.sandbox.functions import HostFunction
 from coderoom.sandbox.guest.files import Workspace
-from coderoom.sandbox.languages import program_for
 from coderoom.sandbox.result import Artifact, ExecutionResult, OutputChunk
-from coderoom.sandbox.session import stream_of
-
-if TYPE_CHECKING:
-    from coderoom.sandbox.engines.monty.engine import MontyEngine, MontyWorker
 
 __all__ = ["Mark", "MontySession"]
 
@@ -46,15 +42,19 @@ class MontySession:
     """A state, and the cells that run in it; made by `MontyEngine.open`.
 
     Args:
-        engine: The engine.
+        pool: The workers.
         functions: The host's functions that the code may call.
+        on_close: Called with the session once it is closed.
     """
 
-    def __init__(self, engine: MontyEngine, functions: Mapping[str, HostFunction]) -> None:
-        self._engine = engine
-        self._limits = engine.limits
+    def __init__(
+        self, pool: MontyPool, functions: Mapping[str, HostFunction], on_close: Callable[[MontySession], object]
+    ) -> None:
+        self._pool = pool
+        self._on_close = on_close
+        self._limits = pool.limits
         # A copy is made inside, with three times its size, and counts there.
-        self._copied = min(_COPIED, engine.limits.memory_bytes // 5)
+        self._copied = min(_COPIED, pool.limits.memory_bytes // 5)
         self._functions = functions
         self._worker: MontyWorker | None = None
         self._has_slot = False
@@ -70,7 +70,7 @@ class MontySession:
     async def run(
         self,
         code: str,
-        language: str = "python",
+        program: Program | None = None,
         timeout: float | None = None,
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
@@ -79,20 +79,18 @@ class MontySession:
 
         Args:
             code: The cell.
-            language: `python`, which is all that there is.
+            program: `None`: this engine runs only Python.
             timeout: The seconds that it has; `None`: `limits.wall_seconds`.
             final: Whether nobody needs the state afterwards.
             on_chunk: Called with each piece of output as it arrives.
 
         Raises:
             SandboxUnavailable: A worker ended without being told to; that says nothing about the code.
-            RequestError: The session is closed, or this engine does not run that language.
+            RequestError: The session is closed.
         """
-        program_for(language, "monty")
-        check_timeout(timeout)
         async with self._use():
             self._cancelled.clear()
-            cell = MontyCell.read(code, self._engine.result_name)
+            cell = MontyCell.read(code, self._pool.result_name)
             seconds = timeout or self._limits.wall_seconds
             if self._has_slot:
                 return await self._run(cell, await self._get_ready(final), seconds, final, on_chunk)
@@ -100,15 +98,6 @@ class MontySession:
             if await self._race(ready, None) != "done":
                 return ExecutionResult(**stopped(None, None, "" if final else _KEPT), code=code)
             return await self._run(cell, ready.result(), seconds, final, on_chunk)
-
-    async def stream(
-        self, code: str, *, language: str = "python", timeout: float | None = None
-    ) -> AsyncIterator[OutputChunk | ExecutionResult]:
-        """Run a cell and give what it prints while it prints it; the result comes last. See `run`."""
-        items: Any = stream_of(lambda on_chunk: self.run(code, language, timeout, on_chunk=on_chunk), self.hold_output)
-        async with contextlib.aclosing(items):
-            async for item in items:
-                yield item
 
     async def cancel(self) -> None:
         """End the cell that runs."""
@@ -166,7 +155,7 @@ class MontySession:
             self._marks.clear()
             await self._go_back(None)
             await self._rest()
-            self._engine.forget(self)
+            self._on_close(self)
 
     def abandon(self) -> None:
         """The same without waiting, for a session that nobody has any more."""
@@ -216,7 +205,7 @@ class MontySession:
         on_chunk: Callable[[OutputChunk], None] | None,
     ) -> ExecutionResult:
         self._used = True
-        folder = self._engine.workspace
+        folder = self._pool.workspace
         files = None if folder is None else Workspace(str(folder), bring=False)
         if files is not None:
             await asyncio.to_thread(files.remember)
@@ -253,11 +242,11 @@ class MontySession:
         if ending != "done":
             return stopped(seconds if ending == "timeout" else None, "wall", await self._drop(final))
         error: Any = feed.exception()
-        ours = error is not None and not self._engine.is_of_code(error)
+        ours = error is not None and not self._pool.is_of_code(error)
         trip = None if ours or error is None else trip_of(error)
         if not ours and trip is None:
             self._changed = True
-            return returned(feed.result()) if error is None else cell.failed(error, self._engine.workspace is not None)
+            return returned(feed.result()) if error is None else cell.failed(error, self._pool.workspace is not None)
         rest = await self._drop(final)
         if trip == "memory":
             return cell.outgrew(error, self._limits, rest)
@@ -285,12 +274,12 @@ class MontySession:
 
     async def _get_ready(self, final: bool) -> MontyWorker:
         self._raise_broken()
-        self._engine.note_busy(self)
+        self._pool.note_busy(self)
         if not self._has_slot:
-            await self._engine.take_slot()
+            await self._pool.take_slot()
             self._has_slot = True
         if self._worker is None:
-            self._worker = await self._engine.check_out(self._state)
+            self._worker = await self._pool.check_out(self._state)
         elif not final:
             await self._keep(min(_LIGHT, self._copied))
         return self._worker
@@ -323,32 +312,32 @@ class MontySession:
             self._state, self._lost = None, True
         self._changed = False
         if worker is not None:
-            await self._engine.give_back(worker, ended=True)
+            await self._pool.give_back(worker, ended=True)
         return "" if final else _GONE if self._lost else _KEPT
 
     async def _go_back(self, state: bytes | None) -> None:
         worker, self._worker = self._worker, None
         self._state, self._changed, self._lost, self._broken = state, False, False, None
         if worker is not None:
-            await self._engine.give_back(worker)
+            await self._pool.give_back(worker)
 
     async def _rest(self) -> None:
         """Let others have what this session does not need now."""
-        if self._has_slot and (self._worker is None or self._engine.note_idle(self)):
+        if self._has_slot and (self._worker is None or self._pool.note_idle(self)):
             await self._park()
 
     async def _park(self) -> None:
-        self._engine.note_busy(self)
+        self._pool.note_busy(self)
         try:
             if await self._keep(self._copied) and self._worker is not None:
                 worker, self._worker = self._worker, None
-                await self._engine.give_back(worker)
+                await self._pool.give_back(worker)
         except SandboxUnavailable as error:
             self._broken = error  # Whoever comes next has to know; now nobody asks.
         finally:
             if self._has_slot:
                 self._has_slot = False
-                self._engine.give_slot()
+                self._pool.give_slot()
 
     def _raise_broken(self) -> None:
         broken, self._broken = self._broken, None

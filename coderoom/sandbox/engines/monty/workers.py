@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from coderoom.sandbox.cell import Collector
 from coderoom.sandbox.limits import Limits
-from coderoom.sandbox.output import Collector
 from coderoom.sandbox.result import OutputChunk
 
 __all__ = ["Guard", "Tap", "launcher", "resident"]

@@ -1,4 +1,4 @@
-"""A room: one keeper's own namespaces, with a private `/tmp` and its own `/proc`."""
+"""A room: one supervisor's own namespaces, with a private `/tmp` and its own `/proc`."""
 
 from __future__ import annotations
 

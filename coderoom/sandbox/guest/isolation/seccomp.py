@@ -197,7 +197,7 @@ def _socket_rules(network: bool, local_sockets: bool) -> dict[str, int | _Rule]:
 
 
 def _others_rules(pid: int | None) -> dict[str, int | _Rule]:
-    """Other processes of the same user, the room's keeper among them, can be ended by a limit and slowed down."""
+    """Other processes of the same user, the room's supervisor among them, can be ended by a limit and slowed down."""
     itself = (0,) if pid is None else (0, pid)
     rules: dict[str, int | _Rule] = {}
     for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity"):

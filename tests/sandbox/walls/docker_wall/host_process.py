@@ -13,7 +13,7 @@ from coderoom.sandbox.walls.docker.wall import DockerWall
 
 async def _main(code: str, image: str, workspace: str) -> None:
     wall = DockerWall(code=Path(code), image=image)
-    worker = await wall.start(WallSpec(Path(workspace), network=False, env={}, limits=Limits()))
+    worker = await wall.start(WallSpec(workspace=Path(workspace), network=False, env={}, limits=Limits()))
     sys.stdout.write(f"{worker.container.id}\n")
     sys.stdout.flush()
     await asyncio.sleep(3600)

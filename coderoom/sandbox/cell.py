@@ -1,19 +1,96 @@
-"""What a cell prints, bounded while it arrives."""
+"""A cell: what is asked for, checked in one place, and what it prints."""
 
 from __future__ import annotations
 
 import codecs
 from collections import deque
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal
 
-from coderoom.sandbox.result import OutputChunk
+from coderoom.errors import RequestError
+from coderoom.outcome import Outcome
+from coderoom.sandbox.config import SandboxConfig, shown
+from coderoom.sandbox.policy import Policy
+from coderoom.sandbox.result import CodeError, ExecutionResult, OutputChunk
 
-__all__ = ["Collector", "StreamName"]
+__all__ = ["LANGUAGES", "Collector", "Program", "StreamName", "check_cell"]
 
 StreamName = Literal["stdout", "stderr"]
 
 _STREAMS: tuple[StreamName, StreamName] = ("stdout", "stderr")
+
+
+@dataclass(frozen=True)
+class Program:
+    """What runs a cell of another language than Python.
+
+    Attributes:
+        argv: The command; `{file}` is the cell.
+        reads_input: Whether it takes the cell from its standard input.
+        address_space: Whether it gets along with a limited address space.
+    """
+
+    argv: tuple[str, ...]
+    reads_input: bool = False
+    address_space: bool = True
+
+    def request(self) -> dict[str, Any]:
+        """What a room's supervisor is sent."""
+        return {"argv": list(self.argv), "input": self.reads_input, "address_space": self.address_space}
+
+
+_PROGRAMS = {
+    "sh": Program(("sh", "{file}")),
+    "bash": Program(("bash", "{file}")),
+    # V8 reserves far more addresses than it uses.
+    "javascript": Program(("node", "-"), reads_input=True, address_space=False),
+}
+_ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"}
+
+LANGUAGES = ("python", *_PROGRAMS)
+
+
+def check_cell(
+    config: SandboxConfig, code: str, language: str, timeout: float | None
+) -> tuple[Program | None, ExecutionResult | None]:
+    """Check what is asked for before anything runs.
+
+    Returns:
+        The program that runs the cell, `None` for Python; and its result if the policy rejects it.
+
+    Raises:
+        RequestError: An argument is wrong, or the language does not run here.
+    """
+    if not isinstance(code, str):
+        raise RequestError(f"code={shown(code)} is a {type(code).__name__}, and text was expected.")
+    if timeout is not None:
+        _check_timeout(timeout)
+    if not isinstance(language, str):
+        raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
+    name = language.strip().lower()
+    name = _ALIASES.get(name, name)
+    error = None
+    if name != "python" and config.policy == "restricted":
+        error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, no {language!r}.")
+    elif name != "python" and name not in _PROGRAMS:
+        raise RequestError(f"The sandbox runs no {language!r}; it runs {', '.join(LANGUAGES)}.")
+    elif name != "python" and config.engine == "monty":
+        raise RequestError(f"The engine 'monty' runs only Python, and this is {language!r}. engine='cpython' runs it.")
+    elif config.policy == "restricted":
+        error = Policy(config.policy).check(code)
+    if error is None:
+        return _PROGRAMS.get(name), None
+    text = f"{error}\n"
+    return None, ExecutionResult(Outcome.REJECTED, 126, stderr=text, output=text, error=error, code=code)
+
+
+def _check_timeout(timeout: Any) -> None:
+    if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < float(timeout) < float("inf"):
+        raise RequestError(
+            f"timeout={shown(timeout)} is not a number of seconds above 0; without one code has limits.wall_seconds."
+        )
 
 
 class Collector:

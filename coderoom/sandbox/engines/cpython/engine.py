@@ -1,25 +1,95 @@
-"""The worker behind a wall, and the rooms that it keeps ready."""
+"""The engine `cpython`: one warm worker behind a wall, and the rooms that it keeps ready."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
+import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from coderoom._util.tasks import call_in_loop
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
-from coderoom.sandbox.arguments import SourceModule
+from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
-from coderoom.sandbox.walls.base import StartedWorker, Wall, WallSpec
+from coderoom.sandbox.engines.cpython.session import CPythonSession
+from coderoom.sandbox.environment import environment
+from coderoom.sandbox.functions import HostFunction
+from coderoom.sandbox.policy import Policy
+from coderoom.sandbox.walls import choose, make_wall
+from coderoom.sandbox.walls.base import StartedWorker, Wall
 
-__all__ = ["Worker"]
+__all__ = ["CPythonEngine", "Worker"]
 
 _PATIENCE = 120.0  # For imports, which may be many.
 _IDLE_ROOMS = 4
 _MESSAGE = 2 * 1024 * 1024  # What an answer may have besides its value.
+
+
+class CPythonEngine:
+    """The real interpreter, in forks of a warm worker behind a wall; see `Engine`.
+
+    Args:
+        config: The sandbox's configuration.
+    """
+
+    def __init__(self, config: SandboxConfig) -> None:
+        self._config = config.model_copy(update={"env": environment(config.env)})
+        self._result_name = "result" if config.policy == "restricted" else None
+        self._wall: Wall | None = None if config.wall == "auto" else make_wall(config.wall)
+        self._worker: Worker | None = None
+        self._dropped: weakref.finalize[..., Any]
+
+    @property
+    def wall(self) -> str:
+        """The wall's name; `auto` as long as none is chosen."""
+        return self._config.wall if self._wall is None else self._wall.name
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the worker says of itself."""
+        return {} if self._worker is None else self._worker.facts
+
+    @property
+    def lost(self) -> bool:
+        """Whether the worker has ended."""
+        return self._worker is None or self._worker.lost
+
+    async def start(self) -> None:
+        """Start the worker and wait until it is warm."""
+        await self.close()
+        if self._wall is None:
+            self._wall = await choose()
+        worker = Worker(self._wall, self._config)
+        await worker.start()
+        self._worker = worker
+        # Nobody may ever close it. At the end of the process its sockets are closed, and it ends.
+        self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), worker.abandon)
+        self._dropped.atexit = False
+
+    async def open(self, functions: Mapping[str, HostFunction]) -> CPythonSession:
+        """Open a session in a room of its own."""
+        worker = self._worker
+        assert worker is not None
+        room = await worker.take_room()
+        return CPythonSession(worker.give_back, room, self._config.limits, self._result_name, functions)
+
+    async def close(self) -> None:
+        """End everything."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self._dropped.detach()
+            await worker.close()
+
+    def kill(self) -> None:
+        """The same without an event loop."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self._dropped.detach()
+            worker.kill()
 
 
 class Worker:
@@ -27,27 +97,15 @@ class Worker:
 
     Args:
         wall: The wall.
-        spec: What it is asked for.
-        preload: The modules that are imported once, for all.
-        rules: The policy's rules for inside; `None` without a policy.
-        rooms: How many rooms there may be at a time; whoever needs one more waits.
+        config: The sandbox's configuration, whose `env` is the whole environment.
     """
 
-    def __init__(
-        self,
-        wall: Wall,
-        spec: WallSpec,
-        preload: Sequence[str | SourceModule],
-        rules: Mapping[str, Any] | None,
-        rooms: int,
-    ) -> None:
+    def __init__(self, wall: Wall, config: SandboxConfig) -> None:
         self._wall = wall
-        self._spec = spec
-        self._preload = list(preload)
-        self._rules = rules
+        self._config = config
         self._idle: deque[Room] = deque()
         self._all: set[Room] = set()
-        self._free = asyncio.Semaphore(rooms)
+        self._free = asyncio.Semaphore(config.concurrency)
         self._waiting: deque[asyncio.Future[Room]] = deque()
         self._opening: asyncio.Task[None] | None = None
         self._tidying: set[Room] = set()
@@ -63,11 +121,11 @@ class Worker:
             SandboxUnavailable: It cannot be started.
             MissingDependencyError: A module to be imported is not there.
         """
-        self._started = started = await self._wall.start(self._spec)
+        self._started = started = await self._wall.start(self._config)
         self._ready = asyncio.get_running_loop().create_future()
         try:
             self._control = HostChannel(started.control, self._on_message, self._on_end)
-            await self._control.send(self._config(started.boot))
+            await self._control.send(self._boot_message(started.boot))
             async with asyncio.timeout(_PATIENCE):
                 self.facts = await self._ready
         except (TimeoutError, OSError) as error:
@@ -143,10 +201,10 @@ class Worker:
             self._started.kill()
             self._started = None
 
-    def _config(self, boot: Mapping[str, Any]) -> dict[str, Any]:
+    def _boot_message(self, boot: Mapping[str, Any]) -> dict[str, Any]:
         workspace = boot.get("workspace", "/workspace")
         lockdown = dict(boot.get("lockdown", {}))
-        if self._spec.workspace is not None or self._spec.readable:
+        if self._config.workspace is not None or self._config.readable:
             # Somebody on the host may listen on a socket in there.
             lockdown["local_sockets"] = False
         return {
@@ -154,15 +212,15 @@ class Worker:
             "rooms": boot.get("rooms", "namespaces"),
             "workspace": workspace,
             "scratch": boot.get("scratch", "/tmp"),
-            "in_memory": ["/tmp", "/dev/shm", *([workspace] if self._spec.workspace is None else [])],
+            "in_memory": ["/tmp", "/dev/shm", *([workspace] if self._config.workspace is None else [])],
             "kept": list(boot.get("below_tmp", [])),
-            "workspace_in_memory": self._spec.workspace is None,
+            "workspace_in_memory": self._config.workspace is None,
             "lockdown": lockdown,
-            "network": self._spec.network,
-            "limits": self._spec.limits.model_dump(),
+            "network": self._config.network,
+            "limits": self._config.limits.model_dump(),
             "checkpoints": MOST_CHECKPOINTS,
-            "preload": self._preload,
-            "restricted": self._rules,
+            "preload": list(self._config.preload),
+            "restricted": Policy(self._config.policy).rules,
         }
 
     async def _take(self) -> Room:
@@ -198,7 +256,7 @@ class Worker:
             try:
                 if self._control is None or self.lost:
                     raise await self._failed("has ended")
-                room = await Room.open(self._control.send, self._spec.limits.value_bytes + _MESSAGE)
+                room = await Room.open(self._control.send, self._config.limits.value_bytes + _MESSAGE)
             except (SandboxUnavailable, OSError) as error:
                 self._refuse(error)
                 return
