@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError, validate_call
@@ -13,7 +14,6 @@ from pydantic import ValidationError, validate_call
 from coderoom.errors import RequestError
 from coderoom.sandbox.functions.function import Arguments, HostFunction, check_name
 from coderoom.sandbox.functions.hints import CONFIG, packer, resolve, show, without_remarks
-from coderoom.sandbox.functions.token import TOKEN, Token, takes_token, without_token
 
 __all__ = ["bind_arguments", "from_callable", "misfit"]
 
@@ -22,8 +22,14 @@ _MOST_ERRORS = 10
 Check = Callable[[Sequence[Any], Mapping[str, Any]], Arguments]
 
 
-def from_callable(function: Callable[..., Any]) -> HostFunction:
+def from_callable(
+    function: Callable[..., Any], given: Mapping[str, Callable[[], Any]] = MappingProxyType({})
+) -> HostFunction:
     """A function, a method, or whatever else can be called and has a name.
+
+    Args:
+        function: The function.
+        given: Parameters that code neither sees nor passes, and what makes their values.
 
     Raises:
         RequestError: It has no name that code could call.
@@ -38,7 +44,8 @@ def from_callable(function: Callable[..., Any]) -> HostFunction:
     if not isinstance(name, str) or name == "<lambda>":
         raise RequestError(f"{function!r} cannot be offered as a function, since it has no name; use a def.")
     whole = _signature_of(function)
-    signature = without_token(whole) if takes_token(whole) else whole
+    seen = [each for name, each in whole.parameters.items() if name not in given]
+    signature = whole.replace(parameters=seen) if given else whole
     resolved = resolve(function, signature)
     shown, notes = show(signature, resolved)
     is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
@@ -49,7 +56,7 @@ def from_callable(function: Callable[..., Any]) -> HostFunction:
         is_async=is_async,
         in_thread=not is_async,
         check=_make_check(name, resolved),
-        run=_make_run(function, signature, whole),
+        run=_make_run(function, signature, whole, given),
         shown=shown,
         notes=notes,
         pack=packer(resolved),
@@ -57,18 +64,22 @@ def from_callable(function: Callable[..., Any]) -> HostFunction:
 
 
 def _make_run(
-    function: Callable[..., Any], signature: inspect.Signature, whole: inspect.Signature
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    whole: inspect.Signature,
+    given: Mapping[str, Callable[[], Any]],
 ) -> Callable[[Arguments], Any]:
     def run(arguments: Arguments) -> Any:
         return function(*arguments.args, **arguments.kwargs)
 
-    def run_with_token(arguments: Arguments) -> Any:
-        given = signature.bind(*arguments.args, **arguments.kwargs).arguments | {TOKEN: Token()}
-        ordered = {name: given[name] for name in whole.parameters if name in given}
+    def run_with_given(arguments: Arguments) -> Any:
+        passed = signature.bind(*arguments.args, **arguments.kwargs).arguments
+        values = passed | {name: make() for name, make in given.items()}
+        ordered = {name: values[name] for name in whole.parameters if name in values}
         bound = inspect.BoundArguments(whole, OrderedDict(ordered))
         return function(*bound.args, **bound.kwargs)
 
-    return run if signature is whole else run_with_token
+    return run_with_given if given else run
 
 
 def _signature_of(function: Callable[..., Any]) -> inspect.Signature:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import importlib
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from coderoom.errors import RequestError
 from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.function import HostFunction
-from coderoom.sandbox.functions.tools import ToolLike, from_tool
-from coderoom.sandbox.functions.workbench import WorkbenchLike, from_workbench
 
-__all__ = ["Offer", "Offered", "check_functions", "host_functions"]
+__all__ = ["LateFunctions", "Offer", "Offered", "check_functions", "host_functions"]
 
-Offered = Callable[..., Any] | ToolLike | WorkbenchLike | HostFunction
-"""What a user can offer: a function, plain or async, or a tool or a workbench of AutoGen."""
+Offered = Any
+"""What a user can offer: a function, plain or async, a `HostFunction`, or a tool or a workbench of AutoGen."""
+
+LateFunctions = Callable[[], Awaitable[Sequence[HostFunction]]]
+"""Several functions that are known only once somebody has been asked for them."""
+
+# Once a library is loaded, the module whose `adapt` knows its objects. Nothing in this package does.
+_ADAPTERS = {"autogen_core": "coderoom.executors.autogen_tools"}
 
 
 class Offer:
@@ -31,7 +37,7 @@ class Offer:
     def __init__(self, functions: Sequence[Offered] = (), argument: str = "functions") -> None:
         if not isinstance(functions, list | tuple):
             raise RequestError(f"{argument}={functions!r} must be a list of functions, tools and workbenches.")
-        self._items: list[HostFunction | WorkbenchLike] = [_prepare(item) for item in functions]
+        self._items = [_prepare(item) for item in functions]
         _by_name(item for item in self._items if isinstance(item, HostFunction))
 
     def __bool__(self) -> bool:
@@ -46,7 +52,7 @@ class Offer:
         """
         found: list[HostFunction] = []
         for item in self._items:
-            found += [item] if isinstance(item, HostFunction) else await from_workbench(item)
+            found += [item] if isinstance(item, HostFunction) else await item()
         return _by_name(found)
 
 
@@ -75,14 +81,22 @@ def check_functions(functions: Sequence[Offered], argument: str = "functions") -
     Offer(functions, argument)
 
 
-def _prepare(item: Any) -> HostFunction | WorkbenchLike:
-    if isinstance(item, HostFunction | WorkbenchLike):
+def _prepare(item: Any) -> HostFunction | LateFunctions:
+    if isinstance(item, HostFunction):
         return item
-    if isinstance(item, ToolLike):
-        return from_tool(item)
+    for adapt in _adapters():
+        adapted = adapt(item)
+        if adapted is not None:
+            return adapted
     if callable(item):
         return from_callable(item)
     raise RequestError(f"{item!r} cannot be offered: it is no function, no tool and no workbench.")
+
+
+def _adapters() -> Iterator[Callable[[Any], HostFunction | LateFunctions | None]]:
+    for library, module in _ADAPTERS.items():
+        if library in sys.modules:
+            yield importlib.import_module(module).adapt
 
 
 def _by_name(functions: Iterable[HostFunction]) -> dict[str, HostFunction]:

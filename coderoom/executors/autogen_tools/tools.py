@@ -9,11 +9,19 @@ from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 
-from coderoom.sandbox.functions.callables import misfit
-from coderoom.sandbox.functions.function import Arguments, HostFunction
-from coderoom.sandbox.functions.hints import resolve, show, without_remarks
-from coderoom.sandbox.functions.schemas import Signed, bind, sign, tool_name
-from coderoom.sandbox.functions.token import Token, without_token
+from coderoom.executors.autogen_tools.token import Token, without_token
+from coderoom.sandbox.functions import (
+    Arguments,
+    HostFunction,
+    Signed,
+    bind,
+    misfit,
+    resolve,
+    show,
+    sign,
+    tool_name,
+    without_remarks,
+)
 
 __all__ = ["ToolLike", "from_tool"]
 

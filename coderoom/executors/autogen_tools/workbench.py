@@ -11,9 +11,8 @@ import jsonschema
 import referencing
 
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.sandbox.functions.function import Arguments, HostFunction
-from coderoom.sandbox.functions.schemas import bind, sign, tool_name
-from coderoom.sandbox.functions.token import Token
+from coderoom.executors.autogen_tools.token import Token
+from coderoom.sandbox.functions import Arguments, HostFunction, bind, sign, tool_name
 
 __all__ = ["WorkbenchLike", "from_workbench"]
 
