@@ -7,8 +7,8 @@ import json
 import pytest
 
 from coderoom.errors import RequestError
+from coderoom.sandbox import CodeError
 from coderoom.sandbox.policy import Policy, PolicyFinding, check_restricted
-from coderoom.sandbox.result import CodeError
 
 RESTRICTED = Policy.named("restricted")
 

@@ -82,6 +82,8 @@ def _engine() -> str | _MissingError:
         try:
             started = _run([str(_ENGINE), "start", str(folder), str(_main_process())])
         except _MissingError as missing:
+            with contextlib.suppress(_MissingError):
+                _run([str(_ENGINE), "stop", str(folder)])
             return missing
     return started.strip().removeprefix("DOCKER_HOST=")
 

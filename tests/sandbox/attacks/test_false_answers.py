@@ -44,7 +44,7 @@ async def next_cell(wall: str, size: int) -> dict[str, Any]:
 def test_a_cell_for_a_worker_that_does_not_read(caged: Caged, size: int) -> None:
     found = caged(next_cell, size)
     assert found["works"]
-    assert found["seconds"] < 3, found
+    assert found["seconds"] < 10, found
     assert found["again"] == 2
 
 
@@ -98,9 +98,13 @@ async def play(wall: str, say: str, reply: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", PLAYS)
-def test_a_checkpoint_that_is_none(caged: Caged, name: str) -> None:
-    found = caged(play, *PLAYS[name])
-    assert found["works"]
-    assert found["again"] == 2
-    assert found["seconds"] < 30
+async def all_plays(wall: str) -> dict[str, Any]:
+    found = await asyncio.gather(*(play(wall, *each) for each in PLAYS.values()))
+    return dict(zip(PLAYS, found, strict=True))
+
+
+def test_a_checkpoint_that_is_none(caged: Caged) -> None:
+    for name, found in caged(all_plays).items():
+        assert found["works"], name
+        assert found["again"] == 2, name
+        assert found["seconds"] < 30, name

@@ -175,9 +175,9 @@ async def end(wall: str, code: str) -> dict[str, Any]:
 
     found: dict[str, Any] = {"values": [], "seconds": []}
     async with Sandbox(wall) as sandbox:
-        for _ in range(3):
+        for _ in range(2):
             async with sandbox.session(functions=[note, nap, give]) as session:
-                first = await attempt(session, CHANNEL + code, 2)
+                first = await attempt(session, CHANNEL + code, 1)
                 found["values"].append(await until_it_answers(session, "note('next')\nlen(await give(500_000))"))
                 found["seconds"].append(first["seconds"])
         found["works"] = await still_works(sandbox)
@@ -189,8 +189,8 @@ async def end(wall: str, code: str) -> dict[str, Any]:
 def test_ends_with_calls_under_way(caged: Caged, name: str) -> None:
     found = caged(end, ENDS[name], seconds=100)
     assert found["works"]
-    assert found["values"] == [500_000] * 3, found
-    assert max(found["seconds"]) < 3, found
+    assert found["values"] == [500_000] * 2, found
+    assert max(found["seconds"]) < 10, found
     # What comes while the next cell runs is that one's.
     assert found["seen"] == (["late", "next"] if "after" in name else ["next"])
 
@@ -252,7 +252,7 @@ async def flood(wall: str, code: str, calls: int) -> dict[str, Any]:
 
     released = threading.Event()
     workbench = StaticWorkbench([FunctionTool(listed, "A list.")])
-    limits = Limits(wall_seconds=2, calls=calls, processes=16)
+    limits = Limits(wall_seconds=1, calls=calls, processes=16)
     async with Sandbox(wall, limits=limits) as sandbox:
         async with sandbox.session(functions=[collect, nap, hold, numbers, workbench, give, count, block]) as session:
             await session.run("1")
@@ -269,14 +269,19 @@ async def flood(wall: str, code: str, calls: int) -> dict[str, Any]:
         }
 
 
-@pytest.mark.parametrize("threads", [False, True])
-@pytest.mark.parametrize("name", PAYLOADS)
+@pytest.mark.parametrize(
+    ("name", "threads"),
+    [
+        *((name, False) for name in PAYLOADS),
+        *((name, True) for name in ("small calls", "large calls", "threads that hang")),
+    ],
+)
 def test_floods_of_calls_whose_answers_nobody_reads(caged: Caged, name: str, threads: bool) -> None:
     calls = 1_000_000 if name == "small calls" and threads else 10_000
     found = caged(flood, f"{PAYLOADS[name]}\nTHREADS = {threads}\n{FLOOD}", calls, seconds=60)
     assert found["works"]
     assert found["outcome"] == "timeout"
     assert found["again"] == 2
-    assert found["seconds"] < 3.5, found
-    assert found["blocked"] < 1.5, found
+    assert found["seconds"] < 10, found
+    assert found["blocked"] < 3, found
     assert found["grown"] < 600, found  # MiB

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ def test_the_keeper_goes_on(caged: Caged, name: str) -> None:
     found = caged(drive, ATTACKS[name])
     assert found["works"]
     if name == "its priority":
-        assert found["once"]["value"] == [0, 0, True]
+        assert found["once"]["value"] == [os.getpriority(os.PRIO_PROCESS, 0), 0, True]
     else:
         assert found["once"]["value"] == found["kept"]["value"] == "alive"
     assert found["later"]["value"] == 1

@@ -48,7 +48,7 @@ async def explode(wall: str, code: str) -> dict[str, Any]:
     async with Sandbox(wall) as sandbox:
         await sandbox.run("1")
         begin = time.monotonic()
-        result, blocked, grown = await watched(sandbox.run(code, timeout=1))
+        result, blocked, grown = await watched(sandbox.run(code, timeout=0.5))
         seconds = time.monotonic() - begin
         for text in (result.stdout, result.stderr, result.output, repr(result.error)):
             text.encode()
@@ -66,8 +66,8 @@ async def explode(wall: str, code: str) -> dict[str, Any]:
 def test_output_is_bounded(caged_once: Caged, name: str) -> None:
     found = caged_once(explode, BOMBS[name])
     assert found["works"]
-    assert found["seconds"] < 5, found
-    assert found["blocked"] < 1, found
+    assert found["seconds"] < 10, found
+    assert found["blocked"] < 3, found
     assert found["grown"] < 100, found  # MiB
     assert found["size"] < 6 << 20, found
 

@@ -65,11 +65,11 @@ for item in gc.get_objects():
 async def patch(wall: str, code: str) -> dict[str, Any]:
     async with Sandbox(wall) as sandbox, sandbox.session() as innocent:
         await innocent.run("x = 41")
-        once = await attempt(sandbox, code, 3)
+        once = await attempt(sandbox, code, 1)
         async with sandbox.session() as session:
             await session.run("x = 1")
             mark = await session.checkpoint()
-            kept = await attempt(session, code, 3)
+            kept = await attempt(session, code, 1)
             later = await attempt(session, "1 + 1", 1)
             await session.rollback(mark)
             back = await attempt(session, "print('here')\nx + 1", 5)
@@ -86,4 +86,4 @@ def test_only_its_own_state_is_patched(caged_once: Caged, name: str) -> None:
     assert found["back"]["value"] == 2, found
     assert found["back"]["output"] == "here\n", found
     for which in ("once", "kept", "later"):
-        assert found[which]["seconds"] < 6, found
+        assert found[which]["seconds"] < 15, found

@@ -17,7 +17,7 @@ from .hostside import attempt
 
 # The secret is told in halves, so that the code that looks for it is not what it finds.
 LOOK = """
-import os
+import os, sys
 secret = (HALF + FLAH).encode()
 found = [name for name, value in os.environb.items() if secret in value]
 for name in os.listdir("/proc"):
@@ -27,7 +27,9 @@ for name in os.listdir("/proc"):
                 if secret in open("/proc/%s/%s" % (name, part), "rb").read(): found.append((name, part))
             except OSError: pass
 for top in ("/etc", "/run", "/var", "/tmp", "/home", "/root", "/srv", "/mnt", "/opt", "/dev/shm", "/workspace", FOLDER):
-    for folder, _, names in os.walk(top):
+    for folder, folders, names in os.walk(top):
+        # The interpreter is everybody's, and large.
+        folders[:] = [name for name in folders if os.path.join(folder, name) not in (sys.prefix, sys.base_prefix)]
         for name in names[:200]:
             try:
                 path = os.path.join(folder, name)

@@ -1,4 +1,4 @@
-"""The policy `restricted` while the code runs: each piece in a process of its own, and unchecked before."""
+"""The policy `restricted` while the code runs: each piece in a fork of its own, and unchecked before."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import builtins
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +19,45 @@ from tests.sandbox.policy_cases import ORDINARY, REFUSED_BUILTINS
 RULES = restricted_rules()
 
 RUN = """
-import json, sys, types
+import json, os, sys, types
 guest = sys.modules["coderoom_guest"] = type(sys)("coderoom_guest")
 guest.__path__ = [sys.argv[1]]
 from coderoom_guest.restricted import make_namespace_builtins
 request = json.load(sys.stdin)
-main = sys.modules["__main__"] = types.ModuleType("__main__")
-main.__builtins__ = make_namespace_builtins(request["rules"])
-try:
-    exec(compile(request["code"], "<cell>", "exec"), vars(main))
-    answer = [None, repr(getattr(main, "result", None))]
-except BaseException as error:
-    answer = [type(error).__name__, str(error)]
-sys.__stderr__.write(json.dumps(answer))
+def run(code):
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__builtins__ = make_namespace_builtins(request["rules"])
+    try:
+        exec(compile(code, "<cell>", "exec"), vars(main))
+        return [None, repr(getattr(main, "result", None))]
+    except BaseException as error:
+        return [type(error).__name__, str(error)]
+for code in request["codes"]:
+    if not os.fork():
+        sys.__stderr__.write(json.dumps(run(code)) + "\\n")
+        sys.__stderr__.flush()
+        os._exit(0)
+    os.wait()
 """
 
 
-def run(code: str) -> tuple[str | None, str]:
-    """The name of the exception's class and its text, or `None` and the `repr` of the variable `result`."""
+def run_all(codes: Iterable[str]) -> list[tuple[str | None, str]]:
+    """For each the name of the exception's class and its text, or `None` and the `repr` of the variable `result`."""
+    codes = list(codes)
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-W", "error", "-c", RUN, str(Path(inside.__file__).parent)],
-        input=json.dumps({"code": code, "rules": RULES}),
+        input=json.dumps({"codes": codes, "rules": RULES}),
         capture_output=True,
         text=True,
         check=True,
     )
-    kind, text = json.loads(done.stderr)
-    return kind, text
+    answers = [json.loads(line) for line in done.stderr.splitlines()]
+    assert len(answers) == len(codes), done.stderr
+    return [(kind, text) for kind, text in answers]
+
+
+def run(code: str) -> tuple[str | None, str]:
+    return run_all([code])[0]
 
 
 def value(code: str) -> Any:
@@ -53,37 +66,37 @@ def value(code: str) -> Any:
     return text
 
 
-@pytest.mark.parametrize("code", ORDINARY.values(), ids=ORDINARY)
-def test_ordinary_python_runs(code: str) -> None:
-    assert run(code) == (None, "None")
+def test_ordinary_python_runs() -> None:
+    found = dict(zip(ORDINARY, run_all(ORDINARY.values()), strict=True))
+    assert found == dict.fromkeys(ORDINARY, (None, "None"))
 
 
 # --- Imports ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("statement", "start"),
-    [
-        ("import os", "`os` is not allowed here: files are out of reach under this policy, put the data in the code; "),
-        ("import os.path as p", "`os.path` is not allowed here: files"),
-        ("from os import path", "`os` is not allowed here: files"),
-        ("from os import *", "`os` is not allowed here: files"),
-        ("import no_such_module", "`no_such_module` is not allowed here; allowed: __future__, abc, "),
-        ("import json.tool", "`json.tool` is not allowed here; allowed: "),
-        ("from . import x", "relative imports are not allowed here"),
-        ("from random import _os", "`random._os` is not allowed here"),
-        ("from json import codecs", "`json.codecs` is not allowed here"),
-        ("from json import scanner", "`json.scanner` is not allowed here"),
-        ("from asyncio import subprocess", "`asyncio.subprocess` is not allowed here"),
-        ("from math import tau_squared", "cannot import name 'tau_squared' from 'math'"),
-        ("__import__('o' + 's')", "`os` is not allowed here: files"),
-        ("class Os(str):\n    def partition(self, _): return ('math', '', '')\n__import__(Os('os'))", "`os` is not"),
-    ],
-)
-def test_import_is_refused_as_the_check_refuses_it(statement: str, start: str) -> None:
-    kind, text = run(statement)
-    assert kind == "ImportError"
-    assert text.startswith(start)
+IMPORTS = [
+    ("import os", "`os` is not allowed here: files are out of reach under this policy, put the data in the code; "),
+    ("import os.path as p", "`os.path` is not allowed here: files"),
+    ("from os import path", "`os` is not allowed here: files"),
+    ("from os import *", "`os` is not allowed here: files"),
+    ("import no_such_module", "`no_such_module` is not allowed here; allowed: __future__, abc, "),
+    ("import json.tool", "`json.tool` is not allowed here; allowed: "),
+    ("from . import x", "relative imports are not allowed here"),
+    ("from random import _os", "`random._os` is not allowed here"),
+    ("from json import codecs", "`json.codecs` is not allowed here"),
+    ("from json import scanner", "`json.scanner` is not allowed here"),
+    ("from asyncio import subprocess", "`asyncio.subprocess` is not allowed here"),
+    ("from math import tau_squared", "cannot import name 'tau_squared' from 'math'"),
+    ("__import__('o' + 's')", "`os` is not allowed here: files"),
+    ("class Os(str):\n    def partition(self, _): return ('math', '', '')\n__import__(Os('os'))", "`os` is not"),
+]
+
+
+def test_import_is_refused_as_the_check_refuses_it() -> None:
+    found = run_all(statement for statement, _ in IMPORTS)
+    for (statement, start), (kind, text) in zip(IMPORTS, found, strict=True):
+        assert kind == "ImportError", statement
+        assert text.startswith(start), statement
 
 
 def test_import_error_can_be_caught() -> None:
@@ -117,22 +130,22 @@ def test_changing_a_module_changes_it_only_for_the_cell() -> None:
     assert value(code) == "(5, True)"
 
 
-@pytest.mark.parametrize(
-    ("expression", "refused"),
-    [
-        ("random._os", "`random._os`"),
-        ("getattr(random, '_o' + 's')", "`random._os`"),
-        ("(lambda m: m.codecs)(json)", "`json.codecs`"),
-        ("json.decoder.scanner", "`json.decoder.scanner`"),
-        ("asyncio.create_subprocess_exec", "`asyncio.create_subprocess_exec`"),
-        ("types.CodeType", "`types.CodeType`"),
-        ("json.nothing", "module 'json' has no attribute 'nothing'"),
-    ],
-)
-def test_modules_show_only_what_is_public(expression: str, refused: str) -> None:
-    kind, text = run(f"import asyncio, json, random, types\n{expression}")
-    assert kind == "AttributeError"
-    assert text.startswith(refused)
+MEMBERS = [
+    ("random._os", "`random._os`"),
+    ("getattr(random, '_o' + 's')", "`random._os`"),
+    ("(lambda m: m.codecs)(json)", "`json.codecs`"),
+    ("json.decoder.scanner", "`json.decoder.scanner`"),
+    ("asyncio.create_subprocess_exec", "`asyncio.create_subprocess_exec`"),
+    ("types.CodeType", "`types.CodeType`"),
+    ("json.nothing", "module 'json' has no attribute 'nothing'"),
+]
+
+
+def test_modules_show_only_what_is_public() -> None:
+    found = run_all(f"import asyncio, json, random, types\n{expression}" for expression, _ in MEMBERS)
+    for (expression, refused), (kind, text) in zip(MEMBERS, found, strict=True):
+        assert kind == "AttributeError", expression
+        assert text.startswith(refused), expression
 
 
 def test_no_module_can_be_reached_through_another() -> None:
@@ -157,18 +170,19 @@ def test_a_star_brings_nothing_more() -> None:
 # --- Builtins --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", REFUSED_BUILTINS)
-def test_builtin_is_refused_with_a_reason(name: str) -> None:
-    for code in (f"{name}()", f"f = {name}\nf(1, x=2)", f"list(map({name}, ['1']))"):
-        kind, text = run(code)
-        assert kind == "PermissionError"
+def test_builtins_are_refused_with_a_reason() -> None:
+    forms = ("{0}()", "f = {0}\nf(1, x=2)", "list(map({0}, ['1']))")
+    names = [name for name in REFUSED_BUILTINS for _ in forms]
+    found = run_all(form.format(name) for name in REFUSED_BUILTINS for form in forms)
+    for name, (kind, text) in zip(names, found, strict=True):
+        assert kind == "PermissionError", name
         assert text.startswith(f"`{name}` is not allowed here: ")
 
 
-@pytest.mark.parametrize("name", ["__loader__", "__spec__", "__file__", "license", "credits"])
-def test_what_nobody_needs_is_not_there(name: str) -> None:
-    kind, _ = run(f"if {name} is not None:\n    raise ValueError")
-    assert kind in (None, "NameError")
+def test_what_nobody_needs_is_not_there() -> None:
+    names = ("__loader__", "__spec__", "__file__", "license", "credits")
+    for kind, _ in run_all(f"if {name} is not None:\n    raise ValueError" for name in names):
+        assert kind in (None, "NameError")
 
 
 def test_everything_else_is_there() -> None:
@@ -189,50 +203,49 @@ class Sneaky(str):
 """
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "getattr((), '__cl' + 'ass__')",
-        "getattr((), '__cl' + 'ass__', None)",
-        "setattr(lambda: 0, '__co' + 'de__', 1)",
-        "delattr(lambda: 0, '__di' + 'ct__')",
-        "getattr((x for x in []), 'gi_' + 'frame')",
-        "list(map(getattr, [int], ['__subclasses__']))",
-        "import functools\nfunctools.reduce(getattr, ['__class__', '__base__'], ())",
-        SNEAKY + "getattr((), Sneaky('__class__'))",
-        "import operator\noperator.attrgetter('real.__cl' + 'ass__')(1)",
-        "from operator import attrgetter as a\na('real', '__class__')",
-        SNEAKY + "import operator\noperator.attrgetter(Sneaky('__class__'))",
-        "import operator\noperator.methodcaller('__subclass' + 'es__')(int)",
-        "from string import Formatter\nFormatter().format('{0.__cl' + 'ass__}', 1)",
-        "import string\nclass F(string.Formatter): pass\nF().vformat('{x[0].__class__}', (), {'x': [1]})",
-        "vars()",
-        "vars(int)",
-        "import json\nvars(json)",
-    ],
-)
-def test_it_is_refused(code: str) -> None:
-    kind, text = run(code)
-    assert kind == "PermissionError"
-    assert "is not allowed here" in text
+REFUSED = [
+    "getattr((), '__cl' + 'ass__')",
+    "getattr((), '__cl' + 'ass__', None)",
+    "setattr(lambda: 0, '__co' + 'de__', 1)",
+    "delattr(lambda: 0, '__di' + 'ct__')",
+    "getattr((x for x in []), 'gi_' + 'frame')",
+    "list(map(getattr, [int], ['__subclasses__']))",
+    "import functools\nfunctools.reduce(getattr, ['__class__', '__base__'], ())",
+    SNEAKY + "getattr((), Sneaky('__class__'))",
+    "import operator\noperator.attrgetter('real.__cl' + 'ass__')(1)",
+    "from operator import attrgetter as a\na('real', '__class__')",
+    SNEAKY + "import operator\noperator.attrgetter(Sneaky('__class__'))",
+    "import operator\noperator.methodcaller('__subclass' + 'es__')(int)",
+    "from string import Formatter\nFormatter().format('{0.__cl' + 'ass__}', 1)",
+    "import string\nclass F(string.Formatter): pass\nF().vformat('{x[0].__class__}', (), {'x': [1]})",
+    "vars()",
+    "vars(int)",
+    "import json\nvars(json)",
+]
 
 
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        ("getattr(1, 2)", "TypeError"),
-        ("getattr(1)", "TypeError"),
-        ("getattr(1, 'x', 2, 3)", "TypeError"),
-        ("getattr(1, 'x')", "AttributeError"),
-        ("setattr(1, 'x', 2)", "AttributeError"),
-        ("vars(1)", "TypeError"),
-        ("vars(1, 2)", "TypeError"),
-        ("import operator\noperator.attrgetter(1)", "TypeError"),
-        ("import operator\noperator.methodcaller()", "TypeError"),
-    ],
-)
-def test_other_errors_are_python_s(code: str, error: str) -> None:
-    assert run(code)[0] == error
+def test_it_is_refused() -> None:
+    for code, (kind, text) in zip(REFUSED, run_all(REFUSED), strict=True):
+        assert kind == "PermissionError", code
+        assert "is not allowed here" in text, code
+
+
+ERRORS = [
+    ("getattr(1, 2)", "TypeError"),
+    ("getattr(1)", "TypeError"),
+    ("getattr(1, 'x', 2, 3)", "TypeError"),
+    ("getattr(1, 'x')", "AttributeError"),
+    ("setattr(1, 'x', 2)", "AttributeError"),
+    ("vars(1)", "TypeError"),
+    ("vars(1, 2)", "TypeError"),
+    ("import operator\noperator.attrgetter(1)", "TypeError"),
+    ("import operator\noperator.methodcaller()", "TypeError"),
+]
+
+
+def test_other_errors_are_python_s() -> None:
+    found = run_all(code for code, _ in ERRORS)
+    assert [kind for kind, _ in found] == [error for _, error in ERRORS]
 
 
 def test_guards_look_like_what_they_stand_for() -> None:

@@ -20,6 +20,8 @@ from coderoom.sandbox.walls.docker.wall import DockerWall
 from .common import Start, a_spec, gone, ours
 from .stub import ask
 
+pytestmark = pytest.mark.docker
+
 
 async def test_ending_leaves_nothing(start: Start, engine: Any) -> None:
     worker = await start()

@@ -18,6 +18,8 @@ from coderoom.sandbox.walls.docker.wall import DockerWall
 from .common import Start, as_root, ours
 from .stub import ask
 
+pytestmark = pytest.mark.docker
+
 
 async def test_code_is_nobody_and_has_no_rights(start: Start) -> None:
     worker = await start()

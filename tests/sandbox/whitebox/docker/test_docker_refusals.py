@@ -14,6 +14,8 @@ from coderoom.errors import RequestError, SandboxUnavailable
 
 from .common import Start
 
+pytestmark = pytest.mark.docker
+
 
 @pytest.fixture
 def make_image(engine: Any, docker_image: str) -> Iterator[Callable[[str, str | None], str]]:
