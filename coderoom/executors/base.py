@@ -168,7 +168,8 @@ class Runtime:
             await asyncio.wait((cell,))
         except asyncio.CancelledError:
             # Ended by the session, the code leaves its variables and its output.
-            await to_its_end(_end_cell(session, cell))
+            with contextlib.suppress(asyncio.CancelledError):  # A second one changes nothing.
+                await to_its_end(_end_cell(session, cell))
             if cell.done() and not cell.cancelled() and cell.exception() is None:
                 self._lost = lost or cell.result().state_lost
                 results.append(self._worded(cell.result(), asyncio.current_task() not in self._ended_runs))

@@ -172,7 +172,9 @@ class KeepingExecutor(LocalCodeExecutor):
         super().__init__(work_dir)
         self.kept: list[tuple[CodeResult, tuple[int, str]]] = []
 
-    async def execute_code_blocks(self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken) -> Any:
+    async def execute_code_blocks(
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, on_output: Any = None
+    ) -> Any:
         result = await super().execute_code_blocks(code_blocks, cancellation_token)
         self.kept.append((result, (result.exit_code, result.output)))
         return result

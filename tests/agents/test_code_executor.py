@@ -224,10 +224,11 @@ async def test_a_message_that_is_given_again_after_a_good_turn_is_meant_again(co
 
 
 async def test_a_sandbox_that_cannot_be_used_is_an_exception(coder: MakeCoder, tmp_path: Path) -> None:
-    executor = LocalCodeExecutor(work_dir=tmp_path, python="no-such-python")
+    (tmp_path / "file").touch()
+    executor = LocalCodeExecutor(work_dir=tmp_path / "file" / "below")
     client = Client(GOOD, decide(True), GOOD)
     agent = coder(client, code_executor=executor, max_retries_on_error=2)
-    with pytest.raises(SandboxUnavailable, match="no-such-python"):
+    with pytest.raises(SandboxUnavailable, match="file/below"):
         await turn(agent, TASK)
     assert len(client.calls) == 1
     assert await context_of(agent) == [TASK, GOOD]

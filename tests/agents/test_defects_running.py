@@ -100,7 +100,8 @@ async def test_ce08_the_next_code_can_read_the_whole_output(coder: MakeCoder) ->
 async def test_ce08_an_output_beyond_what_an_executor_keeps_has_its_true_size_and_its_file(coder: MakeCoder) -> None:
     response = await turn(coder(Client(python("print('x' * 3_000_000)"), "Done."), max_output_chars=500), TASK)
     assert "of 3,000,001 characters" in text_of(response)
-    assert Path(facts_of(response)["output_file"]).read_text() == "x" * 3_000_000 + "\n"
+    assert "more of its beginning and its end is in" in text_of(response)
+    assert 1_000_000 < len(Path(facts_of(response)["output_file"]).read_text()) < 1_100_000
 
 
 async def test_ce08_an_executor_without_a_folder_gets_a_file_too(coder: MakeCoder) -> None:

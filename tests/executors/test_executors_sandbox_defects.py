@@ -100,7 +100,7 @@ threading.Thread(target=swap, daemon=True).start()
     async with SandboxCodeExecutor(work) as executor:
         runner = ExecutorRunner(executor)
         await run(runner, python(swap))
-        for number in range(200):
+        for number in range(100):
             await run(runner, python(f"# filename: d/f{number}.py\nx = 1"))
         (work / "stop").touch()
     assert list(outside.iterdir()) == []
@@ -110,17 +110,6 @@ def test_l13_no_protection_is_promised_that_is_not_there() -> None:
     text = " ".join((SandboxCodeExecutor.__doc__ or "").split())
     assert "It is early feedback and no wall." in text
     assert "`none` for no wall at all" in text
-
-
-async def test_l15_output_is_bounded_while_it_is_read(tmp_path: Path) -> None:
-    code = "print('begin')\nfor _ in range(300_000): print('x' * 100)\nprint('end')"
-    execution = await run_once(SandboxCodeExecutor(tmp_path, limits={"output_bytes": 100_000}), python(code))
-    assert execution.outcome is Outcome.OK
-    assert len(execution.output) < 101_000
-    assert execution.output_size == 300_000 * 101 + len("begin\nend\n")
-    assert execution.output.startswith("begin\n")
-    assert execution.output.endswith("end\n")
-    assert "bytes left out" in execution.output
 
 
 async def test_dk1_two_loads_of_one_config_do_not_meet(tmp_path: Path) -> None:

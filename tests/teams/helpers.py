@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
 import pytest
@@ -289,19 +287,3 @@ def calls(client: ReplayChatCompletionClient) -> list[list[LLMMessage]]:
 def text_of(messages: Sequence[LLMMessage]) -> str:
     """All that a model got to read in one call."""
     return "\n".join(str(message.content) for message in messages)
-
-
-def processes(folder: Path) -> list[str]:
-    """The living processes that work in the folder, or name it in their command."""
-    mark = os.fsencode(folder)
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            facts = [(entry / "cmdline").read_bytes(), os.fsencode((entry / "cwd").readlink())]
-        except OSError:  # Ended meanwhile, or not ours.
-            continue
-        if any(mark in fact for fact in facts):
-            found.append(f"{entry.name} {facts[0]!r}")
-    return found

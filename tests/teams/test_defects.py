@@ -57,7 +57,6 @@ from tests.teams.helpers import (
     interrupt,
     listening,
     play,
-    processes,
     speakers,
     step_for,
     text_of,
@@ -416,9 +415,10 @@ def assert_consistent(state: Any) -> None:
 # --- A2: a cancel ends the run at once ---
 
 FOREVER = """\
-import pathlib, subprocess
-subprocess.Popen(["sleep", "300"])
-pathlib.Path("ready").touch()
+import os, pathlib, subprocess
+child = subprocess.Popen(["sleep", "300"])
+pathlib.Path("soon").write_text(f"{os.getpid()} {child.pid}")
+os.rename("soon", "ready")
 while True:
     pass
 """
@@ -443,7 +443,8 @@ async def test_a2_cancel_ends_running_code_with_its_children(tmp_path: Path, how
         stream = team.run_stream(task=code_task(FOREVER), cancellation_token=token)
         await anext(stream)
         await until((tmp_path / "ready").exists)
-        assert len(processes(tmp_path)) >= 2, "the code and its child"
+        pids = (tmp_path / "ready").read_text().split()
+        assert all(Path("/proc", pid).exists() for pid in pids), "the code and its child"
         if how == "close":
             await stream.aclose()
         else:
@@ -457,7 +458,7 @@ async def test_a2_cancel_ends_running_code_with_its_children(tmp_path: Path, how
                 token.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await rest
-        assert processes(tmp_path) == []
+        await until(lambda: not any(Path("/proc", pid).exists() for pid in pids))
         # What was cut short would be read and run again.
         await team.reset()
         result = await team.run(task=code_task("print('still here')"))
@@ -474,8 +475,9 @@ async def test_a2_stream_that_is_abandoned_ends(tmp_path: Path) -> None:
         async for _ in team.run_stream(task=code_task(FOREVER)):
             await until((tmp_path / "ready").exists)
             break
+        pids = (tmp_path / "ready").read_text().split()
         gc.collect()
-        await until(lambda: not processes(tmp_path))
+        await until(lambda: not any(Path("/proc", pid).exists() for pid in pids))
         await _until_it_can_run_again(team)
         assert "4" in (await play(team, [code_task("print(2 + 2)")])).messages[-1].to_text()
 
