@@ -1,4 +1,4 @@
-"""From an instruction to tested functions, tests first.
+"""Turns an instruction into tested functions, tests first.
 
     solution = await AICodeGenerator(model).generate_solution("Write numbers as Roman numerals.")
     write_solution(solution, "roman")                 # a module, its tests, a report

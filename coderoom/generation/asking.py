@@ -1,4 +1,4 @@
-"""Asks a model: within the budget, not too often, again where the line broke, and never twice for the same money."""
+"""Sends requests to a model: within a budget, at a limited rate, with retries and a journal of answers."""
 
 from __future__ import annotations
 

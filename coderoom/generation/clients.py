@@ -1,4 +1,4 @@
-"""Models of others, as the generator asks them."""
+"""Adapts AutoGen's model clients and OpenAI's API to the `Model` protocol."""
 
 from __future__ import annotations
 

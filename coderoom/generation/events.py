@@ -1,4 +1,4 @@
-"""What happens while a solution comes about."""
+"""The events that `AICodeGenerator.stream` yields while it makes a solution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generator: from an instruction to tested code."""
+"""`AICodeGenerator`, the entry point: arguments, sandbox, cache and events around the pipeline."""
 
 from __future__ import annotations
 

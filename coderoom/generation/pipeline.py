@@ -1,4 +1,4 @@
-"""From an instruction to a solution: specs, tests, code in the order of dependencies, and a last run of everything."""
+"""The pipeline from instruction to solution: specs, tests, code in dependency order, and a final run of all tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that comes about: what all of its functions have in common."""
+"""The program while it is being written: the state that all of its functions share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work on one function: write it, run its tests, find out what is wrong, and try again."""
+"""Writes one function: generate it, run its tests, diagnose and repair."""
 
 from __future__ import annotations
 

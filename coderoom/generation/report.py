@@ -1,4 +1,4 @@
-"""What came of an instruction, for people to read."""
+"""Writes the Markdown report of a solution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of an instruction."""
+"""`Solution` and its parts: the result of a generation."""
 
 from __future__ import annotations
 

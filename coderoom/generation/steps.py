@@ -1,4 +1,4 @@
-"""The steps before there is code: what functions there are to be, and how each is tested."""
+"""The first two steps of the pipeline: write the specs, and write the tests of each function."""
 
 from __future__ import annotations
 

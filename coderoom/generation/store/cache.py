@@ -1,4 +1,4 @@
-"""Solutions that passed, kept for the next time that somebody asks for the same."""
+"""The cache of solutions that passed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs tests of functions. What is expected never goes where the functions are."""
+"""`TestRunner`: runs tests of functions. Expected values never go where the functions are."""
 
 from __future__ import annotations
 

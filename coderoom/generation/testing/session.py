@@ -1,4 +1,4 @@
-"""A session with a program in it, and jobs that each find it as it was loaded."""
+"""A session with a program loaded in it, and jobs that each find it in its initial state."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ PYTHON = PythonLanguage()
 
 @pytest.mark.parametrize("name", [name for name, answer in NOISE.items() if isinstance(answer, str)])
 def test_noise_is_neither_tests_nor_code_nor_a_repair(name: str) -> None:
-    text = NOISE[name]
+    text = NOISE[name][:400_000]  # More is cut off before anything reads it.
     assert not read_tests_data(text, "median")
     assert code_in(text, "median", PYTHON) == ""
     assert read_repair(text, "median", PYTHON) is None

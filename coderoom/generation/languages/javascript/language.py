@@ -1,4 +1,4 @@
-"""Functions in JavaScript."""
+"""`JavaScriptLanguage`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions in Python."""
+"""`PythonLanguage`."""
 
 from __future__ import annotations
 
