@@ -35,7 +35,7 @@ from coderoom.generation.events import (
     Warned,
 )
 from coderoom.generation.export import WrittenFiles, check_folder, write_solution
-from coderoom.generation.frozen import FrozenTests, TestChange, changed, freeze
+from coderoom.generation.frozen_tests import FrozenTests, TestChange, changed, freeze
 from coderoom.generation.generator import AICodeGenerator
 from coderoom.generation.languages.base import Job, Language
 from coderoom.generation.languages.javascript.language import JavaScriptLanguage
