@@ -1,4 +1,4 @@
-"""From an instruction to tested functions, tests first.
+"""Turns an instruction into tested functions, tests first.
 
     solution = await AICodeGenerator(model).generate_solution("Write numbers as Roman numerals.")
     write_solution(solution, "roman")                 # a module, its tests, a report
@@ -35,7 +35,7 @@ from coderoom.generation.events import (
     Warned,
 )
 from coderoom.generation.export import WrittenFiles, check_folder, write_solution
-from coderoom.generation.frozen import FrozenTests, TestChange, changed, freeze
+from coderoom.generation.frozen_tests import FrozenTests, TestChange, changed, freeze
 from coderoom.generation.generator import AICodeGenerator
 from coderoom.generation.languages.base import Job, Language
 from coderoom.generation.languages.javascript.language import JavaScriptLanguage

@@ -1,4 +1,4 @@
-"""Whether generated code has the form that it has to have, before it runs anywhere."""
+"""Checks the form of generated Python before it runs: its syntax, signature, names and imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of others, as the generator asks them."""
+"""Adapts AutoGen's model clients and OpenAI's API to the `Model` protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from coderoom._util.json_output import output_arguments, request_for_json, strict_schema
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation.model import Message, Model, Reply
-from coderoom.generation.pace import one_more
+from coderoom.generation.rate_limit import one_more
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

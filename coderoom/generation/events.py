@@ -1,10 +1,10 @@
-"""What happens while a solution comes about."""
+"""The events that `AICodeGenerator.stream` yields while it makes a solution."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coderoom.generation.frozen import FrozenTests, TestChange
+from coderoom.generation.frozen_tests import FrozenTests, TestChange
 from coderoom.generation.solution import Approach, FunctionReport
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.testing.results import TestResult

@@ -1,4 +1,4 @@
-"""A solution as files."""
+"""Writes a solution to a folder: the module, its tests and the reports."""
 
 from __future__ import annotations
 

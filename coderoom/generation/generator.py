@@ -1,4 +1,4 @@
-"""The generator: from an instruction to tested code."""
+"""`AICodeGenerator`, the entry point: arguments, sandbox, cache and events around the pipeline."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, Self, get_args
 import coderoom
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError
-from coderoom.generation.asking import Asker
 from coderoom.generation.clients import OpenAIModel, as_model
 from coderoom.generation.events import CacheHit, GenerationEvent, Warned
-from coderoom.generation.frozen import freeze
+from coderoom.generation.frozen_tests import freeze
 from coderoom.generation.languages.base import Language
 from coderoom.generation.languages.registry import language_named, make_sandbox
 from coderoom.generation.model import Model
-from coderoom.generation.pace import Pace
+from coderoom.generation.model_client import Asker
 from coderoom.generation.pipeline import Pipeline, all_passed
 from coderoom.generation.program import Program, Rules
 from coderoom.generation.prompts import PROMPT_VERSION
+from coderoom.generation.rate_limit import Pace
 from coderoom.generation.security_scan import Level
 from coderoom.generation.solution import CUT_SHORT, Solution, Usage
 from coderoom.generation.store.cache import SolutionCache, cache_key

@@ -1,4 +1,4 @@
-"""What the generator asks models by: a small protocol of its own."""
+"""The protocol by which the generator calls models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads Python that others wrote, without a word to the user."""
+"""Parses Python code of others without showing its syntax warnings."""
 
 from __future__ import annotations
 

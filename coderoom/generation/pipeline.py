@@ -1,4 +1,4 @@
-"""From an instruction to a solution: specs, tests, code in the order of dependencies, and a last run of everything."""
+"""The pipeline from instruction to solution: specs, tests, code in dependency order, and a final run of all tests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 
 from coderoom.errors import GenerationError, ModelError
-from coderoom.generation.asking import Asker, BudgetSpent
 from coderoom.generation.events import FunctionFinished, SpecsWritten, TestsFrozen, TestsWritten, Warned
-from coderoom.generation.frozen import FrozenTests, freeze
+from coderoom.generation.frozen_tests import FrozenTests, freeze
+from coderoom.generation.model_client import Asker, BudgetSpent
 from coderoom.generation.program import Program
 from coderoom.generation.repair import FunctionWork
 from coderoom.generation.solution import CUT_SHORT, Attempt, FunctionReport, Solution, StopReason, why_no_code

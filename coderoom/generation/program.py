@@ -1,4 +1,4 @@
-"""A program that comes about: what all of its functions have in common."""
+"""The program while it is being written: the state that all of its functions share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coderoom.generation.events import GenerationEvent
-from coderoom.generation.frozen import FrozenTests
+from coderoom.generation.frozen_tests import FrozenTests
 from coderoom.generation.languages.base import Language
 from coderoom.generation.security_scan import Level, SecurityFinding
 from coderoom.generation.specs import FunctionSpec, order

@@ -1,4 +1,4 @@
-"""What models are asked. Whoever changes a word here gives the version another number."""
+"""The prompts. Whoever changes a word here changes `PROMPT_VERSION`."""
 
 from __future__ import annotations
 

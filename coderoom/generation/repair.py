@@ -1,4 +1,4 @@
-"""The work on one function: write it, run its tests, find out what is wrong, and try again."""
+"""Writes one function: generate it, run its tests, diagnose and repair."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, replace
 
 from coderoom.errors import GenerationError, ModelError
-from coderoom.generation.asking import Asker, BudgetSpent
 from coderoom.generation.events import CodeRefused, CodeWritten, TestChanged, TestsRun
-from coderoom.generation.frozen import changed
+from coderoom.generation.frozen_tests import changed
 from coderoom.generation.model import Message
+from coderoom.generation.model_client import Asker, BudgetSpent
 from coderoom.generation.program import Program
 from coderoom.generation.prompts import (
     code_request,

@@ -1,4 +1,4 @@
-"""What models write where JSON of a certain form was asked for, read as it was meant."""
+"""Reads JSON from models' replies, also where it is nearly JSON or in another shape than the one asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models answer in, and how that is read when it comes in another shape."""
+"""The forms of models' replies, and the readers of code and repairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of an instruction, for people to read."""
+"""Writes the Markdown report of a solution."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from coderoom._util.text import encodable, visible
-from coderoom.generation.frozen import TestChange
+from coderoom.generation.frozen_tests import TestChange
 from coderoom.generation.solution import FunctionReport, Solution
 from coderoom.generation.testing.results import TestResult
 from coderoom.generation.testing.values import show

@@ -1,4 +1,4 @@
-"""What a security scanner finds in code: bandit."""
+"""Scans code with bandit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of an instruction."""
+"""`Solution` and its parts: the result of a generation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom.generation.frozen import TestChange
+from coderoom.generation.frozen_tests import TestChange
 from coderoom.generation.security_scan import SecurityFinding
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.testing.results import TestResult

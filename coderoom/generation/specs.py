@@ -1,4 +1,4 @@
-"""What functions a program is to have, and in which order they can be written."""
+"""Function specs: their checks and the order in which functions can be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps before there is code: what functions there are to be, and how each is tested."""
+"""The first two steps of the pipeline: write the specs, and write the tests of each function."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from coderoom.errors import GenerationError
-from coderoom.generation.asking import Asker
 from coderoom.generation.languages.base import Language
 from coderoom.generation.model import Message
+from coderoom.generation.model_client import Asker
 from coderoom.generation.program import Program
 from coderoom.generation.prompts import again, specs_request, tests_request
 from coderoom.generation.replies import as_specs, as_tests, unclear_values
@@ -18,7 +18,7 @@ from coderoom.generation.testing.runner import TestRunner
 from coderoom.generation.testing.values import canonical
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.tests_data import read_tests
-from coderoom.generation.vacuous import say_nothing, what_it_says, why_too_wide
+from coderoom.generation.vacuous_tests import say_nothing, what_it_says, why_too_wide
 
 __all__ = ["write_specs", "write_tests"]
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from autogen_core.models import ModelFamily
 from autogen_ext.models.openai import OpenAIChatCompletionClient
+from pydantic import BaseModel
 
 from coderoom.errors import RequestError
 from coderoom.generation import AutoGenModel, Message, Model, OpenAIModel, Reply
-from coderoom.generation.clients import as_model
-from coderoom.generation.reply_forms import SpecsForm, TestsForm
 from tests.support import openai_server as server
 
 QUESTION = [
@@ -24,6 +23,16 @@ QUESTION = [
     Message("user", "y"),
 ]
 opened: list[Any] = []
+
+
+class Functions(BaseModel):
+    function_specs: list[str]
+
+
+class Anything(BaseModel):
+    closed: ClassVar[bool] = False
+
+    tests: list[dict[str, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +54,7 @@ def autogen(base_url: str, **info: Any) -> Model:
     described: Any = {**known, "structured_output": True, **info}
     client = OpenAIChatCompletionClient(model="mine", api_key="test", base_url=base_url, model_info=described)
     opened.append(client)
-    return as_model(client)
+    return AutoGenModel(client)
 
 
 @pytest.mark.parametrize("make", [openai, autogen])
@@ -60,8 +69,8 @@ async def test_conversation_answer_and_tokens_come_through(make: Any) -> None:
 async def test_what_a_schema_can_hold_is_asked_for_by_a_schema(make: Any) -> None:
     with server.OpenAIServer(["{}", "{}"]) as place:
         model = make(place.base_url)
-        await model.complete(QUESTION, SpecsForm)
-        await model.complete(QUESTION, TestsForm)
+        await model.complete(QUESTION, Functions)
+        await model.complete(QUESTION, Anything)
         formats = [request.body["response_format"] for request in place.requests]
     assert [each["type"] for each in formats] == ["json_schema", "json_object"]
     assert formats[0]["json_schema"]["strict"] is True
@@ -70,7 +79,7 @@ async def test_what_a_schema_can_hold_is_asked_for_by_a_schema(make: Any) -> Non
 
 async def test_a_model_without_schemas_is_told_the_schema_in_words() -> None:
     with server.OpenAIServer(["{}"]) as place:
-        await autogen(place.base_url, structured_output=False, json_output=False).complete(QUESTION, SpecsForm)
+        await autogen(place.base_url, structured_output=False, json_output=False).complete(QUESTION, Functions)
         request = place.requests[0]
     assert "response_format" not in request.body
     assert "function_specs" in request.messages[-1]["content"]
@@ -79,8 +88,8 @@ async def test_a_model_without_schemas_is_told_the_schema_in_words() -> None:
 async def test_a_server_that_refuses_schemas_is_asked_without() -> None:
     with server.OpenAIServer([server.Failure(400, message="no response_format"), "{}", "{}"]) as place:
         model = openai(place.base_url)
-        assert (await model.complete(QUESTION, SpecsForm)).text == "{}"
-        assert (await model.complete(QUESTION, SpecsForm)).text == "{}"
+        assert (await model.complete(QUESTION, Functions)).text == "{}"
+        assert (await model.complete(QUESTION, Functions)).text == "{}"
         assert ["response_format" in request.body for request in place.requests] == [True, False, False]
 
 
@@ -94,7 +103,7 @@ async def test_it_may_refuse_several_before_that_is_known() -> None:
     both = threading.Barrier(2)
     with server.OpenAIServer(respond=respond) as place:
         model = openai(place.base_url)
-        replies = await asyncio.gather(*(model.complete(QUESTION, SpecsForm) for _ in range(2)))
+        replies = await asyncio.gather(*(model.complete(QUESTION, Functions) for _ in range(2)))
     assert [each.text for each in replies] == ["{}", "{}"]
 
 

@@ -16,7 +16,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from coderoom.generation import AICodeGenerator, Solution, StopReason
 from coderoom.sandbox import Sandbox
 
-from ..support.openai_server import Cut, Failure, OpenAIServer, Raw, Reply, Stall
+from ..support.openai_server import Cut, Failure, OpenAIServer, Raw, Reply, Stall, strict_schema_problems
 from .hostile import AT_CALL, AT_LOAD, source_of
 from .scripted import ScriptedModel, function, test
 
@@ -95,6 +95,10 @@ class Asked:
                 await own.close()
                 await client.close()
         assert all(request.headers.get("x-team") == "a" for request in ours.requests)
+        formats = [request.body.get("response_format", {}) for request in ours.requests]
+        schemas = [each["json_schema"]["schema"] for each in formats if each.get("type") == "json_schema"]
+        assert schemas
+        assert [problem for each in schemas for problem in strict_schema_problems(each)] == []
         for solution in solutions:
             check(solution)
         return solutions

@@ -339,7 +339,7 @@ async def test_setup(runner: TestRunner, tmp_path: Path) -> None:
     await agrees(runner, tmp_path, {"f": right, **keep}, freeze({"f": tests}), {"f": wrong, **keep})
 
 
-@pytest.mark.parametrize("name", ["names", "given"])
+@pytest.mark.parametrize("name", ["names", pytest.param("given", marks=pytest.mark.slow)])
 def test_setup_in_a_module_that_is_called_like_what_the_file_uses(tmp_path: Path, name: str) -> None:
     source = f"def {name}(x): return x"
     tests = {name: [test_of(inputs={"x": 1}, setup="inputs['x'] = 2", property="result == 2 and x == 1")]}

@@ -1,4 +1,4 @@
-"""Many jobs, each in a fork of its own, or several in one where none can leave anything behind."""
+"""Runs many jobs in one cell: each in its own fork, or several in one fork if the program is stateless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of functions under test, looks at properties, and what came of them, as text."""
+"""Calls functions under test, evaluates properties, and returns what came of it as JSON text."""
 
 from __future__ import annotations
 

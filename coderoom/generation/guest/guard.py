@@ -1,4 +1,4 @@
-"""What nobody has to change while a test runs: what is built in, and what functions do."""
+"""Detects whether setup code has replaced builtins or the code of functions."""
 
 from __future__ import annotations
 

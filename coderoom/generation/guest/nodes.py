@@ -1,4 +1,4 @@
-"""Calls of functions in JavaScript: for each a process of Node of its own, one after the other."""
+"""Runs JavaScript functions: each call in its own Node process, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From tagged data to values; `coderoom.generation.testing.values` describes the form."""
+"""Decodes tagged data to values; `coderoom.generation.testing.values` describes the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects whose class is not here."""
+"""`Record`, which stands for an object whose class is not available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What test files that stand alone need besides pytest; they have as much of this text as they use.
+"""Helpers for exported pytest files. Each file contains those definitions that it uses.
 
 It says of values what `coderoom.generation.compare` says of tagged data.
 """

@@ -1,4 +1,4 @@
-"""Runs setup code, with the program's functions and classes in reach, and nothing else of it.
+"""Runs setup code, which may use the program's functions and classes and nothing else of it.
 
 What can be read from its text was read before; here it is seen what it writes into.
 """

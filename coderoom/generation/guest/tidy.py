@@ -1,4 +1,4 @@
-"""The files that were there before the first job, so that each job finds them so."""
+"""Restores the files in the working and temporary folders between jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From values to tagged data; `coderoom.generation.testing.values` describes the form."""
+"""Encodes values as tagged data; `coderoom.generation.testing.values` describes the format."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The languages that generated programs are written in."""
+"""The languages of generated programs."""

@@ -1,4 +1,4 @@
-"""What a language has to know, so that functions in it can be tested."""
+"""`Language`: what the generator needs to know of a language to check, test and export functions in it."""
 
 from __future__ import annotations
 

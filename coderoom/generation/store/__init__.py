@@ -1,1 +1,1 @@
-"""What is kept from one call to the next: solutions, and the answers of models. All of it is in one file."""
+"""The cache of solutions and the journal of models' answers, in one SQLite file."""

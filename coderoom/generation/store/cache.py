@@ -1,4 +1,4 @@
-"""Solutions that passed, kept for the next time that somebody asks for the same."""
+"""The cache of solutions that passed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError
-from coderoom.generation.frozen import FrozenTests
+from coderoom.generation.frozen_tests import FrozenTests
 from coderoom.generation.solution import Solution
 from coderoom.generation.store.database import Unavailable
 from coderoom.generation.store.journal import Journal

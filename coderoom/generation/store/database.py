@@ -1,4 +1,4 @@
-"""A file of SQLite that many processes share, and that may be found in any state."""
+"""A SQLite file that many processes share, and that may be damaged or locked."""
 
 from __future__ import annotations
 

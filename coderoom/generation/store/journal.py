@@ -1,4 +1,4 @@
-"""The answers that were already paid for, so that work which was cut short goes on without asking again."""
+"""The journal of paid answers, with which interrupted work continues."""
 
 from __future__ import annotations
 

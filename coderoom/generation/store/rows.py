@@ -1,4 +1,4 @@
-"""What is kept in the database: bytes with a checksum, those that were not used for the longest time go first."""
+"""The rows of the database: content with a checksum; the least recently used are evicted first."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Runs tests of generated functions and computes the verdict outside of their process."""
+"""Runs tests of generated functions and computes the verdicts outside of their process."""

@@ -1,4 +1,4 @@
-"""What the process with the code under test says, read as what it is: words of a stranger."""
+"""Parses what the process with the code under test says. None of it is trusted."""
 
 from __future__ import annotations
 

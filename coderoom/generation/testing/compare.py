@@ -1,4 +1,4 @@
-"""Whether what came is what was expected, outside of the process that ran the code.
+"""Compares actual with expected values, outside of the process that ran the code.
 
 Both sides are tagged data, and what came was made by code that may lie: nothing of it becomes an object here, and
 nothing of it decides how it is compared.

@@ -1,4 +1,4 @@
-"""What came of a test."""
+"""`TestResult`, and the verdict on an answer."""
 
 from __future__ import annotations
 

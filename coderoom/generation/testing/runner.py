@@ -1,4 +1,4 @@
-"""Runs tests of functions. What is expected never goes where the functions are."""
+"""`TestRunner`: runs tests of functions. Expected values never go where the functions are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from coderoom.errors import GenerationError, RequestError
 from coderoom.generation.checks import CodeProblem
-from coderoom.generation.frozen import FrozenTests
+from coderoom.generation.frozen_tests import FrozenTests
 from coderoom.generation.languages.base import Job, Language
 from coderoom.generation.languages.python.language import PythonLanguage
 from coderoom.generation.testing.answers import Answer

@@ -1,4 +1,4 @@
-"""A session with a program in it, and jobs that each find it as it was loaded."""
+"""A session with a program loaded in it, and jobs that each find it in its initial state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation.languages.base import UNTIDY, Job, Language
 from coderoom.generation.testing.answers import Answer, read_answer
-from coderoom.generation.testing.cells import make_harness
+from coderoom.generation.testing.harness import make_harness
 from coderoom.generation.testing.results import told_error
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, Session

@@ -1,4 +1,4 @@
-"""Test data: JSON, and a tagged form for what JSON lacks.
+"""Test data: JSON, and a tagged format for what JSON lacks.
 
 What JSON has stands as it is: `None`, booleans, integers, finite floats, text, lists, and dicts whose keys are text
 that does not begin with `$`. Everything else is an object with one key, the tag:

@@ -286,6 +286,7 @@ class TestLimit:
         SolutionCache(tmp_path, max_bytes=0).put("k", solution())
         assert names_in(tmp_path) == []
 
+    @pytest.mark.slow
     def test_huge_entries(self, cache: SolutionCache) -> None:
         huge = solution(code="#" * 40_000_000)
         for name in "abc":

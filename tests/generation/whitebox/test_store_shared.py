@@ -221,7 +221,7 @@ class TestDamage:
     def test_a_damaged_schema_that_is_no_text(self, sound: bytes) -> None:
         lives(sound.replace(b"sqlite_autoindex", b"\xff\x80lite_autoindex"))
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.data())
     def test_bytes_that_changed(self, sound: bytes, data: st.DataObject) -> None:
         torn = bytearray(sound)
@@ -234,7 +234,7 @@ class TestDamage:
         for place in range(100):
             lives(sound[:place] + bytes([sound[place] ^ 0x03]) + sound[place + 1 :])
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.data())
     def test_files_that_end_too_early(self, sound: bytes, data: st.DataObject) -> None:
         lives(sound[: data.draw(st.integers(0, len(sound) - 1))])

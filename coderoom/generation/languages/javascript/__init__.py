@@ -1,1 +1,1 @@
-"""What JavaScript needs on this side of the wall, and in `node` what it needs on the other."""
+"""JavaScript. `node` has the files that run beside the program in Node."""

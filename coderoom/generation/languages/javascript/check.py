@@ -1,4 +1,4 @@
-"""Whether code in JavaScript has the form that it has to have, as far as its text tells.
+"""Checks the form of generated JavaScript before it runs, by its tokens.
 
 Nothing here parses it: what is no JavaScript is told when it is loaded, behind the wall.
 """

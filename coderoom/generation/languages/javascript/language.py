@@ -1,4 +1,4 @@
-"""Functions in JavaScript."""
+"""`JavaScriptLanguage`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from coderoom.generation.languages.javascript.values import as_expected, as_told
 from coderoom.generation.security_scan import Level, SecurityFinding
 from coderoom.generation.specs import FunctionSpec, name_problem
 from coderoom.generation.testing import compare
-from coderoom.generation.testing.cells import START, call_inside, harness_modules, setting
 from coderoom.generation.testing.compare import Comparison
+from coderoom.generation.testing.harness import START, call_inside, harness_modules, setting
 from coderoom.generation.tests import FunctionTest
 from coderoom.sandbox import SourceModule
 

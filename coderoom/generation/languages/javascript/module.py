@@ -1,4 +1,4 @@
-"""Functions in JavaScript as one module, for tests and for those who import it."""
+"""Joins functions in JavaScript to one module, for tests and for export."""
 
 from __future__ import annotations
 

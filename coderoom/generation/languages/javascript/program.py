@@ -1,4 +1,4 @@
-"""What the top level of a source in JavaScript declares, imports and exports."""
+"""Finds what the top level of a JavaScript source declares, imports and exports."""
 
 from __future__ import annotations
 

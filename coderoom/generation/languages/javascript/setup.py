@@ -1,4 +1,4 @@
-"""Whether setup code in JavaScript does what setup code is for, as far as its tokens tell."""
+"""Checks by its tokens that JavaScript setup code only builds inputs and calls the program's functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests as a file for `node --test`."""
+"""Exports tests as a file for `node --test`."""
 
 from __future__ import annotations
 

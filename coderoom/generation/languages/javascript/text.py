@@ -1,4 +1,4 @@
-"""The text of JavaScript as tokens: enough to find what its top level declares, and no parser."""
+"""Splits JavaScript into tokens, enough to find what its top level declares."""
 
 from __future__ import annotations
 

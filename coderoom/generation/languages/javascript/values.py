@@ -1,4 +1,4 @@
-"""Tagged data as Node takes it, and as JavaScript's values are compared."""
+"""Converts tagged data for Node, and for comparison with JavaScript's values."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Functions in Python: the language, and how a program and its tests become files."""
+"""Python: the language, and the export of a program and its tests."""

@@ -1,4 +1,4 @@
-"""The body of one test in a file for pytest."""
+"""Writes the body of one test in a pytest file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain JSON as what a spec says that it is: a list for a set, text for a date.
+"""Converts plain JSON in tests to the declared types, for example a list to a set and text to a date.
 
 Only what cannot be of the declared type as it stands becomes something else, and only where that can be one thing.
 """

@@ -1,4 +1,4 @@
-"""What the code of a program tells of how tests of it have to be written."""
+"""Finds what the code of a program requires of its pytest file, for example isolation of each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The helpers in test files: as many definitions of `guest/same.py` as a file uses."""
+"""Selects the definitions of `guest/same.py` that a pytest file uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names stand for that the top level of code imports."""
+"""Finds what the names imported at the top level stand for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions in Python."""
+"""`PythonLanguage`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coderoom.generation.languages.python.tests import pytest_file
 from coderoom.generation.parsing import UNREADABLE, parsed_expression
 from coderoom.generation.security_scan import Level, SecurityFinding, scan
 from coderoom.generation.specs import FunctionSpec, name_problem
-from coderoom.generation.testing.cells import START, call_inside, harness_modules, setting
+from coderoom.generation.testing.harness import START, call_inside, harness_modules, setting
 from coderoom.generation.tests import FunctionTest
 from coderoom.sandbox import SourceModule
 

@@ -1,4 +1,4 @@
-"""Tagged data as people write it in Python."""
+"""Writes tagged data as Python literals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions in Python as one module."""
+"""Joins functions in Python to one module."""
 
 from __future__ import annotations
 

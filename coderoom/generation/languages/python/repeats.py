@@ -1,4 +1,4 @@
-"""What code defines again, though it is there already when the code runs."""
+"""Removes definitions from Python code that the program already has."""
 
 from __future__ import annotations
 

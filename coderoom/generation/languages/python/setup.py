@@ -1,4 +1,4 @@
-"""Whether setup code does what setup code is for, as far as its text tells; what it does not tell is seen inside."""
+"""Checks by its text that setup code only builds inputs and calls the program; the harness checks the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What setup code may import and name: the policy `restricted`, and what tests need of the surroundings."""
+"""The rules for setup code: the policy `restricted`, and what tests need in addition."""
 
 from __future__ import annotations
 

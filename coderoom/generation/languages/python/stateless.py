@@ -1,4 +1,4 @@
-"""Whether calls of a program can leave anything behind: shown by reading its code alone, whatever it is called with."""
+"""Proves by static analysis that no call of a program can affect a later one."""
 
 from __future__ import annotations
 

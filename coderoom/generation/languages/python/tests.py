@@ -1,4 +1,4 @@
-"""Tests as a file for pytest, which needs nothing else but the standard library and the module."""
+"""Exports tests as a pytest file that needs only the standard library and the module."""
 
 from __future__ import annotations
 

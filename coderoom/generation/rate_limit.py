@@ -1,4 +1,4 @@
-"""Lets requests begin only so often."""
+"""Limits how many requests begin in a minute."""
 
 from __future__ import annotations
 

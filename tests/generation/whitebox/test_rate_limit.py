@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from coderoom.generation import AICodeGenerator
-from coderoom.generation.pace import Pace
+from coderoom.generation.rate_limit import Pace
 from tests.support import openai_server as server
 
 from ..scripted import ScriptedModel, function, test

@@ -1,4 +1,4 @@
-"""Asks a model: within the budget, not too often, again where the line broke, and never twice for the same money."""
+"""Sends requests to a model: within a budget, at a limited rate, with retries and a journal of answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coderoom._util.text import encodable
 from coderoom.errors import ModelError
 from coderoom.generation.events import GenerationEvent, ModelAsked
 from coderoom.generation.model import Message, Model, Reply
-from coderoom.generation.pace import Pace
+from coderoom.generation.rate_limit import Pace
 from coderoom.generation.solution import StopReason, Usage
 
 __all__ = ["Asker", "BudgetSpent", "Memory"]

@@ -1,4 +1,4 @@
-"""Tests that do not change unseen."""
+"""Frozen tests: a hash over all of them, and a record of each change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that could hardly fail, whatever the code does."""
+"""Finds tests that can hardly fail, whatever the code does."""
 
 from __future__ import annotations
 
