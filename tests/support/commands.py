@@ -52,6 +52,7 @@ def coderoom_process(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        errors="replace",
         timeout=120,
         check=False,
     )
