@@ -1,4 +1,4 @@
-"""The code blocks of a file that is to run: Markdown, a notebook or a script."""
+"""Reads the code blocks of a Markdown file, a notebook or a script."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Source:
         kind: What it was read as.
         blocks: The blocks whose language runs here, in order. In a notebook a block's `line` is the cell's number
             among those of code, since there is no line that a person could see.
-        skipped: Blocks that somebody may have expected to run, but in another language or in none.
+        skipped: Blocks in another language or in none.
         starts: For each block, the file's line in which its code begins.
     """
 
@@ -55,7 +55,7 @@ class Source:
         return f"{'cell' if self.kind == 'notebook' else 'line'} {block.line}"
 
     def place(self, number: int, line: int) -> str:
-        """The place of a line of code, as editors understand it where there is such a thing.
+        """The place of a line of code, such as `notes.md:9`.
 
         Args:
             number: The block's number, counted from 1.
@@ -72,13 +72,12 @@ def read_blocks(file: str, stdin: bytes | None = None, language: str | None = No
     Blocks of data, and those marked `no-run`, are left out.
 
     Args:
-        file: The file's path. What it is read as goes by its suffix; without one, by a first line `#!`.
-        stdin: What to read instead of the file.
-        language: What it is read as instead: a script in this language, or `markdown`.
+        file: The file's path. Its suffix decides how it is read; without one, a first line `#!` does.
+        stdin: Text to read instead of the file.
+        language: Overrides the suffix: a script's language, or `markdown`.
 
     Raises:
-        RequestError: If the file cannot be read, is of a kind that does not run here, is not all there, or holds
-            nothing to run.
+        RequestError: The file cannot be read, does not run here, is incomplete, or contains no code to run.
     """
     known = None if language is None else _known(language)
     text = _read_text(file, stdin)
