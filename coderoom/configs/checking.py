@@ -14,16 +14,15 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom.configs.explaining import describe, explain
 from coderoom.configs.findings import Checked, Findings, is_under
+from coderoom.configs.kinds import Kind, kind_for
 from coderoom.configs.locations import Location, did_you_mean, in_a_line, nearest, show_key
 from coderoom.configs.providers import Components, ProviderError
 from coderoom.configs.reading import Document
 from coderoom.configs.shapes import (
-    Kind,
     alternatives,
     by_field,
     fields_by_key,
     item_alternatives,
-    kind_for,
     model_for,
     value_alternatives,
 )

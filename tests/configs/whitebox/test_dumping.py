@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from coderoom.configs import dump_team
-from coderoom.configs.dumping import Origin, plain, restored
 from coderoom.configs.reading import Source, read_document
+from coderoom.configs.restoring import Origin, plain, restored
 from coderoom.configs.variables import Reference, References
 from coderoom.configs.writing import to_json, to_yaml
 from tests.configs.config_files import line_of
