@@ -304,7 +304,7 @@ class _Walk:
             if not isinstance(name, str) or place in self._findings.unresolved:
                 continue
             if not name.isidentifier():
-                message = f"the name {show_key(name)} is no identifier; use letters, digits and '_' only"
+                message = f"the name {show_key(name)} is not a valid identifier; use letters, digits and '_' only"
                 self._findings.problem(place, message)
             elif name in seen:
                 self._findings.problem(place, f"two participants have the name {name!r}; each needs its own")

@@ -184,7 +184,7 @@ def read_cells(name: str, text: str) -> list[Block]:
         A block for each cell; its `line` is the cell's number among those of code.
 
     Raises:
-        RequestError: If it is no such notebook, is in another language than Python, or holds nothing to run, or if a
+        RequestError: If it is not a notebook, is in another language than Python, or holds nothing to run, or if a
             cell is not all Python.
     """
     notebook = _parse(name, text)
@@ -205,17 +205,19 @@ def _parse(name: str, text: str) -> dict[str, Any]:
     try:
         notebook: Any = json.loads(text)
     except json.JSONDecodeError as error:
-        raise RequestError(f"{name}:{error.lineno}: {name!r} is no notebook: it is not JSON ({error.msg}).") from error
+        raise RequestError(
+            f"{name}:{error.lineno}: {name!r} is not a notebook: it is not JSON ({error.msg})."
+        ) from error
     except RecursionError as error:
-        raise RequestError(f"{name!r} is no notebook: it is nested too deeply.") from error
+        raise RequestError(f"{name!r} is not a notebook: it is nested too deeply.") from error
     if not isinstance(notebook, dict) or "nbformat" not in notebook:
-        raise RequestError(f"{name!r} is no notebook: it is JSON without an 'nbformat'.")
+        raise RequestError(f"{name!r} is not a notebook: it is JSON without an 'nbformat'.")
     if notebook["nbformat"] != _FORMAT:
         raise RequestError(
             f"{name!r} is of nbformat {notebook['nbformat']!r}, and {_FORMAT} is what runs here. Save it anew as one."
         )
     if not isinstance(notebook.get("cells"), list):
-        raise RequestError(f"{name!r} is no notebook of nbformat {_FORMAT}: it has no list of 'cells'.")
+        raise RequestError(f"{name!r} is not a notebook of nbformat {_FORMAT}: it has no list of 'cells'.")
     return notebook
 
 
@@ -232,7 +234,7 @@ def _source_of(name: str, number: int, cell: dict[str, Any]) -> str:
     lines = [source] if isinstance(source, str) else source
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise RequestError(
-            f"{name!r} is no notebook of nbformat {_FORMAT}: the 'source' of code cell {number} is neither a string "
+            f"{name!r} is not a notebook of nbformat {_FORMAT}: the 'source' of code cell {number} is neither a string "
             "nor a list of strings."
         )
     return "".join(lines)

@@ -171,7 +171,7 @@ def test_names_of_participants(tmp_path: Path) -> None:
         ("config.participants[1].config.name", "two participants have the name 'coder'; each needs its own"),
         (
             "config.participants[2].config.name",
-            "the name 'not-good' is no identifier; use letters, digits and '_' only",
+            "the name 'not-good' is not a valid identifier; use letters, digits and '_' only",
         ),
     ]
     text = "provider: autogen_agentchat.teams.RoundRobinGroupChat\nconfig:\n  participants: []\n"
