@@ -72,6 +72,7 @@ CopiedFilesOption = Annotated[
 
 @app.command()
 def run(
+    context: typer.Context,
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
     task: Annotated[str, typer.Argument(help="The task. '-' reads it from standard input.")],
     model: ModelOption = None,
@@ -102,10 +103,10 @@ def run(
         files=files or (),
         trust=trust or (),
     )
-    return _show_run(prepared, as_json=as_json, debug=debug)
+    return _show_run(prepared, owns_process=bool(context.obj), as_json=as_json, debug=debug)
 
 
-def _show_run(prepared: PreparedRun, *, as_json: bool, debug: bool) -> int:
+def _show_run(prepared: PreparedRun, *, owns_process: bool, as_json: bool, debug: bool) -> int:
     from rich.console import Console
 
     from coderoom.runs import RunView, run_team
@@ -116,7 +117,7 @@ def _show_run(prepared: PreparedRun, *, as_json: bool, debug: bool) -> int:
     record = prepared.record
     try:
         begin = partial(view.begin, record)
-        asyncio.run(run_team(prepared.team, record, view.show, begin=begin, owns_process=True))
+        asyncio.run(run_team(prepared.team, record, view.show, begin=begin, owns_process=owns_process))
     finally:
         view.stop()
     view.end(record)
@@ -427,9 +428,13 @@ def _standard_input() -> bytes:
     return sys.stdin.buffer.read()
 
 
-def main() -> NoReturn:
-    """Run the command line and exit."""
-    run_and_exit(app)
+def main(*, owns_process: bool = True) -> NoReturn:
+    """Run the command line and exit.
+
+    Args:
+        owns_process: Whether the process does nothing else. Then `run` leaves no child process of any kind behind.
+    """
+    run_and_exit(app, owns_process=owns_process)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,14 @@ __all__ = [
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 
-def run_and_exit(app: typer.Typer) -> NoReturn:
+def run_and_exit(app: typer.Typer, *, owns_process: bool) -> NoReturn:
     """Run a command line and exit.
 
     Exit codes: 0 worked, 1 the task failed, 2 wrong request, 3 something is missing, 130 interrupted.
+
+    Args:
+        app: The command line.
+        owns_process: What commands find in their context's `obj`.
     """
     _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -40,7 +44,7 @@ def run_and_exit(app: typer.Typer) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, obj=owns_process)
     except _UsageProblem as error:
         if _flag("--json"):
             print_json({"succeeded": False, "error": error.format_message(), "problems": []})

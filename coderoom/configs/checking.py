@@ -14,16 +14,15 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom.configs.explaining import describe, explain
 from coderoom.configs.findings import Checked, Findings, is_under
+from coderoom.configs.kinds import Kind, kind_for
 from coderoom.configs.locations import Location, did_you_mean, in_a_line, nearest, show_key
 from coderoom.configs.providers import Components, ProviderError
 from coderoom.configs.reading import Document
 from coderoom.configs.shapes import (
-    Kind,
     alternatives,
     by_field,
     fields_by_key,
     item_alternatives,
-    kind_for,
     model_for,
     value_alternatives,
 )
@@ -305,7 +304,7 @@ class _Walk:
             if not isinstance(name, str) or place in self._findings.unresolved:
                 continue
             if not name.isidentifier():
-                message = f"the name {show_key(name)} is no identifier; use letters, digits and '_' only"
+                message = f"the name {show_key(name)} is not a valid identifier; use letters, digits and '_' only"
                 self._findings.problem(place, message)
             elif name in seen:
                 self._findings.problem(place, f"two participants have the name {name!r}; each needs its own")

@@ -17,10 +17,11 @@ from pydantic import SecretBytes, SecretStr
 
 from coderoom import __version__
 from coderoom.configs.findings import Checked
+from coderoom.configs.kinds import TEAM
 from coderoom.configs.locations import Location, show_key
 from coderoom.configs.providers import Components
 from coderoom.configs.reading import Source, find_source, read_component, shipped_sources
-from coderoom.configs.shapes import TEAM, alternatives, fields_by_key
+from coderoom.configs.shapes import alternatives, fields_by_key
 from coderoom.configs.variables import is_secret_key, is_secret_name
 from coderoom.errors import ConfigError, Problem, RequestError
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coderoom.configs.kinds import TEAM, Kind
 from coderoom.configs.providers import Components
 from coderoom.configs.reading import Source, find_source, read_component, read_document, shipped_sources
-from coderoom.configs.shapes import TEAM, Kind
 from coderoom.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def load_team(
     from autogen_agentchat.base import Team
 
     from coderoom.configs.build import build, refuse_mistakes
-    from coderoom.configs.dumping import remember
     from coderoom.configs.models import resolve_model
+    from coderoom.configs.restoring import remember
 
     refuse_mistakes(checked)
     client = None if model is None else resolve_model(model, env=env, trust=trust)

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from coderoom.configs.kinds import MODEL
 from coderoom.configs.locations import did_you_mean
 from coderoom.configs.providers import Components, how_to_install
 from coderoom.configs.reading import find_source, has_suffix, looks_like_path, read_component, read_document
-from coderoom.configs.shapes import MODEL
 from coderoom.errors import MissingDependencyError, RequestError
 
 if TYPE_CHECKING:

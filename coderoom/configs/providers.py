@@ -100,7 +100,7 @@ class Components:
         if not dot or not all(part.isidentifier() for part in full.split(".")):
             close = nearest(provider, WELL_KNOWN_PROVIDERS)
             hint = f"; did you mean {close[0]!r}?" if close else ", such as 'autogen_agentchat.agents.AssistantAgent'"
-            raise ProviderError(f"the provider {show_key(provider)} is no dotted name of a class{hint}")
+            raise ProviderError(f"the provider {show_key(provider)} is not the dotted name of a class{hint}")
         if not self.trusts(full):
             raise ProviderError(self.refusal(provider))
         module = _import(module_name, full)

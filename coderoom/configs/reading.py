@@ -201,7 +201,7 @@ def _decode(source: Source) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         byte = data[error.start]
-        message = f"the file is no UTF-8 text: byte {error.start} is 0x{byte:02x}; save it as UTF-8"
+        message = f"the file is not UTF-8 text: byte {error.start} is 0x{byte:02x}; save it as UTF-8"
         raise ConfigError([Problem(message, source.name, line)]) from None
     if not text.strip():
         raise ConfigError([Problem("the file is empty", source.name)])

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
+from coderoom.configs.kinds import TEAM, Kind, all_kinds, kind_for
 from coderoom.configs.providers import Entry, catalog
-from coderoom.configs.shapes import TEAM, Kind, all_kinds, kind_for
 
 __all__ = ["fields_of", "make_schema", "summary_of"]
 

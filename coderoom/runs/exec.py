@@ -1,4 +1,4 @@
-"""Running the blocks of a file, in order, without a model. Nothing here needs AutoGen."""
+"""`coderoom exec`: runs the code blocks of a file in order, without a model and without AutoGen."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _WORKSPACE: Final = "/workspace/"
 
 
 def open_workspace(workspace: Path) -> tuple[Path, bool]:
-    """The folder to work in, and whether it had to be made.
+    """Return the workspace, and whether it was created.
 
     Raises:
-        RequestError: If it is no folder, or cannot be made. What is above it has to be there, since a path that is
-            mistyped is made of folders that nobody wants.
+        RequestError: It is not a folder, or cannot be created. Its parent must exist, so that a mistyped path does not
+            create folders.
     """
     try:
         folder = workspace.resolve()
@@ -57,10 +57,10 @@ def open_workspace(workspace: Path) -> tuple[Path, bool]:
 
 
 def check_request(source: Source, arguments: Sequence[str]) -> None:
-    """Find before anything runs what could not be done.
+    """Check a request before anything runs.
 
     Raises:
-        RequestError: If the arguments have nobody to go to, or a block names a file that is not in the workspace.
+        RequestError: No block takes the arguments, or a block names a file outside of the workspace.
     """
     if arguments and all(block.language == "javascript" for block in source.blocks):
         raise RequestError(
@@ -75,13 +75,11 @@ def check_request(source: Source, arguments: Sequence[str]) -> None:
 
 
 def prelude(source: Source, arguments: Sequence[str], workspace: Path) -> str:
-    """The cell that gives Python what a script finds when it begins; empty if there is nothing to give.
-
-    `sys.argv` begins with the script's name; `__file__` is its place as the code sees it, if it is in the workspace.
+    """The cell that sets `sys.argv`, and `__file__` and `sys.path` for scripts; empty if none of them is needed.
 
     Args:
-        source: The file. What is not a script has arguments only if there are some.
-        arguments: What was given after the file.
+        source: The file.
+        arguments: What the command line has after the file.
         workspace: The folder that the code works in.
     """
     is_script = source.kind == "script"
@@ -101,7 +99,7 @@ def prelude(source: Source, arguments: Sequence[str], workspace: Path) -> str:
 
 
 def code_to_run(block: Block, arguments: Sequence[str]) -> str:
-    """The code of a block; a shell's begins with its arguments, on its first line so that lines keep their numbers."""
+    """The code of a block. A shell's sets its arguments on the first line, so that line numbers stay."""
     if not arguments or block.language != "sh":
         return block.code
     return f"set -- {shlex.join(arguments)}; {block.code}"
@@ -119,7 +117,7 @@ def keep_file(source: Source, block: Block) -> str:
 
 
 def _named_file(source: Source, block: Block) -> str | None:
-    if source.kind == "script":  # It is a file already.
+    if source.kind == "script":
         return None
     match = _FILE_NAME.fullmatch(block.code.partition("\n")[0])
     return None if match is None else match[1].strip("\"'`")
@@ -141,26 +139,26 @@ async def run_file(
     network: bool = False,
     fresh: bool = False,
 ) -> FileResult:
-    """Run a file's blocks in order, as cells of one session in a sandbox; the first that fails is the last.
+    """Run a file's blocks in order, as cells of one session in a sandbox, up to the first that fails.
 
-    What they print is shown while they print it. Ctrl-C (SIGINT) and SIGTERM end it and are noted as `cancelled`.
+    Output is shown as it comes. SIGINT and SIGTERM end the run, whose result is then `cancelled`.
 
     Args:
         source: The file.
         console: Where to show it.
         arguments: What scripts find in `sys.argv` and in `$@`.
-        workspace: The folder to run in. It is made if it is not there, but not what is above it.
+        workspace: The folder to run in. It is created if its parent exists.
         timeout: Seconds for each block.
         wall: The name of the wall around the code, or `auto`.
         network: Whether the code may use the network.
         fresh: Whether each block has a state of its own, so that variables do not last.
 
     Raises:
-        SandboxUnavailable: If the place where code runs broke, or cannot be had at all.
-        RequestError: If there is no such wall, or code cannot run in that folder.
+        SandboxUnavailable: The sandbox broke, or no wall works.
+        RequestError: There is no such wall, or code cannot run in that folder.
     """
     check_request(source, arguments)
-    Sandbox(wall)  # Refuses a name that is none.
+    Sandbox(wall)  # Rejects an unknown name.
     folder, made = open_workspace(workspace)
     sandbox = Sandbox(wall, limits=Limits(wall_seconds=timeout), workspace=folder, network=network)
     result = FileResult(source, folder, made)
@@ -170,7 +168,7 @@ async def run_file(
 
 
 class _FileRun:
-    """One run of a file: what there is while it lasts."""
+    """One run of a file."""
 
     def __init__(
         self, result: FileResult, sandbox: Sandbox, view: ExecView, arguments: Sequence[str], fresh: bool
@@ -183,32 +181,32 @@ class _FileRun:
         self._fresh = fresh
         self._prelude = prelude(self._source, arguments, result.workspace)
         self._interrupt = Interrupt()
-        self._begun: float | None = None
+        self._started_at: float | None = None
 
     async def run(self) -> None:
-        """Run it, show it, and leave nothing behind."""
+        """Run it and show it."""
         result = self._result
         try:
             with self._interrupt.caught():
                 await self._start()
                 await self._run_blocks()
         except asyncio.CancelledError:
-            if not self._interrupt.asked:
+            if not self._interrupt.requested:
                 raise
-            self._tear_away()
+            self._note_interrupted()
         finally:
             self._view.stop()
             await self._sandbox.close()
-        result.cancelled = self._interrupt.asked and not result.succeeded
+        result.cancelled = self._interrupt.requested and not result.succeeded
         self._view.end(result)
 
-    def _tear_away(self) -> None:
-        """Note a block that had not begun, or that did not end when it was asked to."""
+    def _note_interrupted(self) -> None:
+        """Record a block that had not started, or that did not end when it was cancelled."""
         result = self._result
-        seconds = 0.0 if self._begun is None else time.monotonic() - self._begun
+        seconds = 0.0 if self._started_at is None else time.monotonic() - self._started_at
         if len(result.runs) < result.total:
-            result.runs.append(BlockRun.torn_away(self._source, len(result.runs) + 1, seconds))
-        if self._begun is not None:
+            result.runs.append(BlockRun.interrupted(self._source, len(result.runs) + 1, seconds))
+        if self._started_at is not None:
             self._view.show_run(result.runs[-1])
 
     async def _start(self) -> None:
@@ -232,13 +230,13 @@ class _FileRun:
                     session = await stack.enter_async_context(self._sandbox.session())
                     if self._prelude:
                         await session.run(self._prelude)
-                self._begun = time.monotonic()
+                self._started_at = time.monotonic()
                 with self._interrupt.ends_cell(session):
                     run = await self._run_block(session, number, block)
-                self._begun = None
+                self._started_at = None
                 self._result.runs.append(run)
                 self._view.show_run(run)
-                if run.outcome is not Outcome.OK or self._interrupt.asked:
+                if run.outcome is not Outcome.OK or self._interrupt.requested:
                     break
 
     async def _run_block(self, session: Session, number: int, block: Block) -> BlockRun:

@@ -1,4 +1,4 @@
-"""What running a file came to."""
+"""The result of running a file."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _STATE: Final = (
 
 @dataclass(frozen=True)
 class BlockRun:
-    """How one block of a file went.
+    """The result of one block of a file.
 
     Attributes:
         number: The block's number among those that are run, counted from 1.
         block: The block.
         outcome: How it ended.
         exit_code: Its exit code.
-        output: What it printed, the value of a last expression, and why it was ended if it was. Of very much there is
-            the beginning and the end.
+        output: What it printed, the value of a last expression, and why it was ended. Long output keeps its beginning
+            and its end.
         seconds: How long it took.
         truncated: Whether something is left out of `output`.
         error: Why it failed; `None` if it did not.
@@ -50,13 +50,13 @@ class BlockRun:
 
     @classmethod
     def of(cls, source: Source, number: int, result: ExecutionResult, output: str) -> BlockRun:
-        """What a block's run in the sandbox came to.
+        """The result of a block from what the sandbox returned.
 
         Args:
             source: The file.
             number: The block's number in it.
-            result: What came of it.
-            output: All that there is to read.
+            result: What the sandbox returned.
+            output: All of its output.
         """
         error = result.error
         return cls(
@@ -72,8 +72,8 @@ class BlockRun:
         )
 
     @classmethod
-    def torn_away(cls, source: Source, number: int, seconds: float) -> BlockRun:
-        """A block that had not begun, or did not end when it was asked to."""
+    def interrupted(cls, source: Source, number: int, seconds: float) -> BlockRun:
+        """A block that had not started, or did not end when it was cancelled."""
         return cls(number, source.blocks[number - 1], Outcome.CANCELLED, CANCELLED_CODE, "", seconds)
 
 
@@ -84,10 +84,10 @@ class FileResult:
     Attributes:
         source: The file.
         workspace: The folder that it ran in.
-        workspace_made: Whether that folder was not there before.
+        workspace_made: Whether that folder was created.
         runs: The blocks that were run, in order; the last one may have failed.
-        cancelled: Whether a person or a program took it back.
-        isolation: What keeps the code from this machine.
+        cancelled: Whether it was interrupted.
+        isolation: The wall that the code ran behind.
     """
 
     source: Source
@@ -99,12 +99,12 @@ class FileResult:
 
     @property
     def total(self) -> int:
-        """How many blocks there were to run."""
+        """The number of blocks."""
         return len(self.source.blocks)
 
     @property
     def succeeded(self) -> bool:
-        """Whether all blocks ran well."""
+        """Whether every block succeeded."""
         return len(self.runs) == self.total and all(run.outcome is Outcome.OK for run in self.runs)
 
     def to_json(self) -> dict[str, Any]:
@@ -139,12 +139,9 @@ class FileResult:
 
 
 def remarks(result: ExecutionResult) -> str:
-    """What there is to say after what a cell printed: its value, or why it was ended.
+    """What follows the printed output of a cell: its value, or why it was ended.
 
-    That variables are left, or gone, is not said: after a failure nothing runs that could use them.
-
-    Args:
-        result: What came of the cell.
+    Whether variables are kept is left out: after a failure nothing runs that could use them.
     """
     said = [] if result.value_repr is None else [result.value_repr]
     error = result.error

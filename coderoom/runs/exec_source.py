@@ -1,4 +1,4 @@
-"""The code blocks of a file that is to run: Markdown, a notebook or a script."""
+"""Reads the code blocks of a Markdown file, a notebook or a script."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Source:
         kind: What it was read as.
         blocks: The blocks whose language runs here, in order. In a notebook a block's `line` is the cell's number
             among those of code, since there is no line that a person could see.
-        skipped: Blocks that somebody may have expected to run, but in another language or in none.
+        skipped: Blocks in another language or in none.
         starts: For each block, the file's line in which its code begins.
     """
 
@@ -55,7 +55,7 @@ class Source:
         return f"{'cell' if self.kind == 'notebook' else 'line'} {block.line}"
 
     def place(self, number: int, line: int) -> str:
-        """The place of a line of code, as editors understand it where there is such a thing.
+        """The place of a line of code, such as `notes.md:9`.
 
         Args:
             number: The block's number, counted from 1.
@@ -72,13 +72,12 @@ def read_blocks(file: str, stdin: bytes | None = None, language: str | None = No
     Blocks of data, and those marked `no-run`, are left out.
 
     Args:
-        file: The file's path. What it is read as goes by its suffix; without one, by a first line `#!`.
-        stdin: What to read instead of the file.
-        language: What it is read as instead: a script in this language, or `markdown`.
+        file: The file's path. Its suffix decides how it is read; without one, a first line `#!` does.
+        stdin: Text to read instead of the file.
+        language: Overrides the suffix: a script's language, or `markdown`.
 
     Raises:
-        RequestError: If the file cannot be read, is of a kind that does not run here, is not all there, or holds
-            nothing to run.
+        RequestError: The file cannot be read, does not run here, is incomplete, or contains no code to run.
     """
     known = None if language is None else _known(language)
     text = _read_text(file, stdin)
@@ -185,7 +184,7 @@ def read_cells(name: str, text: str) -> list[Block]:
         A block for each cell; its `line` is the cell's number among those of code.
 
     Raises:
-        RequestError: If it is no such notebook, is in another language than Python, or holds nothing to run, or if a
+        RequestError: If it is not a notebook, is in another language than Python, or holds nothing to run, or if a
             cell is not all Python.
     """
     notebook = _parse(name, text)
@@ -206,17 +205,19 @@ def _parse(name: str, text: str) -> dict[str, Any]:
     try:
         notebook: Any = json.loads(text)
     except json.JSONDecodeError as error:
-        raise RequestError(f"{name}:{error.lineno}: {name!r} is no notebook: it is not JSON ({error.msg}).") from error
+        raise RequestError(
+            f"{name}:{error.lineno}: {name!r} is not a notebook: it is not JSON ({error.msg})."
+        ) from error
     except RecursionError as error:
-        raise RequestError(f"{name!r} is no notebook: it is nested too deeply.") from error
+        raise RequestError(f"{name!r} is not a notebook: it is nested too deeply.") from error
     if not isinstance(notebook, dict) or "nbformat" not in notebook:
-        raise RequestError(f"{name!r} is no notebook: it is JSON without an 'nbformat'.")
+        raise RequestError(f"{name!r} is not a notebook: it is JSON without an 'nbformat'.")
     if notebook["nbformat"] != _FORMAT:
         raise RequestError(
             f"{name!r} is of nbformat {notebook['nbformat']!r}, and {_FORMAT} is what runs here. Save it anew as one."
         )
     if not isinstance(notebook.get("cells"), list):
-        raise RequestError(f"{name!r} is no notebook of nbformat {_FORMAT}: it has no list of 'cells'.")
+        raise RequestError(f"{name!r} is not a notebook of nbformat {_FORMAT}: it has no list of 'cells'.")
     return notebook
 
 
@@ -233,7 +234,7 @@ def _source_of(name: str, number: int, cell: dict[str, Any]) -> str:
     lines = [source] if isinstance(source, str) else source
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise RequestError(
-            f"{name!r} is no notebook of nbformat {_FORMAT}: the 'source' of code cell {number} is neither a string "
+            f"{name!r} is not a notebook of nbformat {_FORMAT}: the 'source' of code cell {number} is neither a string "
             "nor a list of strings."
         )
     return "".join(lines)

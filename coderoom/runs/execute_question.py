@@ -290,21 +290,21 @@ _WORTH_A_RETRY: Final = frozenset({Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMOR
 
 
 class ExecuteCodeResult(TypedDict):
-    """What came of `execute_code`, as a plain dict. All of it is computed from what ran; nothing is a model's word.
+    """The result of `execute_code`, as a plain dict. All of it is computed; nothing is a model's claim.
 
     Attributes:
         success: Whether code ran to its end with exit code 0.
         result: The value of the variable `result`, or of a last expression where there is no such variable; `None`
             if there is neither, or the code failed.
-        result_is_repr: Whether `result` is only the `repr` of a value, since that is no plain data or too large.
-        code: The code that was tried last; empty if the model wrote none.
-        error: Why there is no success, in words; `None` if there is.
+        result_is_repr: Whether `result` is only the `repr` of a value, because it is not plain data or too large.
+        code: The code of the last attempt; empty if the model wrote none.
+        error: Why it failed; `None` if it succeeded.
         outcome: An `Outcome` (`ok`, `error`, `timeout`, `memory`, `rejected`, `cancelled`), or `no_code`.
         stdout: What the code wrote to standard output, bounded.
         stderr: What it wrote to standard error, bounded; the traceback of an error is there.
-        truncated: Whether something that it wrote was left out.
-        attempts: How many pieces of code were tried.
-        usage: The model's tokens: `prompt_tokens`, `completion_tokens`, `total_tokens`.
+        truncated: Whether output was left out.
+        attempts: The number of attempts.
+        usage: Token usage: `prompt_tokens`, `completion_tokens`, `total_tokens`.
     """
 
     success: bool
@@ -336,28 +336,28 @@ async def execute_code(
     the rejection as its `error`. A model that answers without code is asked once more.
 
     Args:
-        prompt: What to find out, in words, with the data in it.
+        prompt: The question, with its data.
         model: An AutoGen model client, which stays open; or what `--model` takes, such as `openai:gpt-4o-mini`,
             `replay:FILE` or a YAML file. `None`: the variable `CODEROOM_MODEL`, else OpenAI's `gpt-4o`.
-        timeout: The seconds that each attempt has to run.
+        timeout: The timeout of each attempt, in seconds.
         max_output: How many characters of each of the two outputs are kept, and shown to the model, at least 200:
             their beginning and their end.
-        max_retries: How many further attempts may follow one that failed, 0 or more.
-        sandbox: Where the code runs, for a warm one that many calls share; its policy, wall and limits hold, and it
-            stays open. `None`: one with the policy `restricted`, for this call alone, with the wall of the variable
-            `CODEROOM_WALL` or the strongest that can be built.
+        max_retries: The number of further attempts after a failed one, 0 or more.
+        sandbox: The sandbox, to share a warm one between calls; its policy, wall and limits apply, and it stays open.
+            `None`: one with the policy `restricted` for this call, with the wall that `CODEROOM_WALL` names, or the
+            strongest that works.
         cancellation_token: Ends the call; so does a cancel of the task.
 
     Returns:
-        What came of it. That the code failed, or was refused, is no exception.
+        The result. Code that failed or was rejected does not raise.
 
     Raises:
-        RequestError: An argument is wrong, or there is no such model.
+        RequestError: An argument is wrong, or the model does not exist.
         ConfigError: The model's file has mistakes.
-        MissingDependencyError: The model needs a key or a package that is not there.
-        ModelError: The model could not be asked; `__cause__` is what its client raised.
-        SandboxUnavailable: The sandbox broke, or there is no wall to be had; no model is asked without one.
-        asyncio.CancelledError: The call was cancelled; nothing is left running.
+        MissingDependencyError: The model needs a key or a package that is missing.
+        ModelError: The request to the model failed; `__cause__` is what its client raised.
+        SandboxUnavailable: The sandbox broke, or no wall works; then no request goes to a model.
+        asyncio.CancelledError: The call was cancelled; nothing keeps running.
     """
     _check(prompt, timeout, max_output, max_retries, sandbox)
     token = CancellationToken() if cancellation_token is None else cancellation_token
@@ -374,9 +374,7 @@ async def execute_code(
 
 def _check(prompt: Any, timeout: Any, max_output: Any, max_retries: Any, sandbox: Any) -> None:
     if not isinstance(prompt, str) or not prompt.strip():
-        raise RequestError(
-            f"The prompt {prompt!r} is no text that says what to do; write what the code is to find out."
-        )
+        raise RequestError(f"The prompt {prompt!r} is not a question; write what the code must find out.")
     if type(timeout) not in (int, float) or not 0 < timeout <= _LONGEST_TIMEOUT:
         raise RequestError(f"timeout={timeout!r} must be seconds, above 0 and at most {_LONGEST_TIMEOUT:,}.")
     if type(max_output) is not int or max_output < _LEAST_OUTPUT:
@@ -384,7 +382,7 @@ def _check(prompt: Any, timeout: Any, max_output: Any, max_retries: Any, sandbox
     if type(max_retries) is not int or max_retries < 0:
         raise RequestError(f"max_retries={max_retries!r} must be a whole number, 0 or more.")
     if sandbox is not None and not isinstance(sandbox, Sandbox):
-        raise RequestError(f"sandbox={sandbox!r} is no coderoom.sandbox.Sandbox; make one, or leave it out.")
+        raise RequestError(f"sandbox={sandbox!r} is not a coderoom.sandbox.Sandbox; create one, or leave it out.")
 
 
 async def _answer(
@@ -407,7 +405,7 @@ async def _answer(
 
 @asynccontextmanager
 async def _standing(sandbox: Sandbox | None) -> AsyncIterator[Sandbox]:
-    """A sandbox that stands, so that no model is asked for code that nothing can run."""
+    """A started sandbox, so that no model is asked for code that cannot run."""
     if sandbox is not None:
         await sandbox.start()
         yield sandbox
@@ -418,13 +416,13 @@ async def _standing(sandbox: Sandbox | None) -> AsyncIterator[Sandbox]:
 
 def _may_go_on(attempts: list[_Attempt], max_retries: int) -> bool:
     last = attempts[-1]
-    # The same code that fails in the same way would only cost.
+    # Repeating the same failure only costs tokens.
     repeated = any((last.code, last.error) == (earlier.code, earlier.error) for earlier in attempts[:-1])
     return last.outcome in _WORTH_A_RETRY and len(attempts) <= max_retries and not repeated
 
 
 def _with_code(attempts: list[_Attempt], usage: RequestUsage, max_output: int) -> ExecuteCodeResult:
-    """The last attempt counts, whatever the model said after it."""
+    """The result of the last attempt."""
     last = attempts[-1]
     stdout, stderr = last.ran.stdout, last.ran.stderr
     return ExecuteCodeResult(

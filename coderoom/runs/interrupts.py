@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["EXIT_INTERRUPTED", "Interrupt", "cancel_on_signal", "route_signals"]
 
+EXIT_INTERRUPTED = 130
 
+_CANCEL_AGAIN_SECONDS: Final = 0.1
+_END_OTHERS_SECONDS: Final = 0.8
+_END_ALL_SECONDS: Final = 1.7
 _SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -38,9 +42,6 @@ def route_signals(callback: Callable[[], None]) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-_AGAIN_SECONDS: Final = 0.1
-
-
 class Interrupt:
     """An interrupt of `coderoom exec`.
 
@@ -50,17 +51,17 @@ class Interrupt:
 
     def __init__(self) -> None:
         self._task = asyncio.current_task()
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._in_cell = False
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Whether there was one."""
-        return self._asked.is_set()
+        return self._requested.is_set()
 
     def caught(self) -> AbstractContextManager[None]:
         """Route signals here."""
-        return route_signals(self._ask)
+        return route_signals(self._request)
 
     @contextmanager
     def ends_cell(self, session: Session) -> Iterator[None]:
@@ -73,22 +74,17 @@ class Interrupt:
             self._in_cell = False
             ending.cancel()
 
-    def _ask(self) -> None:
-        gently = self._in_cell and not self.asked
-        self._asked.set()
+    def _request(self) -> None:
+        gently = self._in_cell and not self.requested
+        self._requested.set()
         if not gently and self._task is not None:
             self._task.cancel()
 
     async def _end(self, session: Session) -> None:
-        await self._asked.wait()
+        await self._requested.wait()
         while True:  # The cell may not have started yet.
             await session.cancel()
-            await asyncio.sleep(_AGAIN_SECONDS)
-
-
-EXIT_INTERRUPTED = 130
-_END_OTHERS_SECONDS: Final = 0.8
-_END_ALL_SECONDS: Final = 1.7
+            await asyncio.sleep(_CANCEL_AGAIN_SECONDS)
 
 
 def _end_all() -> None:

@@ -1,4 +1,4 @@
-"""What a run came to, as facts."""
+"""The record of a run, as computed facts."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from coderoom.outcome import Outcome
 __all__ = ["RunRecord"]
 
 NO_CODE = "no_code"
-"""The outcome of a run in which nothing was run, so that nothing shows whether it worked."""
+"""The outcome of a run without code, so that nothing shows whether it worked."""
 NOT_APPROVED = "not_approved"
-"""The outcome of a run whose code ran well, but whose reviewer did not approve it."""
+"""The outcome of a run whose code succeeded, but whose reviewer did not approve it."""
 UNFINISHED = "unfinished"
-"""The outcome of a run whose code ran well, but whose agent met a limit before it could answer."""
+"""The outcome of a run whose code succeeded, but whose agent reached a limit before it answered."""
 FAILED = "failed"
-"""The outcome of a run that an agent's or a model's failure ended."""
+"""The outcome of a run that ended with the failure of an agent or a model."""
 
 _AT_A_LIMIT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS})
 
 
 @dataclass
 class RunRecord:
-    """What a run came to: every fact is computed from the messages and the files, none is a model's word.
+    """The record of a run. Every fact is computed from the messages and the files; none is a model's claim.
 
     Attributes:
         team: The team's file or name.
-        task: What was asked for.
+        task: The task.
         model: The model that replaced those of the team's file, or `None`.
-        isolation: What keeps the code from this machine.
-        messages: Everything that was said and done, in order, without streaming chunks.
+        isolation: The wall that the code ran behind.
+        messages: All messages and events, in order, without streaming chunks.
         stop_reason: Why the team stopped.
         seconds: How long it took.
         files: The files that the code wrote or changed.
-        error: What ended the run, if it did not end by itself, in words.
-        exception: The same as it was raised.
-        cancelled: Whether a person or a program took it back.
-        runs_code: Whether the team has an agent that runs code at all.
+        error: Why the run failed, in words.
+        exception: The exception behind `error`.
+        cancelled: Whether it was interrupted.
+        runs_code: Whether the team has an agent that runs code.
     """
 
     team: str
@@ -65,13 +65,13 @@ class RunRecord:
     runs_code: bool = True
 
     def add(self, message: BaseAgentEvent | BaseChatMessage) -> None:
-        """Take note of a message."""
+        """Record a message."""
         if not isinstance(message, ModelClientStreamingChunkEvent):
             self.messages.append(message)
 
     @property
     def outcome(self) -> str:
-        """How the run ended: the last attempt's `Outcome`, unless something else counts for more."""
+        """How the run ended: the last attempt's `Outcome`, unless something else takes precedence."""
         if self.cancelled:
             return Outcome.CANCELLED.value
         if self.error is not None:
@@ -99,22 +99,19 @@ class RunRecord:
 
     @property
     def agent_stop_reason(self) -> str | None:
-        """Why the last agent that ran code, or could have, ended its turn."""
+        """Why the last agent that may run code ended its turn."""
         last = self._last_with(keys.STOP_REASON)
         return None if last is None else last.metadata[keys.STOP_REASON]
 
     @property
     def why_unfinished(self) -> str:
-        """What limit kept the agent from an answer, in words; empty if none did."""
+        """The limit that the agent reached before it answered, in words; empty if there was none."""
         reason = self.agent_stop_reason
         return StopReason(reason).why_without_answer if self.outcome == UNFINISHED and reason else ""
 
     @property
     def answer(self) -> str:
-        """The answer: what the agent said about its last run, or what the code printed where nobody said anything.
-
-        Empty where the run failed: the words of a failed run answer nothing.
-        """
+        """What the agent said about its last run of code, or else what the code printed; empty if the run failed."""
         if self.outcome not in {Outcome.OK, NO_CODE, NOT_APPROVED, UNFINISHED}:
             return ""
         last = self._last_with(keys.OUTCOME)
@@ -125,17 +122,17 @@ class RunRecord:
 
     @property
     def turns(self) -> int:
-        """How many turns the agents took."""
+        """The number of turns."""
         return sum(message.source != "user" for message in self._said)
 
     @property
     def attempts(self) -> int:
-        """How many times code was run."""
+        """The number of times that code ran."""
         return sum(isinstance(m, CodeExecutionEvent) and m.metadata.get(keys.RAN) != "false" for m in self.messages)
 
     @property
     def usage(self) -> dict[str, int]:
-        """The models' tokens."""
+        """Token usage of the models."""
         used = [message.models_usage for message in self.messages if message.models_usage is not None]
         prompt, completion = sum(u.prompt_tokens for u in used), sum(u.completion_tokens for u in used)
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
@@ -149,7 +146,7 @@ class RunRecord:
         return next((message for message in reversed(self._said) if key in message.metadata), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The facts and all messages, as JSON-like data."""
+        """The facts and all messages, as plain data."""
         return {
             "team": self.team,
             "task": self.task,

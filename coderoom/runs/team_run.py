@@ -1,4 +1,4 @@
-"""One task given to one team: preparing it, and running it."""
+"""One task for one team: loads the team, prepares its workspace and runs it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = ["DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "Prepared
 
 
 WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"
-"""The variable by which a team file leaves the choice of the folder to whoever runs it."""
+"""Team files refer to this variable for the workspace."""
 WALL_VARIABLE = "CODEROOM_WALL"
-"""The variable by which a team file leaves the choice of the wall to whoever runs it."""
+"""Team files refer to this variable for the wall."""
 DEFAULT_WORKSPACE = "coderoom-workspace"
 
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A team and what is known of its run beforehand.
+    """A team, ready to run.
 
     Attributes:
         team: The team.
@@ -59,28 +59,28 @@ def prepare_run(
     files: Sequence[Path] = (),
     trust: Sequence[str] = (),
 ) -> PreparedRun:
-    """Load a team, put files into its workspace, and say what it will run with.
+    """Load a team and copy files into its workspace.
 
     Args:
         team: A team file, or the name of a shipped team.
         task: What to do.
-        model: What replaces the team's models.
-        workspace: The folder that the code works in, for a team that leaves the choice to us.
-        wall: The wall around the code, for a team that leaves the choice to us.
+        model: The model that replaces the team's models.
+        workspace: The folder that the code works in, for a team file that refers to `CODEROOM_WORKSPACE`.
+        wall: The wall, for a team file that refers to `CODEROOM_WALL`.
         files: Files to copy into the workspace.
         trust: Namespaces of other packages whose components may be loaded.
 
     Raises:
-        ConfigError: If the team file is wrong.
-        RequestError: If something that was asked for is not there or does not fit.
-        MissingDependencyError: If the model needs a key or a package that is not there.
+        ConfigError: The team file has mistakes.
+        RequestError: A file or team does not exist, or an option does not fit the team.
+        MissingDependencyError: The model needs a key or a package that is missing.
     """
     if not task.strip():
         raise RequestError("The task is empty: say what to do.")
     folder = _folder(workspace or Path(DEFAULT_WORKSPACE))
     env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
     if wall is not None:
-        Sandbox(wall)  # Refuses a name that is none.
+        Sandbox(wall)  # Rejects an unknown name.
         env[WALL_VARIABLE] = wall
     loaded = load_team(team, model=model, trust=trust, env=env)
     executors = executors_of(loaded)
@@ -127,23 +127,23 @@ async def run_team(
 ) -> RunRecord:
     """Run `team` on the task of `record` and fill the record in.
 
-    Ctrl-C (SIGINT) and SIGTERM end the run cleanly and are noted as `cancelled`.
+    SIGINT and SIGTERM end the run cleanly, and it is recorded as `cancelled`.
 
     Args:
         team: The team; what it owns is started and stopped here.
-        record: What is known beforehand.
-        watch: Called with each message as it comes, streaming chunks too.
-        begin: Called when the sandboxes stand and `record.isolation` is known, before anything is asked of a model.
-        owns_process: Whether the run is all that this process is for. Then nothing below it outlives the run, whatever
-            executor started it, and a signal ends the process even if an agent does not end.
+        record: The record to fill in.
+        watch: Called with each message, including streaming chunks.
+        begin: Called when the sandboxes have started and `record.isolation` is known, before any request to a model.
+        owns_process: Whether the process does nothing else. Then no child process outlives the run, whatever executor
+            started it, and a signal ends the process even if an agent does not end.
 
     Returns:
         The same record.
 
     Raises:
-        SandboxUnavailable: If the place where code runs broke, or cannot be had at all.
-        RequestError: If the team asks for a place where code cannot run.
-        MissingDependencyError: If what is to be imported there is not installed.
+        SandboxUnavailable: A sandbox broke, or no wall works.
+        RequestError: Code cannot run in the folder that the team names.
+        MissingDependencyError: A package to preload is not installed.
     """
     started = time.monotonic()
     if owns_process:
@@ -170,7 +170,7 @@ async def run_team(
 
 @contextmanager
 def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[None]:
-    """Note that the run was cancelled, or that the team failed; what is no fault of the team's is raised."""
+    """Record a cancellation or a failure of the team; other errors are raised."""
     try:
         yield
     except asyncio.CancelledError:
@@ -190,7 +190,7 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
 
 
 async def _start(executors: Sequence[Any]) -> None:
-    """Start the sandboxes. The others start when there is code, as they always did."""
+    """Start the sandboxes. Other executors start when there is code."""
     for executor in executors:
         if isinstance(executor, SandboxCodeExecutor | CodeGeneratorAgent):
             await executor.start()
@@ -210,7 +210,7 @@ async def _run(team: Team, record: RunRecord, watch: Watcher, token: Cancellatio
 
 
 async def _close(team: Any) -> None:
-    """Close what the team owns, its model clients too: nobody else has them."""
+    """Close the team and its model clients, which nobody else uses."""
     close = getattr(team, "close", None)
     if callable(close):
         await close()

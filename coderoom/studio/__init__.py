@@ -1,8 +1,8 @@
-"""AutoGen Studio with CodeRoom's teams: an environment of its own, a server, and what is put into it.
+"""AutoGen Studio with CodeRoom's teams: its environment, its server, and its contents.
 
-Studio asks for an older AutoGen than CodeRoom, so that it never runs in the environment that CodeRoom runs in.
-`run_studio` makes one for it, once (`prepare_environment`), starts its server there on 127.0.0.1, puts CodeRoom's teams
-into it, and ends it with this process.
+Studio requires an older AutoGen than CodeRoom, so it never runs in CodeRoom's environment. `run_studio` creates an
+environment once (`prepare_environment`), starts Studio's server there on 127.0.0.1, puts CodeRoom's teams into it, and
+ends it with this process.
 """
 
 from __future__ import annotations

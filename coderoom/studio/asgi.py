@@ -1,4 +1,4 @@
-"""What a web application is, as ASGI has it."""
+"""Types of ASGI applications."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

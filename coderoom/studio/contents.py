@@ -1,4 +1,4 @@
-"""What CodeRoom puts into Studio: a gallery, and its teams. What the user makes of them is the user's."""
+"""Puts a gallery and its teams into Studio, and keeps what the user changed there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coderoom.studio.rest import RefusedError, Rest
 __all__ = ["USER", "Contents", "forget_if_new"]
 
 USER: Final = "guestuser@gmail.com"
-"""Whom Studio takes everybody for, as long as it has no authentication."""
+"""The user id of everybody in a Studio without authentication."""
 
 _NOT_FOUND: Final = 404
 _TO_BEGIN_WITH: Final = "coder-reviewer"
@@ -24,13 +24,13 @@ _RECORD: Final = "coderoom.json"
 
 
 def forget_if_new(folder: Path) -> None:
-    """Forget what was put there, if Studio's database is not there any more."""
+    """Forget what was put there, if Studio's database is gone."""
     if not any(folder.glob("*.db")):
         forget(folder / _RECORD)
 
 
 class Contents:
-    """What was put into a Studio, remembered in a file of its folder.
+    """The contents that were put into Studio, recorded in a file of its folder.
 
     Args:
         rest: The Studio's routes.
@@ -46,7 +46,7 @@ class Contents:
             self._known = {name: row for name, row in known.items() if _is_row(row)}
 
     def put(self, gallery: Mapping[str, Any]) -> list[str]:
-        """Put a gallery and its teams there, or bring up to date what an earlier start has put there.
+        """Put a gallery and its teams there, or update what an earlier start put there.
 
         What was changed or deleted in Studio since then stays so.
 
@@ -58,10 +58,10 @@ class Contents:
             RefusedError: Studio refuses.
         """
         with contextlib.suppress(RefusedError):
-            # When there is no gallery, Studio makes its own one, which is welcome as well.
+            # Studio creates its own gallery when it is first asked, which stays too.
             self._rest.ask("GET", "/gallery/", user_id=USER)
         left = self._put("gallery", "/gallery", "config", gallery)
-        # Studio's lists begin with what has come last, and its playground with the first of them.
+        # Studio lists the newest first, and its playground preselects the first.
         shipped = shipped_teams()
         for team in sorted(gallery["components"]["teams"], key=lambda team: _place(team["label"], shipped)):
             left += self._put(f"team {team['label']}", "/teams", "component", team)
@@ -78,7 +78,7 @@ class Contents:
                 return [f"{name}: changed in Studio"]
             if _digest(wanted) == known["sha256"]:
                 return []
-            row["id"] = known["id"]  # As Studio's pages do; it does not take its own times back.
+            row["id"] = known["id"]  # Without the timestamps, which Studio does not accept back.
         stored = self._rest.ask("POST", f"{route}/", {**row, field: wanted})
         self._known[name] = {"id": stored["id"], "sha256": _digest(wanted)}
         self._save()
@@ -100,7 +100,7 @@ class Contents:
 
 
 def _place(label: str, shipped: Collection[str]) -> int:
-    """The user's own teams come last, and before them the shipped one to begin with."""
+    """The user's own teams come last, after the shipped one to start with."""
     return 1 if label == _TO_BEGIN_WITH else 0 if label in shipped else 2
 
 

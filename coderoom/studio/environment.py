@@ -18,15 +18,15 @@ from typing import Final, Protocol
 
 from coderoom._util.temporary import remove_folder
 from coderoom.errors import MissingDependencyError
-from coderoom.studio.locks import take_lock
+from coderoom.studio.folder import take_lock
 
 __all__ = ["PINS", "environment_folder", "prepare_environment", "without_python_settings"]
 
 PINS: Final = Path(__file__).with_name("requirements.txt")
-"""The exact versions of everything in it."""
+"""The exact version of every package in it."""
 
 _READY = ".ready"
-_LINES_TOLD = 15
+_LAST_LINES = 15
 _ELSEWHERE = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET")
 _NO_VENV = "Install it (Debian, Ubuntu: apt-get install python3-venv), and start again."
 
@@ -38,7 +38,7 @@ class Tell(Protocol):
 
 
 def environment_folder(pins: Path = PINS, python: str = sys.executable) -> Path:
-    """Where the environment of these pins is, or will be, for this interpreter."""
+    """The path of the environment for these pins and this interpreter."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     kind = [sys.implementation.cache_tag or "", sysconfig.get_platform(), str(Path(python).resolve())]
     key = hashlib.sha256("\0".join([*kind, pins.read_text(encoding="utf-8")]).encode()).hexdigest()[:16]
@@ -57,7 +57,7 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
         The environment's interpreter.
 
     Raises:
-        MissingDependencyError: It cannot be made; the message has pip's last words and what to do.
+        MissingDependencyError: It cannot be created; the message has the end of pip's output and what to do.
     """
     folder = environment_folder(pins, python)
     interpreter = folder / "bin" / "python"
@@ -68,7 +68,7 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
         wait = partial(tell, "Another start is installing AutoGen Studio; waiting for it")
         lock = take_lock(folder.with_name(f"{folder.name}.lock"), wait)
         try:
-            if not _is_ready(folder):  # Another start may have made it meanwhile.
+            if not _is_ready(folder):  # Another process may have created it meanwhile.
                 remove_folder(folder)
                 _make(folder, interpreter, tell, pins, python, lock)
                 (folder / _READY).touch()
@@ -82,12 +82,12 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
 
 
 def without_python_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what was said about another interpreter, such as `PYTHONPATH` and `PYTHONWARNINGS`."""
+    """The environment variables without those for another interpreter, such as `PYTHONPATH` and `PYTHONWARNINGS`."""
     return {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
 
 
 def _is_ready(folder: Path) -> bool:
-    # The interpreter is a link, to one that may have been uninstalled.
+    # The interpreter is a link to one that may have been uninstalled.
     return (folder / _READY).exists() and (folder / "bin" / "python").exists()
 
 
@@ -105,12 +105,12 @@ def _make(folder: Path, interpreter: Path, tell: Tell, pins: Path, python: str, 
             )
     options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
     install = [*pip, "install", *options, "--requirement", str(pins)]
-    remedy = f"To see all that pip says, run it by hand; when it goes well, start again:\n  {shlex.join(install)}"
+    remedy = f"To see all of pip's output, run it by hand; start again when it succeeds:\n  {shlex.join(install)}"
     _run(install, lock, remedy, _progress(tell, pins))
 
 
 def _progress(tell: Tell, pins: Path) -> Callable[[str], None]:
-    """Make words of what pip prints."""
+    """Turn pip's output into progress reports."""
     total = sum("==" in line for line in pins.read_text(encoding="utf-8").splitlines())
     begun = 0
     words = "Installing AutoGen Studio, which takes a minute or two and is done once"
@@ -132,17 +132,19 @@ def _fails(command: Sequence[str], lock: int) -> bool:
 
 
 def _run(command: Sequence[str], lock: int, remedy: str, follow: Callable[[str], None] | None = None) -> None:
-    said: deque[str] = deque(maxlen=_LINES_TOLD)
+    output: deque[str] = deque(maxlen=_LAST_LINES)
 
     def hear(line: str) -> None:
         if line.strip():
-            said.append(line.rstrip())
+            output.append(line.rstrip())
         if follow is not None:
             follow(line)
 
     if _call(command, lock, hear):
-        words = "\n".join(f"  {line}" for line in said)
-        raise MissingDependencyError(f"AutoGen Studio cannot be installed. The last that was said:\n{words}\n{remedy}")
+        words = "\n".join(f"  {line}" for line in output)
+        raise MissingDependencyError(
+            f"AutoGen Studio cannot be installed. The last lines of the output:\n{words}\n{remedy}"
+        )
 
 
 def _call(command: Sequence[str], lock: int, hear: Callable[[str], None]) -> int:
@@ -154,7 +156,7 @@ def _call(command: Sequence[str], lock: int, hear: Callable[[str], None]) -> int
         text=True,
         errors="replace",
         env=_environment(),
-        # Should this process be killed, what it started holds the lock until it has come to its end.
+        # If this process is killed, its child holds the lock until it ends.
         pass_fds=(lock,),
         start_new_session=True,
     ) as process:
@@ -163,7 +165,7 @@ def _call(command: Sequence[str], lock: int, hear: Callable[[str], None]) -> int
             for line in process.stdout:
                 hear(line)
         except BaseException:
-            # For another interpreter, pip starts itself once more.
+            # For another interpreter, pip starts a child process.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -171,6 +173,6 @@ def _call(command: Sequence[str], lock: int, hear: Callable[[str], None]) -> int
 
 
 def _environment() -> dict[str, str]:
-    # A user may have told pip to install elsewhere.
+    # The user may have configured pip to install elsewhere.
     kept = {name: value for name, value in without_python_settings(os.environ).items() if name not in _ELSEWHERE}
     return kept | {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}

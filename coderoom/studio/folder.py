@@ -1,37 +1,36 @@
-"""The folder in which a Studio keeps what it knows: its teams, sessions and runs."""
+"""The folder in which Studio keeps its teams, sessions and runs, and the locks that keep processes apart."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from coderoom.errors import RequestError
-from coderoom.studio.locks import take_lock
 
-__all__ = ["default_folder", "forget", "open_log", "use_folder"]
+__all__ = ["default_folder", "forget", "open_log", "take_lock", "use_folder"]
 
 
 def default_folder() -> Path:
-    """The app folder of those who name none."""
+    """The default app folder."""
     base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     return base / "coderoom" / "studio"
 
 
 @contextlib.contextmanager
 def use_folder(folder: Path) -> Iterator[int]:
-    """Make the folder, if it is not there, and have it for oneself.
+    """Create the folder if needed, and lock it.
 
     Yields:
-        A descriptor. The folder is taken for as long as it is open, in whatever process.
+        The lock's descriptor. The folder is locked as long as any process has it open.
 
     Raises:
-        RequestError: It is taken, or cannot be made.
+        RequestError: It is locked, or cannot be created.
     """
     try:
-        # Studio keeps what is typed into it, keys included, as plain text.
+        # Studio stores what is typed into it, including keys, as plain text.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = take_lock(folder / "coderoom.lock")
     except BlockingIOError:
@@ -48,7 +47,7 @@ def use_folder(folder: Path) -> Iterator[int]:
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Begin a log in the folder, which nobody else can read.
+    """Create a log that only this user can read.
 
     Raises:
         RequestError: It cannot be written.
@@ -60,7 +59,7 @@ def open_log(path: Path) -> BinaryIO:
 
 
 def forget(path: Path) -> None:
-    """Remove a file of the folder, if it is there.
+    """Remove a file of the folder, if it exists.
 
     Raises:
         RequestError: It cannot be removed.
@@ -76,3 +75,34 @@ def _unusable(folder: Path, error: OSError) -> RequestError:
     return RequestError(
         f"The folder {str(folder)!r} cannot be used: {error.strerror}{where}. Name another with --appdir."
     )
+
+
+def take_lock(path: Path, wait: Callable[[], None] | None = None) -> int:
+    """Lock a file, as long as any process has the descriptor open.
+
+    Args:
+        path: The file; it is created if needed.
+        wait: Called before waiting for another process; `None`: do not wait.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        BlockingIOError: Another process has the lock.
+        OSError: The file cannot be created.
+    """
+    import fcntl  # which Windows does not have
+
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if wait is None:
+                raise
+            wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock

@@ -12,10 +12,10 @@ __all__ = ["RefusedError", "Rest"]
 
 
 class RefusedError(Exception):
-    """The server answered that it would not.
+    """The server refused a request.
 
     Attributes:
-        status: The number of the answer.
+        status: The HTTP status.
     """
 
     def __init__(self, status: int, words: str) -> None:
@@ -28,7 +28,7 @@ class Rest:
 
     Args:
         port: Its port.
-        timeout: The seconds that an answer may take.
+        timeout: The timeout of a request, in seconds.
     """
 
     def __init__(self, port: int, timeout: float = 120) -> None:
@@ -36,11 +36,11 @@ class Rest:
         self._timeout = timeout
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
-        """Send a request and return the data of the answer.
+        """Send a request and return the data of the response.
 
         Raises:
-            RefusedError: The answer was no.
-            OSError: There is nobody who answers.
+            RefusedError: The server refused.
+            OSError: Nothing answers.
         """
         target = f"/api{path}?{urlencode(query)}" if query else f"/api{path}"
         with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=self._timeout)) as connection:

@@ -1,4 +1,4 @@
-"""The server's process, as whoever started it sees it."""
+"""Starts Studio's server process, and ends it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _TRUSTED: Final = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
 
 
 def listen(port: int) -> socket.socket:
-    """Take a port of this machine; 0 is any that is free.
+    """Listen on a port of this machine; 0 is any that is free.
 
     Raises:
-        RequestError: It is in use, or not for this user.
+        RequestError: It is in use or not allowed.
     """
     listening = socket.socket()
     try:
-        # What an earlier server has closed a moment ago does not count.
+        # A port that an earlier server has just closed is free.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((_HOST, port))
         listening.listen(128)
@@ -53,12 +53,12 @@ def listen(port: int) -> socket.socket:
 
 
 class StudioServer:
-    """A server of AutoGen Studio that was started.
+    """A running server of AutoGen Studio.
 
     Args:
         process: Its process.
         port: The port that it listens on.
-        log: The file that it writes to.
+        log: Its log file.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
@@ -68,10 +68,10 @@ class StudioServer:
         self.url = f"http://{_HOST}:{port}"
 
     def wait_until_it_answers(self) -> None:
-        """Wait for its first answer.
+        """Wait for its first response.
 
         Raises:
-            StudioError: It ended, or answers nothing.
+            StudioError: It ended, or does not respond.
         """
         rest = Rest(self.port, timeout=5)
         end = time.monotonic() + _START_SECONDS
@@ -85,10 +85,10 @@ class StudioServer:
         raise StudioError(f"AutoGen Studio did not answer within {_START_SECONDS} seconds.{self.last_words()}")
 
     def wait_for_its_end(self) -> NoReturn:
-        """Wait as long as it serves.
+        """Wait for the end of the server.
 
         Raises:
-            StudioError: It has ended by itself.
+            StudioError: It ended by itself.
         """
         self._process.wait()
         raise self._ended()
@@ -99,7 +99,7 @@ class StudioServer:
         return StudioError(f"AutoGen Studio ended by itself ({how}).{self.last_words()}")
 
     def last_words(self) -> str:
-        """The end of its log, as a text to put behind a sentence."""
+        """The end of its log, to append to a message."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES_TOLD:]
         told = "\n".join(f"  {line}" for line in lines)
         return f" The last lines of {str(self._log)!r}:\n{told}" if lines else ""
@@ -114,15 +114,15 @@ def run_server(
     lock: int,
     environment: Mapping[str, str],
 ) -> Iterator[StudioServer]:
-    """Start a server; at the end, end it and all that is below it.
+    """Start a server; at the end, end it and its child processes.
 
     Args:
-        interpreter: That of Studio's environment.
+        interpreter: The interpreter of Studio's environment.
         appdir: Studio's folder.
-        log: The file for what it writes.
-        listening: The socket to serve; it is closed here.
+        log: Its log file.
+        listening: The socket to serve on; it is closed here.
         lock: A descriptor that the server keeps open as long as it lives.
-        environment: What `server_environment` has made.
+        environment: The result of `server_environment`.
     """
     port = listening.getsockname()[1]
     life, hold = os.pipe()
@@ -130,14 +130,14 @@ def run_server(
         with listening, open_log(log) as file:
             kept = (listening.fileno(), life, lock)
             process = subprocess.Popen(
-                # -P: what lies in the current folder is not to be imported. -B: nothing is written to what is linked.
+                # -P: nothing is imported from the current folder. -B: nothing is written to linked packages.
                 [interpreter, "-P", "-B", "-m", "coderoom.studio.serve", appdir, *map(str, kept)],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
                 env=environment,
                 pass_fds=kept,
-                start_new_session=True,  # Ctrl-C at a terminal is for this process, which then ends that one.
+                start_new_session=True,  # Ctrl-C in a terminal goes to this process, which ends the server.
             )
         try:
             yield StudioServer(process, port, log)
@@ -163,22 +163,22 @@ def _await_end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _some_key(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """OpenAI's client insists on a key; a server of one's own often needs none."""
+    """OpenAI's client requires a key; the user's own server often needs none."""
     if environment.get("OPENAI_BASE_URL") and not environment.get("OPENAI_API_KEY"):
         return {**environment, "OPENAI_API_KEY": "none"}
     return environment
 
 
 def server_environment(interpreter: Path, trust: Sequence[str], components: Any = None) -> dict[str, str]:
-    """The environment of the server, in which packages of the user's can be imported.
+    """The environment variables of the server, which make the user's packages importable.
 
     Args:
-        interpreter: That of Studio's environment.
+        interpreter: The interpreter of Studio's environment.
         trust: Namespaces whose components may be loaded, besides CodeRoom's and AutoGen's.
-        components: Those that Studio is to have; what they and `trust` name must be importable.
+        components: The components for Studio; the modules that they and `trust` name must be importable.
 
     Raises:
-        MissingDependencyError: It is not, or needs other versions than Studio.
+        MissingDependencyError: One of them is not importable, or needs other versions than Studio.
     """
     named = ["coderoom", *trust, *os.environ.get(_TRUSTED, "").split(",")]
     trusted = list(dict.fromkeys(name.strip() for name in named if name.strip()))
@@ -186,12 +186,12 @@ def server_environment(interpreter: Path, trust: Sequence[str], components: Any 
     conflicts = link_packages(folder, trusted, versions)
     environment = {
         **_some_key(without_python_settings(os.environ)),
-        # CodeRoom there is the one that runs here, and code finds the packages that it would find here.
+        # The same CodeRoom, and the same interpreter for code, as here.
         "PYTHONPATH": str(folder),
         VARIABLE: default_python(),
         _TRUSTED: ",".join(trusted),
     }
-    # The variable may name what is for other programs; what is not used here need not work.
+    # The variable may name packages for other programs; those need not work here.
     modules = {*(name.partition(".")[0] for name in trust), *modules_of(components, trusted[1:])}
     wrong = [
         words for root in sorted({module.partition(".")[0] for module in modules}) for words in conflicts.get(root, ())

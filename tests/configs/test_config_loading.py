@@ -185,13 +185,6 @@ def test_wrong_model(tmp_path: Path) -> None:
         load_team(file, "nonsense", env={})
 
 
-def test_placeholder_outside_of_loading() -> None:
-    from coderoom.configs.build import InjectedModel, InjectedModelConfig
-
-    with pytest.raises(RuntimeError, match=r"outside of coderoom\.load_team"):
-        InjectedModel._from_config(InjectedModelConfig())
-
-
 def test_dump_has_the_other_model(tmp_path: Path) -> None:
     replay = write(tmp_path, "[hello]", "replies.yaml")
     text = dump_team(load_team(write(tmp_path, TEAM), f"replay:{replay}", env={}))

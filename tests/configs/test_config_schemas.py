@@ -200,15 +200,3 @@ def test_wrong_configs(tmp_path: Path, config: str, path: str, message: str) -> 
     ((where, what),) = odd(tmp_path, config)
     assert where == path
     assert message in what
-
-
-def test_keys_by_name_and_alias() -> None:
-    from coderoom.configs.shapes import alternatives, fields_by_key, item_alternatives, value_alternatives
-
-    assert fields_by_key(Both) == {"aliased": "aliased", "theAlias": "aliased"}
-    assert alternatives(Bound) == [int]
-    assert alternatives(Free) == [Any]
-    assert alternatives(Names) == [dict[str, Closed]]
-    assert item_alternatives([list[int | str], set[float], int]) == [int, str, float]
-    assert value_alternatives([int]) is None
-    assert value_alternatives([dict]) == []

@@ -7,6 +7,7 @@ import math
 import statistics
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,14 @@ from tests.runs.answers import asked, children, model, python
 
 USERS = [{"name": "Alice", "score": 95}, {"name": "Bob", "score": 87}, {"name": "Charlie", "score": 92}]
 SCORES = [78, 92, 85, 88, 95, 72, 90]
+
+
+@pytest.fixture(scope="module")
+async def restricted() -> AsyncIterator[Sandbox]:
+    """What a call has that names no sandbox, for many calls."""
+    async with Sandbox(policy="restricted") as sandbox:
+        yield sandbox
+
 
 QUESTIONS: list[tuple[str, str, Any]] = [
     ("Calculate the factorial of 10", "import math\nresult = math.factorial(10)", 3628800),
@@ -79,9 +88,11 @@ QUESTIONS: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("prompt", "code", "value"), QUESTIONS, ids=[prompt[:40] for prompt, _, _ in QUESTIONS])
-async def test_a_question_is_answered_by_what_the_code_computes(prompt: str, code: str, value: Any) -> None:
+async def test_a_question_is_answered_by_what_the_code_computes(
+    prompt: str, code: str, value: Any, restricted: Sandbox
+) -> None:
     client = model(code)
-    answer = await execute_code(prompt, model=client)
+    answer = await execute_code(prompt, model=client, sandbox=restricted)
     assert (answer["success"], answer["result"], answer["error"]) == (True, value, None)
     assert type(answer["result"]) is type(value)
     assert answer["code"] == code
@@ -136,8 +147,8 @@ async def test_the_answer_is_a_plain_dict_with_these_facts() -> None:
         ("result = 2 ** 100", 2**100),
     ],
 )
-async def test_the_variable_counts_and_then_the_last_expression(code: str, value: Any) -> None:
-    answer = await execute_code("Do it.", model=model(code))
+async def test_the_variable_counts_and_then_the_last_expression(code: str, value: Any, restricted: Sandbox) -> None:
+    answer = await execute_code("Do it.", model=model(code), sandbox=restricted)
     assert (answer["success"], answer["result"], answer["result_is_repr"]) == (True, value, False)
 
 
@@ -150,8 +161,8 @@ async def test_the_variable_counts_and_then_the_last_expression(code: str, value
     ],
     ids=["no data", "too large", "no repr of data"],
 )
-async def test_a_value_that_is_no_data_is_told_as_such(code: str, text: str) -> None:
-    answer = await execute_code("Do it.", model=model(code))
+async def test_a_value_that_is_no_data_is_told_as_such(code: str, text: str, restricted: Sandbox) -> None:
+    answer = await execute_code("Do it.", model=model(code), sandbox=restricted)
     assert answer["success"]
     assert answer["result_is_repr"] is True
     assert answer["result"].startswith(text)
@@ -177,9 +188,9 @@ async def test_nan_is_a_number() -> None:
     ],
     ids=["without a label", "two blocks", "beside data", "not to be run", "in a tag"],
 )
-async def test_the_python_of_an_answer_is_run(reply: str, code: str) -> None:
+async def test_the_python_of_an_answer_is_run(reply: str, code: str, restricted: Sandbox) -> None:
     client = ReplayChatCompletionClient([reply], model_info=None)
-    answer = await execute_code("Do it.", model=client)
+    answer = await execute_code("Do it.", model=client, sandbox=restricted)
     assert (answer["result"], answer["code"], answer["attempts"]) == (42, code, 1)
 
 

@@ -9,7 +9,7 @@ import pytest
 from coderoom.sandbox import Limits, Sandbox
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def restricted() -> AsyncIterator[Sandbox]:
     async with Sandbox(policy="restricted") as sandbox:
         yield sandbox

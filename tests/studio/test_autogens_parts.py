@@ -124,7 +124,7 @@ def busy_studio(case: str, folder: Path) -> Iterator[tuple[Server, dict[int, str
             yield server, started
 
 
-@pytest.mark.parametrize(("case", "kind"), zip(RUNNING, cycle([CODING, ROUND]), strict=False))
+@pytest.mark.parametrize(("case", "kind"), list(zip(RUNNING, cycle([CODING, ROUND]), strict=False)))
 def test_stop_ends_it_at_once(case: str, kind: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
     with stuck(studio_server, driver, team(kind, RUNNING[case](tmp_path)), tmp_path) as (run, started):
         run.stop()
@@ -134,7 +134,7 @@ def test_stop_ends_it_at_once(case: str, kind: str, studio_server: Server, drive
         assert wait_until_gone(started, SECONDS) == {}
 
 
-@pytest.mark.parametrize(("case", "kind"), zip(RUNNING, cycle([ROUND, CODING]), strict=False))
+@pytest.mark.parametrize(("case", "kind"), list(zip(RUNNING, cycle([ROUND, CODING]), strict=False)))
 def test_a_closed_tab_ends_it(case: str, kind: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
     with stuck(studio_server, driver, nested(kind, RUNNING[case](tmp_path)), tmp_path) as (run, started):
         run.close_tab()

@@ -121,7 +121,7 @@ def stuck(engine: Any, driver: Studio, component: Json, folder: Path) -> Iterato
         yield run, made
 
 
-@pytest.mark.parametrize(("which", "kind"), zip(AGENTS, cycle([CODING, ROUND]), strict=False))
+@pytest.mark.parametrize(("which", "kind"), list(zip(AGENTS, cycle([CODING, ROUND]), strict=False)))
 def test_code_runs_in_a_container(
     which: str, kind: str, engine: Any, image: str, driver: Studio, tmp_path: Path
 ) -> None:
@@ -132,7 +132,7 @@ def test_code_runs_in_a_container(
     wait_for(lambda: containers(engine) <= before, SECONDS)
 
 
-@pytest.mark.parametrize(("which", "code"), zip(AGENTS, cycle([ENDLESS, SHELL]), strict=False))
+@pytest.mark.parametrize(("which", "code"), list(zip(AGENTS, cycle([ENDLESS, SHELL]), strict=False)))
 def test_stop_ends_it_at_once(which: str, code: str, engine: Any, image: str, driver: Studio, tmp_path: Path) -> None:
     with stuck(engine, driver, team(CODING, AGENTS[which](code, image, tmp_path)), tmp_path) as (run, made):
         run.stop()

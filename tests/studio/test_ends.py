@@ -147,7 +147,7 @@ def stuck(server: Server, driver: Studio, case: str, kind: str, folder: Path) ->
             yield Stuck(run, started, model)
 
 
-@pytest.mark.parametrize(("case", "kind"), zip([*RUNNING, *WAITING], cycle([CODING, ROUND]), strict=False))
+@pytest.mark.parametrize(("case", "kind"), list(zip([*RUNNING, *WAITING], cycle([CODING, ROUND]), strict=False)))
 def test_stop_ends_it_at_once(case: str, kind: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
     with stuck(studio_server, driver, case, kind, tmp_path) as found:
         found.run.stop()

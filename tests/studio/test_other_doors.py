@@ -20,7 +20,7 @@ from autogen_agentchat.base import Team
 
 from coderoom.agents import metadata as keys
 from tests.agents.helpers import decide, python, verdict
-from tests.studio.autogens import calls_a_tool, executes
+from tests.studio.autogens import calls_a_tool
 from tests.studio.processes import below, wait_until_gone
 from tests.studio.teams import ACT, EXECUTOR, ROUND, agent, replay, sandbox, shipped, team
 from tests.support.commands import ROOT
@@ -82,10 +82,8 @@ def closed_by_nobody(folder: Path) -> dict[str, dict[str, Any]]:
     inner = team(ROUND, ours, name="inner")
     society = "autogen_agentchat.agents.SocietyOfMindAgent"
     return {
-        "nested": team(ROUND, inner),
         "nested twice": team(ROUND, team(ROUND, team(ROUND, acting, name="innermost"), name="inner")),
         "a society of mind": team(ROUND, agent(society, "society", team=inner, model_client=replay("It is 42."))),
-        "our sandbox under AutoGen's agent": team(ROUND, executes("print(6 * 7)", sandbox(folder))),
         "our sandbox under AutoGen's tool": team(ROUND, calls_a_tool("print(6 * 7)", sandbox(folder))),
     }
 

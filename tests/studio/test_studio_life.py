@@ -21,7 +21,7 @@ from coderoom.configs import shipped_teams
 from coderoom.studio.contents import USER
 from coderoom.studio.rest import RefusedError, Rest
 from tests.studio.processes import below
-from tests.support.commands import ROOT, coderoom_process
+from tests.support.commands import ROOT, coderoom, coderoom_process
 from tests.support.openai_server import OpenAIServer
 from tests.support.studio import KEY, Studio, alive, start_studio, studio_environment, studio_python, wait_for
 
@@ -240,7 +240,9 @@ def test_a_trusted_package_is_there_too(tmp_path: Path) -> None:
 
 def request_of(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> dict[str, Any]:
     """A start that fails, and what it says to a program and to a person."""
-    done = coderoom_process("studio", "--no-browser", "--json", *arguments, cwd=cwd, env=env)
+    # What PYTHONPATH names is known to a new process only.
+    run = coderoom_process if env else coderoom
+    done = run("studio", "--no-browser", "--json", *arguments, cwd=cwd, env=env)
     told: dict[str, Any] = json.loads(done.stdout)
     assert told["error"].splitlines()[0] in done.stderr
     assert "Traceback" not in done.stderr

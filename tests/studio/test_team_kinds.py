@@ -102,7 +102,7 @@ def test_nothing_is_left_after_a_run(kind: str, studio_server: Server, driver: S
     assert wait_until_gone(left, SECONDS) == {}
 
 
-@pytest.mark.parametrize(("kind", "how"), zip(KINDS, cycle(["stop", "close_tab"]), strict=False))
+@pytest.mark.parametrize(("kind", "how"), list(zip(KINDS, cycle(["stop", "close_tab"]), strict=False)))
 def test_it_ends_at_once(kind: str, how: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
     before = below(studio_server.pid)
     with driver.running(KINDS[kind](coder(ENDLESS, tmp_path)), "Go.") as run:

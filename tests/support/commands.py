@@ -16,6 +16,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -37,7 +38,8 @@ def coderoom(
     *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: str | bytes = b""
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line in this process and wait for its end."""
-    return _in_process(main, ["coderoom", *arguments], cwd, env, stdin)
+    # The test's process has children of other tests.
+    return _in_process(partial(main, owns_process=False), ["coderoom", *arguments], cwd, env, stdin)
 
 
 def coderoom_process(
@@ -52,6 +54,7 @@ def coderoom_process(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        errors="replace",
         timeout=120,
         check=False,
     )
