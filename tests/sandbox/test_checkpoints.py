@@ -264,7 +264,7 @@ class TestBrokenOnes:
         async with sandbox.session() as session:
             await value_of(session, code)
             mark = await session.checkpoint()
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(1)
             with pytest.raises(RequestError, match=r"code has broken it\. The session was restarted"):
                 await session.rollback(mark)
             assert await value_of(session, "1 + 1") == 2
