@@ -14,7 +14,7 @@ from .places import Place, everywhere
 
 pytestmark = everywhere
 
-VALUES = {
+VALUES: dict[str, object] = {
     "None": None,
     "True": True,
     "1.5": 1.5,

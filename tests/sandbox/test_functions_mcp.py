@@ -67,6 +67,7 @@ def parcels(tmp_path: Path) -> StdioServerParams:
     return StdioServerParams(command=sys.executable, args=[str(tmp_path / "parcels.py")], read_timeout_seconds=60)
 
 
+@pytest.mark.slow
 async def test_adapters_of_tools_answer_as_the_workbench_does(sandbox: Sandbox, stock: StdioServerParams) -> None:
     code = "try: take_out('apples', 99)\nexcept RuntimeError as error: said = str(error)\n"
     code += "[count('pears'), photograph()['type'], said]"
@@ -120,6 +121,7 @@ async def test_a_server_that_cannot_be_started_is_a_clear_error(
         assert f"its server `{command} {arguments[0]}" in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_a_server_that_has_died_is_said_with_the_way_out(sandbox: Sandbox, stock: StdioServerParams) -> None:
     async with McpWorkbench(stock) as workbench:
         async with sandbox.session(functions=[workbench]) as session:

@@ -21,7 +21,9 @@ with_each_user = pytest.mark.parametrize("user", ["self", pytest.param("ordinary
 
 
 def run(user: str, check: Any, **asked: Any) -> None:
-    behind("landlock", user, check, **({"python": PYTHON} if user == "self" else {}), **asked)
+    if user == "self":
+        asked["python"] = PYTHON
+    behind("landlock", user, check, **asked)
 
 
 @with_each_user

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,8 @@ from ..places import STRONGEST
 from .behind import Inside, behind
 
 
-def _pairs() -> list[object]:
-    pairs = []
+def _pairs() -> list[Any]:
+    pairs: list[Any] = []
     for wall in ("bubblewrap", "namespaces"):
         for user in ("self", "ordinary"):
             marks = [] if wall == STRONGEST.wall and user == "self" else [pytest.mark.allwalls]

@@ -17,7 +17,9 @@ ORDINARY = 0x7A5C31
 IDENTITIES = [
     pytest.param(None, id="as-is"),
     pytest.param(
-        ORDINARY, id="ordinary", marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can be others")
+        ORDINARY,
+        id="ordinary",
+        marks=[pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="only root can be others")],
     ),
 ]
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="these layers are Linux's")

@@ -49,7 +49,7 @@ import os
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.executors import adopt_orphans
 adopt_orphans()
-for _ in range(200):
+for _ in range(40):
     remove_folder(temporary_folder())
 try:
     print(os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG))

@@ -191,6 +191,7 @@ def test_dots_in_a_path_are_no_other_place(python: Path, tmp_path: Path) -> None
     assert shown(layout_for(spec(readable=[tmp_path / "data" / ".." / "data"])), tmp_path / "data")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wall", ["bubblewrap", "namespaces"])
 def test_a_program_of_an_interpreter_whose_path_has_dots(wall: str) -> None:
     program = (

@@ -148,6 +148,7 @@ report([answers.count(""), answers[-2:]])
         )
         assert answers == [7, ["EAGAIN", "no thread"]]
 
+    @pytest.mark.slow
     def test_processor_time_runs_out_for_good(self) -> None:
         # The code takes no notice of the first signal, and asks for more.
         status = inside("""
