@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from coderoom._util.tasks import to_its_end
-from coderoom.errors import RequestError
+from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import SandboxConfig, SourceModule
 from coderoom.sandbox.engines.base import Engine, EngineSession
@@ -234,7 +234,13 @@ class Sandbox:
         return with_paths(result, self.workspace) if result.artifacts else result
 
     async def _open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
-        return await (await self._get_engine()).open(functions)
+        engine = await self._get_engine()
+        try:
+            return await engine.open(functions)
+        except SandboxUnavailable:
+            if self._closed or not engine.lost:
+                raise
+        return await (await self._get_engine()).open(functions)  # A new worker may have what the old one lacked.
 
     async def _close(self) -> None:
         starting, self._starting = self._starting, None

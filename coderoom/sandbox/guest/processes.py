@@ -15,6 +15,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _SOCKET = 212_992  # What a socket takes in before whoever writes has to wait.
 # Of /proc/PID/stat, counted from behind the name.
 _THREADS, _ADDRESSES, _RESIDENT, _STACK = 17, 20, 21, 25
+_MOST_ROUNDS = 100
 _NOTHING = [b"0"] * (_STACK + 1)
 
 
@@ -135,6 +136,24 @@ class Descendants(_Processes):
             newest = {pid for pid, parent in parents.items() if parent in newest and pid not in found}
             found |= newest
         return sorted(found)
+
+
+    def signal_all(self, number: int, keep: list[int]) -> None:
+        """Send a signal to all but the supervisor and those that are to be kept, which go on if they stand still."""
+        if number == signal.SIGKILL:
+            self._stop_all(keep)
+        super().signal_all(number, keep)
+
+    def _stop_all(self, keep: list[int]) -> None:
+        """Let all stand still: for each that is killed while others fork, one of those gets the place that is free."""
+        stopped: set[int] = set()
+        for _ in range(_MOST_ROUNDS):
+            found = set(self.pids()).difference(keep, stopped)
+            if not found:
+                return
+            for pid in found:
+                _kill(pid, signal.SIGSTOP)
+            stopped |= found
 
 
 def _all_pids() -> list[int]:

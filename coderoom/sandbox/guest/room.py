@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ __all__ = ["RoomSupervisor"]
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _SECONDS_TO_END = 5.0
+_MOST_TRIES = 12
 _OWN_PROCESSES = 8  # The supervisor and its runners; besides, each checkpoint that waits is one.
 
 
@@ -67,7 +69,9 @@ class RoomSupervisor(ForkServer):
             if not self._processes.nested:  # With namespaces the kernel does it all.
                 import shutil
 
-                self._end_all([])
+                for _ in range(_MOST_TRIES):
+                    if self._end_all([]):
+                        break
                 shutil.rmtree(self._config["own"], ignore_errors=True)
 
     def handle(self, message: dict[str, Any]) -> None:
@@ -109,16 +113,17 @@ class RoomSupervisor(ForkServer):
             self._end_all(self._kept)
         return busy
 
-    def _end_all(self, keep: list[int]) -> None:
+    def _end_all(self, keep: list[int]) -> bool:
         self._processes.signal_all(signal.SIGKILL, keep)
-        self.wait_for(lambda: self._processes.gone(keep), _SECONDS_TO_END)
+        return self.wait_for(lambda: self._processes.gone(keep), _SECONDS_TO_END)
 
     def prepare_fork(self, message: dict[str, Any], fds: list[int]) -> None:
         """Before a fork for somebody new, end what is left of who was here, and empty the room's folders."""
         if message.get("renew"):
             self._kept = []
             self.forget()
-            self._end_all([])
+            if not self._end_all([]):  # Nobody else may get this room.
+                raise OSError(errno.EBUSY, "not all of the room's processes could be ended")
             empty_folders(self._config)
             if not self._own_disk:  # That has just been emptied.
                 self._disk.remember()

@@ -26,6 +26,8 @@ __all__ = ["CPythonEngine", "Worker"]
 
 _PATIENCE = 120.0  # For imports, which may be many.
 _IDLE_ROOMS = 4
+_MOMENT = 0.05
+_MOST_FAILING = 5.0
 _MESSAGE = 2 * 1024 * 1024  # What an answer may have besides its value.
 
 
@@ -252,12 +254,20 @@ class Worker:
             self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def _open(self) -> None:
+        failing = 0.0
         while self._waiting:
             try:
                 if self._control is None or self.lost:
                     raise await self._failed("has ended")
                 room = await Room.open(self._control.send, self._config.limits.value_bytes + _MESSAGE)
             except (SandboxUnavailable, OSError) as error:
+                # What code has left running in a room that is being tidied may leave no place for another process.
+                if self._tidying and not self.lost and failing < _MOST_FAILING:
+                    failing += _MOMENT
+                    await asyncio.sleep(_MOMENT)
+                    continue
+                if not self.lost and not self._all.difference(self._idle, self._tidying):
+                    error = await self._failed(f"cannot make a room: {error}")
                 self._refuse(error)
                 return
             self._all.add(room)

@@ -27,6 +27,7 @@ MOST_CHECKPOINTS = 64
 
 _MOMENT = 0.5
 _LOOKS = 2
+_FORKING = 5.0
 _CHUNK = 65_536
 _MOST_CONTENT = 8 * 1024 * 1024
 _BUFFERED = 512  # More than fits into a socket or a pipe.
@@ -387,18 +388,23 @@ class Room(ForkServerClient):
         Raises:
             SandboxUnavailable: It could not be made.
         """
-        if self.spare is None or self.spare.ended is not None:
-            await self.prepare()
-        runner = self.spare
-        assert runner is not None
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await runner.ready.wait()
-        except TimeoutError:
-            raise SandboxUnavailable("The sandbox did not get ready in time.") from None
-        if runner.pid == 0:
-            raise SandboxUnavailable(f"The sandbox's process could not start: {runner.why_not_ready}.")
-        return runner
+        end = time.monotonic() + _FORKING
+        while True:
+            if self.spare is None or self.spare.ended is not None:
+                await self.prepare()
+            runner = self.spare
+            assert runner is not None
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await runner.ready.wait()
+            except TimeoutError:
+                raise SandboxUnavailable("The sandbox did not get ready in time.") from None
+            if runner.pid:
+                return runner
+            # Another room's processes, which are just being ended, may have left no place for one more.
+            if "fork" not in (runner.ended or {}) or time.monotonic() > end:
+                raise SandboxUnavailable(f"The sandbox's process could not start: {runner.why_not_ready}.")
+            await asyncio.sleep(_MOMENT)
 
     async def take_spare(self) -> Runner:
         """The spare runner, once it is ready.
