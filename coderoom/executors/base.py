@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
@@ -18,7 +20,7 @@ from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors.config import SandboxCodeExecutorConfig
-from coderoom.executors.files import file_name_of, keep_named_file
+from coderoom.executors.files import keep_named_file
 from coderoom.executors.results import CANCELLED_CODE, STATE_LOST, SandboxCodeResult, combined, worded
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Checkpoint, ExecutionResult, HostFunction, OutputChunk, Sandbox, Session
@@ -28,6 +30,7 @@ __all__ = ["OnOutput", "Runtime", "SandboxedExecutor"]
 OnOutput = Callable[[OutputChunk], None]
 
 _END_SECONDS = 2.0
+_FILE_NAME = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
 
 
 class Runtime:
@@ -84,17 +87,18 @@ class Runtime:
         self._session: Session | None = None
         self._lost = False
         self._keeps_files = True
-        self._runs: set[asyncio.Task[ExecutionResult] | None] = set()
-        self._ended_runs: set[asyncio.Task[ExecutionResult] | None] = set()
+        self._runs: set[asyncio.Task[Any]] = set()
+        self._ended_runs: set[asyncio.Task[Any]] = set()
 
     async def run(self, blocks: Sequence[CodeBlock], on_output: OnOutput | None) -> ExecutionResult:
         """Run blocks in order, up to the first that fails, in a task of their own, which is cancelled to end them.
 
         Returns:
-            The result; one that `end_runs` has ended has the outcome `cancelled`.
+            The result; one that `restart`, `offer` or `close` has ended has the outcome `cancelled`.
         """
         self.interrupted = None
-        task: asyncio.Task[ExecutionResult] | None = asyncio.current_task()
+        task = asyncio.current_task()
+        assert task is not None
         self._runs.add(task)
         results: list[ExecutionResult] = []
         try:
@@ -138,9 +142,10 @@ class Runtime:
         return combined(results)
 
     async def _keep_file(self, block: CodeBlock) -> str:
-        name = file_name_of(block.code)
-        if name is None:
+        named = _FILE_NAME.fullmatch(block.code.partition("\n")[0])
+        if named is None:
             return ""
+        name = named[1].strip("\"'`")
         try:
             self.sandbox.reject("", block.language)
         except RequestError as error:
@@ -265,7 +270,7 @@ class Runtime:
         await asyncio.to_thread(self._remove_temporary)
 
     async def _end_runs(self) -> None:
-        tasks = [task for task in self._runs if task is not None]
+        tasks = list(self._runs)
         self._ended_runs.update(tasks)
         for task in tasks:
             task.cancel()

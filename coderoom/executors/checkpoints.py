@@ -1,4 +1,4 @@
-"""What an executor may offer besides running code: going back."""
+"""The interface of executors that can go back to an earlier state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Checkpoints(Protocol):
     """An executor that can go back to an earlier state."""
 
     async def checkpoint(self) -> Any:
-        """Keep the state as it is.
+        """Save the current state.
 
         Returns:
             What `rollback` and `release` take.
@@ -31,7 +31,7 @@ class Checkpoints(Protocol):
         ...
 
     async def release(self, mark: Any) -> None:
-        """Let go of a state that nobody goes back to any more.
+        """Release a state that is not needed any more.
 
         Args:
             mark: The state, from `checkpoint`.

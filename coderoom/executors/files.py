@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-__all__ = ["file_name_of", "keep_named_file", "write_inside"]
+__all__ = ["keep_named_file", "write_inside"]
 
 _WORKSPACE = "/workspace/"
-_FILE_NAME = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def file_name_of(code: str) -> str | None:
-    """Return the file name in the code's first line, `# filename: NAME`, or `None` if there is none."""
-    match = _FILE_NAME.fullmatch(code.partition("\n")[0])
-    return None if match is None else match[1].strip("\"'`")
 
 
 def keep_named_file(root: Path, name: str, code: str) -> str:

@@ -7,11 +7,13 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
+from coderoom._util.components import linked
 from coderoom._util.tasks import to_its_end
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
@@ -44,6 +46,7 @@ class ExecutorRunner:
         self._executor = executor
         self._lock = asyncio.Lock()
         self._started = False
+        self._starting: asyncio.Task[None] | None = None
         # Each run that is not over, with a future that is set to end it early.
         self._runs: dict[asyncio.Task[ExecutionResult], asyncio.Future[Outcome | None]] = {}
 
@@ -66,10 +69,11 @@ class ExecutorRunner:
         Raises:
             SandboxUnavailable: It could not be started.
         """
-        async with self._lock:
-            if not self._started:
-                # A start that is interrupted may leave something that nobody could stop.
-                await to_its_end(self._start())
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.create_task(self._start())
+            self._starting.add_done_callback(_retrieve)
+        # Not cancelled with its caller: half a start may leave something that nobody could stop.
+        await asyncio.shield(self._starting)
 
     async def stop(self) -> None:
         """End what runs and stop the executor; the next run starts it again.
@@ -78,6 +82,8 @@ class ExecutorRunner:
             SandboxUnavailable: It could not be stopped.
         """
         await self._end_runs()
+        if self._starting is not None and not self._starting.done():
+            await asyncio.wait((self._starting,))
         async with self._lock:
             if self._started or _is_started(self._executor):
                 self._started = False
@@ -119,7 +125,7 @@ class ExecutorRunner:
         """
         if cancellation_token is not None and cancellation_token.is_cancelled():
             raise asyncio.CancelledError
-        await self.start()
+        await (self.start() if cancellation_token is None else linked(self.start(), cancellation_token))
         loop = asyncio.get_running_loop()
         inner = CancellationToken()
         begin = time.monotonic()
@@ -148,10 +154,11 @@ class ExecutorRunner:
         return cancelled()
 
     async def _start(self) -> None:
-        if not _is_started(self._executor):
-            with self._translated("could not be started"):
-                await self._executor.start()
-        self._started = True
+        async with self._lock:
+            if not self._started and not _is_started(self._executor):
+                with self._translated("could not be started"):
+                    await self._executor.start()
+            self._started = True
 
     async def _execute(self, blocks: list[CodeBlock], token: CancellationToken) -> ExecutionResult:
         begin = time.monotonic()
@@ -215,12 +222,17 @@ def _set(ended: asyncio.Future[Outcome | None], outcome: Outcome | None) -> None
 
 
 async def _cancel(task: asyncio.Task[ExecutionResult], token: CancellationToken) -> None:
-    # Nobody waits for its result any more, and asyncio logs an exception that nobody looks at.
-    task.add_done_callback(lambda ended: None if ended.cancelled() else ended.exception())
+    task.add_done_callback(_retrieve)
     with contextlib.suppress(Exception):  # The executor's own callbacks run here.
         token.cancel()
     task.cancel()
     await asyncio.wait((task,), timeout=_CANCEL_SECONDS)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Look at an exception that nobody may wait for any more, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _from_result(result: CodeResult, duration: float) -> ExecutionResult:

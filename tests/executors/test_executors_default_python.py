@@ -11,7 +11,6 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
-from coderoom.sandbox.walls.interpreter import Interpreter
 from tests.executors.helpers import python, run_once
 
 WHERE = python("import sys; print(sys.prefix)")
@@ -39,17 +38,21 @@ async def test_one_that_is_named_goes_first(other: Path, tmp_path: Path) -> None
             assert (await run_once(executor, WHERE)).output.strip() == sys.prefix
 
 
-def test_it_brings_what_a_user_has_installed_for_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_brings_what_a_user_has_installed_for_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     base = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
     own = Path(sysconfig.get_path("purelib", "posix_user", {"userbase": str(tmp_path / ".local")}))
     own.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CODEROOM_PYTHON", str(base))
-    assert str(own) in Interpreter.of(None, None).packages
     # Whoever names an interpreter gets that and nothing else.
-    assert str(own) not in Interpreter.of(base, None).packages
+    for python_argument, is_there in ((None, True), (base, False)):
+        async with SandboxCodeExecutor(tmp_path / "work", python=python_argument) as executor:
+            result = await run_once(executor, python("import sys; print(sys.path)"))
+            assert (repr(str(own)) in result.output) is is_there
 
 
-def test_code_must_not_be_able_to_change_it(other: Path) -> None:
+async def test_code_must_not_be_able_to_change_it(other: Path) -> None:
     with pytest.raises(RequestError, match="lies inside the workspace"):
-        Interpreter.of(None, other.parent)
+        await SandboxCodeExecutor(other.parent).start()

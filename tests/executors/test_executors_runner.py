@@ -13,7 +13,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import ExecutorRunner, LocalCodeExecutor
 from coderoom.outcome import Outcome
-from tests.executors.helpers import FOREVER, all_gone, executor_of, python, raw_local, run, shell, until
+from tests.executors.helpers import FOREVER, all_gone, python, raw_local, run, shell, until
 
 Answer = Callable[[CancellationToken], Awaitable[CodeResult]]
 
@@ -58,9 +58,6 @@ def answering(result: CodeResult | BaseException) -> OwnExecutor:
     return OwnExecutor(answer)
 
 
-both = pytest.mark.parametrize("kind", ["local", "autogen"])
-
-
 async def test_it_starts_once_even_for_runs_that_begin_together_and_again_after_a_stop() -> None:
     executor = OwnExecutor()
     runner = ExecutorRunner(executor)
@@ -78,17 +75,41 @@ async def test_it_starts_once_even_for_runs_that_begin_together_and_again_after_
     assert executor.calls[6:] == ["start", "execute"]
 
 
-@pytest.mark.parametrize("used", [True, False])
-async def test_an_executor_that_was_started_before_is_used_as_it_is_and_stopped(used: bool) -> None:
-    async with LocalCodeExecutor() as executor:
-        folder = executor.work_dir
-        runner = ExecutorRunner(executor)
-        if used:
-            await run(runner, python("open('kept', 'w')"))
-            assert executor.work_dir == folder
+async def test_an_executor_that_was_started_before_is_used_as_it_is_and_stopped() -> None:
+    for is_used in (True, False):
+        async with LocalCodeExecutor() as executor:
+            folder = executor.work_dir
+            runner = ExecutorRunner(executor)
+            if is_used:
+                await run(runner, python("open('kept', 'w')"))
+                assert executor.work_dir == folder
+            await runner.stop()
+            assert folder is not None
+            assert not folder.exists()
+
+
+async def test_a_stop_that_comes_with_the_start_waits_for_it() -> None:
+    executor = OwnExecutor()
+    runner = ExecutorRunner(executor)
+    starting = asyncio.create_task(runner.start())
+    await asyncio.sleep(0)  # The start is under way.
+    async with asyncio.timeout(20):
         await runner.stop()
-        assert folder is not None
-        assert not folder.exists()
+        await starting
+        await runner.run([python("")])
+    assert executor.calls == ["start", "stop", "start", "execute"]
+
+
+async def test_a_start_that_is_cancelled_is_whole() -> None:
+    executor = OwnExecutor()
+    runner = ExecutorRunner(executor)
+    running = asyncio.create_task(runner.run([python("")]))
+    await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await runner.stop()
+    assert executor.calls == ["start", "stop"]
 
 
 async def test_a_failed_start_is_our_failure_and_can_be_tried_again() -> None:
@@ -190,9 +211,8 @@ async def test_an_executor_that_is_deaf_to_cancelling_is_not_waited_for() -> Non
     await asyncio.sleep(0.05)
 
 
-@both
-async def test_stop_ends_what_runs(tmp_path: Path, kind: str) -> None:
-    runner = ExecutorRunner(executor_of(kind, tmp_path))
+async def test_stop_ends_what_runs(tmp_path: Path) -> None:
+    runner = ExecutorRunner(raw_local(work_dir=tmp_path))
     task = asyncio.create_task(run(runner, python(FOREVER)))
     await until((tmp_path / "ready").exists)
     await runner.stop()
@@ -213,26 +233,23 @@ async def test_a_token_may_outlive_the_loop(tmp_path: Path) -> None:
     token.cancel()
 
 
-@both
-async def test_a_runner_serves_one_loop_after_the_other(tmp_path: Path, kind: str) -> None:
-    runner = ExecutorRunner(executor_of(kind, tmp_path))
+async def test_a_runner_serves_one_loop_after_the_other(tmp_path: Path) -> None:
+    runner = ExecutorRunner(raw_local(work_dir=tmp_path))
     for _ in range(2):
         output = await asyncio.to_thread(lambda: asyncio.run(runner.run([python("print(1)")])).output)
         assert output == "1\n"
     await runner.stop()
 
 
-@both
-async def test_many_runs_at_once(tmp_path: Path, kind: str) -> None:
-    runner = ExecutorRunner(executor_of(kind, tmp_path))
+async def test_many_runs_at_once(tmp_path: Path) -> None:
+    runner = ExecutorRunner(raw_local(work_dir=tmp_path))
     executions = await asyncio.gather(*(run(runner, python(f"print({number})")) for number in range(8)))
     assert [execution.output for execution in executions] == [f"{number}\n" for number in range(8)]
     await runner.stop()
 
 
-@both
-async def test_the_work_dir_is_known_from_the_start_on(tmp_path: Path, kind: str) -> None:
-    runner = ExecutorRunner(executor_of(kind, tmp_path))
+async def test_the_work_dir_is_known_from_the_start_on(tmp_path: Path) -> None:
+    runner = ExecutorRunner(raw_local(work_dir=tmp_path))
     folders = [runner.work_dir]
     await runner.start()
     folders.append(runner.work_dir)
@@ -265,13 +282,6 @@ async def test_autogens_executor_runs_in_order_and_stays_as_its_owner_made_it(
     assert executor.dump_component() == dumped
 
 
-@pytest.mark.parametrize("result", [CodeResult(False, "x")])
-async def test_a_result_that_makes_no_sense_is_the_executors_failure(result: CodeResult) -> None:
-    class Nonsense(OwnExecutor):
-        async def execute_code_blocks(
-            self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken
-        ) -> CodeResult:
-            return result
-
+async def test_a_result_that_makes_no_sense_is_the_executors_failure() -> None:
     with pytest.raises(SandboxUnavailable, match="exit code False"):
-        await ExecutorRunner(Nonsense()).run([python("")])
+        await ExecutorRunner(answering(CodeResult(False, "x"))).run([python("")])

@@ -18,7 +18,7 @@ from autogen_ext.tools.code_execution import PythonCodeExecutionTool
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.executors import Checkpoints, ExecutorRunner, SandboxCodeExecutor
 from coderoom.outcome import Outcome
-from coderoom.sandbox import probe_walls
+from coderoom.sandbox import Sandbox, probe_walls
 from tests.executors.helpers import marked, python, shell, until
 from tests.executors.helpers import run_in as run
 
@@ -169,6 +169,34 @@ async def test_autogens_own_agent_and_tool_take_it() -> None:
         tool = PythonCodeExecutionTool(executor)
         result = await tool.run_json({"code": "x + 2"}, CancellationToken())
         assert tool.return_value_as_string(result) == "42\n"
+
+
+async def test_a_stop_that_is_cancelled_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, opened = asyncio.Event(), asyncio.Event()
+    closed: list[Sandbox] = []
+    close = Sandbox.close
+
+    async def held(self: Sandbox) -> None:
+        reached.set()
+        await opened.wait()
+        await close(self)
+        closed.append(self)
+
+    monkeypatch.setattr(Sandbox, "close", held)
+    executor = SandboxCodeExecutor(wall="none")
+    await executor.execute_code_blocks([python("print(1)")], CancellationToken())
+    folder = executor.work_dir
+    assert folder is not None
+    stopping = asyncio.create_task(executor.stop())
+    await reached.wait()
+    for _ in range(2):
+        stopping.cancel()
+        await asyncio.sleep(0.01)
+    opened.set()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    assert len(closed) == 1
+    assert not folder.exists()
 
 
 # --- Going back ---
