@@ -21,8 +21,7 @@ from pydantic import ConfigDict, Field
 
 from coderoom._util.components import DumpsAsItself, load_if_given
 from coderoom._util.tasks import to_its_end
-from coderoom._util.watching import is_watched
-from coderoom.agents.studio_messages import error_message, is_error, unshown
+from coderoom.agents.messages import without_questions
 from coderoom.errors import TeamError
 from coderoom.teams.agents_within import close_agents, start_agents
 from coderoom.teams.manager import CodingTeamManager
@@ -150,15 +149,9 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         item: Message | TaskResult | None = None
         try:
             while (following := await items.get()) is not None and not stop.is_cancelled():
-                item = unshown(following) if isinstance(following, TaskResult) else following
+                item = without_questions(following) if isinstance(following, TaskResult) else following
                 yield item
-            try:
-                await self._ended(running)
-            except Exception as error:
-                # Most agents have shown theirs.
-                if is_watched() and not is_error(item) and not stop.is_cancelled():
-                    yield error_message(self.name, error)
-                raise
+            await self._ended(running)
             if not isinstance(item, TaskResult):
                 # It came to its end while it was being cancelled.
                 raise asyncio.CancelledError

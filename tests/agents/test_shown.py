@@ -31,6 +31,7 @@ from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.models import CreateResult, RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
+from coderoom.agents.studio_messages import _code
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -38,7 +39,6 @@ from ruamel.yaml import YAML
 
 from coderoom.agents import CodeGeneratorAgent, ReviewerAgent
 from coderoom.agents import metadata as keys
-from coderoom.agents.studio_messages import _code
 from coderoom.blocks import extract_code_blocks
 from coderoom.configs import ReplayModel
 from coderoom.errors import AgentError
