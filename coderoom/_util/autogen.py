@@ -7,7 +7,7 @@ from typing import Any
 
 from autogen_agentchat.base import Team
 
-__all__ = ["agents_of", "closers_of", "executor_of", "model_client_of", "participants_of"]
+__all__ = ["agents_of", "closers_of", "executor_of", "model_client_of", "participants_of", "transports_of"]
 
 
 def participants_of(team: Any) -> list[Any]:
@@ -51,3 +51,10 @@ def closers_of(team: Any) -> list[Callable[[], Awaitable[None]]]:
         if callable(close := getattr(model_client_of(agent), "close", None)):
             found.append(close)
     return found
+
+
+def transports_of(model_client: Any) -> list[Any]:
+    """The connection pools of a client that uses httpx, as those of OpenAI's and Anthropic's services do."""
+    http = getattr(getattr(model_client, "_client", None), "_client", None)
+    found = [getattr(http, "_transport", None), *getattr(http, "_mounts", {}).values()]
+    return [transport for transport in found if callable(getattr(transport, "aclose", None))]

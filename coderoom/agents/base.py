@@ -33,6 +33,7 @@ from autogen_core.models import (
 from pydantic import BaseModel, Field
 
 from coderoom._util.components import linked
+from coderoom._util.connections import close_with_loop
 from coderoom._util.structured import Answer, ask_structured
 from coderoom._util.tasks import ended
 from coderoom._util.text import encodable
@@ -328,6 +329,7 @@ async def call_model(
     Raises:
         TypeError: If the model answers with anything but text.
     """
+    await close_with_loop(model_client)
     result: CreateResult | None = None
     if stream:
         async with aclosing(_stream(model_client, messages, cancellation_token)) as items:

@@ -14,6 +14,7 @@ from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel, Field
 
 from coderoom._util.components import DumpsAsItself, StrictConfig, linked
+from coderoom._util.connections import close_with_loop
 from coderoom.agents.base import StreamingAgent
 from coderoom.agents.generation_messages import event_of, final_message
 from coderoom.errors import RequestError
@@ -164,6 +165,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """Make a solution of what came in since the last turn; the `Response` comes last."""
+        await close_with_loop(self._model_client)
         self._take(messages)
         if not self._instruction:
             raise RequestError(f"The agent {self.name!r} was given nothing to do: there is no message from a user.")

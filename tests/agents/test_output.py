@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 from coderoom.agents.turn import with_output
-
 from coderoom.sandbox import OutputChunk
 
 PIECES = 400
