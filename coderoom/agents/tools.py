@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from autogen_core import ComponentModel
 from autogen_core.tools import BaseTool, FunctionTool, Workbench
 
+from coderoom._util.autogen import is_started
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import FunctionCall, HostFunction, check_functions, host_functions
@@ -151,8 +152,7 @@ class Workbenches:
 
     async def _functions_of(self, workbench: Workbench) -> tuple[HostFunction, ...]:
         try:
-            # AutoGen's keeps to itself whether it is started, under this name, and warns of a second start.
-            if workbench not in self._started and getattr(workbench, "_actor", None) is None:
+            if workbench not in self._started and not is_started(workbench):
                 self._started.append(workbench)
                 await workbench.start()
             return await host_functions([workbench])

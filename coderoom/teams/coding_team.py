@@ -11,14 +11,16 @@ from typing import Any, Self
 from autogen_agentchat.base import ChatAgent, TaskResult, Team, TerminationCondition
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentContainer
-from autogen_agentchat.teams._group_chat._round_robin_group_chat import (
-    RoundRobinGroupChatConfig,
-    RoundRobinGroupChatManager,
-)
-from autogen_core import AgentRuntime, CancellationToken, ComponentLoader, SingleThreadedAgentRuntime
+from autogen_core import AgentRuntime, CancellationToken, ComponentLoader
 from pydantic import ConfigDict, Field
 
+from coderoom._util.autogen import (
+    ChatAgentContainer,
+    QuietRuntime,
+    RoundRobinGroupChatConfig,
+    RoundRobinGroupChatManager,
+    is_running,
+)
 from coderoom._util.components import DumpsAsItself, load_if_given
 from coderoom._util.tasks import to_its_end
 from coderoom.agents.messages import without_questions
@@ -105,7 +107,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         self._going.set()
         self._loop: asyncio.AbstractEventLoop | None = None
         if self._embedded_runtime:
-            self._runtime = _Runtime(ignore_unhandled_exceptions=False)
+            self._runtime = QuietRuntime(ignore_unhandled_exceptions=False)
 
     @property
     def participants(self) -> Sequence[ChatAgent | Team]:
@@ -215,7 +217,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         if before is None or before is loop or not self._embedded_runtime:
             return
         state = await self.save_state()
-        self._runtime = _Runtime(ignore_unhandled_exceptions=False)
+        self._runtime = QuietRuntime(ignore_unhandled_exceptions=False)
         self._output_message_queue = asyncio.Queue()
         self._initialized = False
         await self.load_state(state)
@@ -235,7 +237,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         for participant in self._participants:
             if isinstance(participant, ChatAgent):
                 await participant.on_pause(CancellationToken())
-            elif getattr(participant, "_is_running", True):
+            elif is_running(participant):
                 await participant.pause()
 
     async def resume(self) -> None:
@@ -243,7 +245,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         for participant in self._participants:
             if isinstance(participant, ChatAgent):
                 await participant.on_resume(CancellationToken())
-            elif getattr(participant, "_is_running", True):
+            elif is_running(participant):
                 await participant.resume()
         self._going.set()
 
@@ -310,17 +312,6 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             custom_message_types=[find_message_type(name) for name in config.custom_message_types],
             emit_team_events=config.emit_team_events,
         )
-
-
-class _Runtime(SingleThreadedAgentRuntime):
-    """AutoGen's, which complains of a queue that it has replaced itself when the loop ends before the run does."""
-
-    async def _process_publish(self, message_envelope: Any) -> None:
-        try:
-            await super()._process_publish(message_envelope)
-        except ValueError:
-            if self._run_context is not None:
-                raise
 
 
 async def _pass_on(

@@ -10,24 +10,21 @@ from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team
 from autogen_agentchat.messages import MessageFactory
-from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentContainer
-from autogen_agentchat.teams._group_chat._events import (
+from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
+
+from coderoom._util.autogen import (
+    ChatAgentContainer,
     GroupChatAgentResponse,
     GroupChatError,
     GroupChatRequestPublish,
     GroupChatTeamResponse,
     SerializableException,
 )
-from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
-
 from coderoom.agents.messages import without_questions
 from coderoom.errors import AgentError, TeamError
 from coderoom.teams.team_agent import TeamAgent
 
 __all__ = ["Participant", "Turns"]
-
-# AutoGen makes its containers and managers in private modules only; it is frozen at 0.7.5, and a test of ours fails
-# loudly if these are ever not there.
 
 logger = logging.getLogger(__name__)
 

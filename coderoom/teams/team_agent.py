@@ -17,11 +17,12 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
 from pydantic import Field
 
+from coderoom._util.autogen import agents_of, is_running
 from coderoom._util.components import DumpsAsItself, StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.base import StreamingAgent
 from coderoom.agents.messages import without_questions
-from coderoom.teams.agents_within import agents_of, close_agents, start_agents
+from coderoom.teams.agents_within import close_agents, start_agents
 
 __all__ = ["TeamAgent", "TeamAgentConfig"]
 
@@ -150,12 +151,12 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Pause the team, if it runs."""
-        if getattr(self._team, "_is_running", True):
+        if is_running(self._team):
             await self._team.pause()
 
     async def on_resume(self, cancellation_token: CancellationToken) -> None:
         """Go on after `on_pause`."""
-        if getattr(self._team, "_is_running", True):
+        if is_running(self._team):
             await self._team.resume()
 
     async def save_state(self) -> Mapping[str, Any]:
