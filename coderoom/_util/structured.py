@@ -11,6 +11,7 @@ from autogen_core.models import ChatCompletionClient, LLMMessage, RequestUsage, 
 from pydantic import BaseModel, ValidationError
 
 from coderoom._util.components import linked
+from coderoom._util.connections import close_with_loop
 from coderoom._util.json_output import output_arguments, parse_tolerantly, request_for_json
 from coderoom._util.text import encodable
 
@@ -64,6 +65,7 @@ async def ask_structured(
     if not model_client.model_info.get("structured_output"):
         question.append(UserMessage(content=request_for_json(schema), source=source))
     arguments = output_arguments(model_client, schema)
+    await close_with_loop(model_client)
     try:
         result = await linked(
             model_client.create(question, cancellation_token=cancellation_token, **arguments), cancellation_token

@@ -1,14 +1,12 @@
 """Agents that write, run and review code, as AutoGen chat agents."""
 
+from coderoom.agents.attempt import RetryDecision, StopReason
 from coderoom.agents.code_act import CodeActAgent
-from coderoom.agents.code_act_config import CodeActAgentConfig
 from coderoom.agents.code_executor import CodeExecutorAgent
-from coderoom.agents.code_executor_config import CodeExecutorAgentConfig
 from coderoom.agents.code_generator import CodeGeneratorAgent, CodeGeneratorAgentConfig
-from coderoom.agents.decisions import RetryDecision, StopReason
+from coderoom.agents.configs import CodeActAgentConfig, CodeExecutorAgentConfig
 from coderoom.agents.human_approved import HumanApprovedAgent, HumanApprovedAgentConfig
-from coderoom.agents.reviewer import ReviewerAgent, ReviewerAgentConfig
-from coderoom.agents.verdict import ReviewIssue, ReviewVerdict
+from coderoom.agents.reviewer import ReviewerAgent, ReviewerAgentConfig, ReviewIssue, ReviewVerdict
 from coderoom.approval import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 
 __all__ = [

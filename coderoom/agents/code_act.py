@@ -21,17 +21,16 @@ from autogen_core.tools import BaseTool, Workbench
 
 from coderoom._util.components import DumpsAsItself, linked, load_if_given
 from coderoom.agents import prompts
-from coderoom.agents.attempt import Attempt, CodeFormat, Selection, select_blocks
-from coderoom.agents.code_act_config import (
+from coderoom.agents.attempt import Attempt, CodeFormat, Selection, StopReason, select_blocks
+from coderoom.agents.base import CodingAgent, Item
+from coderoom.agents.code_runner import CodeRunner
+from coderoom.agents.code_session import CodeSession
+from coderoom.agents.configs import (
     CodeActAgentConfig,
     CodeActAgentState,
     OnError,
     check_arguments,
 )
-from coderoom.agents.code_runner import CodeRunner
-from coderoom.agents.code_session import CodeSession
-from coderoom.agents.coding_agent import CodingAgent, Item
-from coderoom.agents.decisions import StopReason
 from coderoom.agents.messages import (
     code_event,
     context_message,
@@ -40,10 +39,8 @@ from coderoom.agents.messages import (
     plain_answer,
     stopped_early,
 )
-from coderoom.agents.output import with_output
-from coderoom.agents.studio_messages import ShowsItsTurns
-from coderoom.agents.tool_configs import check_tools, dump_tool, load_tool
-from coderoom.agents.turn import Turn, TurnLimits
+from coderoom.agents.tools import check_tools, dump_tool, load_tool
+from coderoom.agents.turn import Turn, TurnLimits, with_output
 from coderoom.agents.unrun import unrun_code
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import SandboxCodeExecutor
@@ -54,7 +51,7 @@ __all__ = ["CodeActAgent"]
 _REMEMBERED = 50
 
 
-class CodeActAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[CodeActAgentConfig]):
+class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
     """Solves tasks by code that it writes, runs in one lasting session, and reads the results of, step by step.
 
     The code can call functions of the host: plain or async ones of Python, AutoGen's tools, and all tools of a
@@ -150,7 +147,7 @@ class CodeActAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[CodeActA
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget the conversation, and start the session anew."""
         await self._conversation.reset()
-        self._going.set()
+        self._resumed.set()
         await self._session.reset()
 
     async def save_state(self) -> Mapping[str, Any]:
@@ -178,6 +175,21 @@ class CodeActAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[CodeActA
         await self._session.close()
 
     # --- A turn: write, run, read, and again ---
+
+    def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn: yield what happens as it happens, and the `Response` last.
+
+        Args:
+            messages: What is new since the last turn.
+            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
+
+        Raises:
+            SandboxUnavailable: The place where code runs broke.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        return self._recorded(self._turn(messages, cancellation_token))
 
     async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
@@ -259,7 +271,7 @@ class CodeActAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[CodeActA
 
     async def _run(self, turn: Turn, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
         """Run the code, yield its output if that is wanted, and put what came of it into the context."""
-        await self._may_go_on(turn.token)
+        await self._wait_if_paused(turn.token)
         context = await self._model_context.get_messages()
         message_id = str(uuid.uuid4())
         run = with_output(

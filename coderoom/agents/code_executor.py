@@ -21,16 +21,23 @@ from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from coderoom._util.components import DumpsAsItself, load_if_given
 from coderoom.agents import metadata as keys
 from coderoom.agents import prompts
-from coderoom.agents.attempt import Attempt, Selection, select_blocks, texts_of
-from coderoom.agents.code_executor_config import (
+from coderoom.agents.attempt import (
+    Attempt,
+    RetryDecision,
+    Selection,
+    StopReason,
+    select_blocks,
+    texts_of,
+    why_stop,
+)
+from coderoom.agents.base import CodingAgent, Item
+from coderoom.agents.code_runner import CodeRunner
+from coderoom.agents.configs import (
     CodeExecutorAgentConfig,
     CodeExecutorAgentState,
     RetryFrom,
     check_retries,
 )
-from coderoom.agents.code_runner import CodeRunner
-from coderoom.agents.coding_agent import CodingAgent, Item
-from coderoom.agents.decisions import RetryDecision, StopReason, why_stop
 from coderoom.agents.messages import (
     code_event,
     decision_event,
@@ -39,13 +46,12 @@ from coderoom.agents.messages import (
     final_message,
     plain_answer,
 )
-from coderoom.agents.studio_messages import ShowsItsTurns
 from coderoom.approval import Approval, ApprovalFuncType
 
 __all__ = ["CodeExecutorAgent"]
 
 
-class CodeExecutorAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[CodeExecutorAgentConfig]):
+class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentConfig]):
     """Runs the code of others, or writes, runs and repairs its own.
 
     Without a `model_client` it runs the fenced code blocks that it finds in new messages and answers with what
@@ -151,7 +157,7 @@ class CodeExecutorAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[Cod
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget the conversation, and put the executor back to its beginning."""
         await self._conversation.reset()
-        self._going.set()
+        self._resumed.set()
         await self._runner.executor.restart()
 
     async def save_state(self) -> Mapping[str, Any]:
@@ -171,15 +177,25 @@ class CodeExecutorAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[Cod
         """Stop the executor. It starts again if the agent is used again."""
         await self._runner.close()
 
-    def _turn(
+    def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
-        turn = self._run_what_others_wrote if self._model_client is None else self._write_and_run
-        return turn(messages, cancellation_token)
+        """Take a turn: yield what happens as it happens, and the `Response` last.
+
+        Args:
+            messages: What is new since the last turn.
+            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
+
+        Raises:
+            SandboxUnavailable: The place where code runs broke.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        turn = self._run_found_code if self._model_client is None else self._write_and_run
+        return self._recorded(turn(messages, cancellation_token))
 
     # --- A turn without a model ---
 
-    async def _run_what_others_wrote(
+    async def _run_found_code(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
         selection = self._select(self._from_sources(messages))
@@ -189,7 +205,7 @@ class CodeExecutorAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[Cod
             yield Response(chat_message=TextMessage(content=no_code, source=self.name, metadata=metadata))
             return
         context = [message.to_model_message() for message in messages]
-        await self._may_go_on(cancellation_token)
+        await self._wait_if_paused(cancellation_token)
         attempt = await self._runner.attempt(1, selection, context, cancellation_token)
         yield execution_event(self.name, attempt)
         stop_reason = why_stop([attempt], 0)
@@ -248,7 +264,7 @@ class CodeExecutorAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[Cod
 
     async def _run(self, number: int, selection: Selection, cancellation_token: CancellationToken) -> Attempt:
         """Run the code; what came of it goes into the context."""
-        await self._may_go_on(cancellation_token)
+        await self._wait_if_paused(cancellation_token)
         context = await self._model_context.get_messages()
         if self._retry_from == "clean" and self._max_retries_on_error > 0:
             await self._runner.keep_state(cancellation_token)
@@ -264,7 +280,7 @@ class CodeExecutorAgent(DumpsAsItself, ShowsItsTurns, CodingAgent, Component[Cod
         self, attempt: Attempt, cancellation_token: CancellationToken
     ) -> tuple[RetryDecision, RequestUsage | None]:
         """Let the model decide on another attempt; an answer that cannot be read means no."""
-        await self._may_go_on(cancellation_token)
+        await self._wait_if_paused(cancellation_token)
         answer = await self._ask_for(RetryDecision, prompts.ask_for_retry(attempt), cancellation_token)
         unreadable = RetryDecision(retry=False, reason="The model's decision could not be read.")
         return answer.value or unreadable, answer.usage

@@ -7,7 +7,6 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
@@ -15,8 +14,9 @@ from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel, Field
 
 from coderoom._util.components import DumpsAsItself, StrictConfig, linked
+from coderoom._util.connections import close_with_loop
+from coderoom.agents.base import StreamingAgent
 from coderoom.agents.generation_messages import event_of, final_message
-from coderoom.agents.studio_messages import ShowsItsTurns
 from coderoom.errors import RequestError
 from coderoom.generation import AICodeGenerator, Level, Solution, make_sandbox, write_solution
 
@@ -58,7 +58,7 @@ class CodeGeneratorAgentState(BaseModel):
     remarks: list[str] = Field(default_factory=list)
 
 
-class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[CodeGeneratorAgentConfig]):
+class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorAgentConfig]):
     """Makes tested functions of an instruction: specs, tests, code, repair.
 
     It works as `AICodeGenerator` does. What a user says first is the instruction; what a user or other agents say after
@@ -161,15 +161,11 @@ class CodeGeneratorAgent(DumpsAsItself, ShowsItsTurns, BaseChatAgent, Component[
         self._sandbox = make_sandbox(self._options["wall"], self._options["language"])
         self._generator = AICodeGenerator(self._model_client, sandbox=self._sandbox, **self._options)
 
-    def on_messages_stream(
+    async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """Make a solution of what came in since the last turn; the `Response` comes last."""
-        return self._watched(self._turn, messages, cancellation_token)
-
-    async def _turn(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        await close_with_loop(self._model_client)
         self._take(messages)
         if not self._instruction:
             raise RequestError(f"The agent {self.name!r} was given nothing to do: there is no message from a user.")

@@ -16,10 +16,10 @@ from autogen_core.tools import Workbench
 from coderoom._util.components import linked
 from coderoom._util.tasks import to_its_end
 from coderoom.agents.attempt import Attempt, Selection, calls_made
-from coderoom.agents.code_act_config import OnError, PastCell
 from coderoom.agents.code_runner import CodeRunner
+from coderoom.agents.configs import OnError, PastCell
 from coderoom.agents.replay import changed_cell, digest_of, lost_cell, restored
-from coderoom.agents.workbenches import Workbenches
+from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome

@@ -6,10 +6,9 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Final, Generic, Literal, Self, TypeVar, cast
 
 from autogen_agentchat.agents import UserProxyAgent
-from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseChatMessage, TextMessage, UserInputRequestedEvent
 from autogen_core import CancellationToken, ComponentLoader, ComponentModel
 from autogen_core.code_executor import CodeExecutor
@@ -17,13 +16,11 @@ from autogen_core.models import ChatCompletionClient
 from pydantic import Field
 
 from coderoom._util.components import DumpsAsItself, Seconds, TimedConfig
-from coderoom._util.watching import is_watched
+from coderoom._util.tasks import ended
 from coderoom.agents import metadata as keys
+from coderoom.agents.base import Item, StreamingAgent
 from coderoom.agents.code_act import CodeActAgent
 from coderoom.agents.code_executor import CodeExecutorAgent
-from coderoom.agents.coding_agent import Item
-from coderoom.agents.relay import Relay
-from coderoom.agents.studio_messages import ShowsItsTurns
 from coderoom.approval import (
     Approval,
     ApprovalFuncType,
@@ -38,9 +35,9 @@ from coderoom.approval import (
 
 __all__ = ["HumanApprovedAgent", "HumanApprovedAgentConfig"]
 
+T = TypeVar("T")
+
 _SETTLE_SECONDS: Final = 0.15
-_PAGE_SECONDS: Final = 170.0
-"""The page of AutoGen Studio ends the run after 180 seconds; a no that comes before that says why."""
 
 
 class HumanApprovedAgentConfig(TimedConfig):
@@ -53,7 +50,7 @@ class HumanApprovedAgentConfig(TimedConfig):
     mode: Literal["first", "all"] = "first"
 
 
-class HumanApprovedAgent(DumpsAsItself, ShowsItsTurns, UserProxyAgent):
+class HumanApprovedAgent(DumpsAsItself, StreamingAgent, UserProxyAgent):
     """Lets a person decide on each piece of code before another agent runs it.
 
     It is one of AutoGen's `UserProxyAgent`s, so that whatever gives those their input function, AutoGen Studio for
@@ -104,8 +101,7 @@ class HumanApprovedAgent(DumpsAsItself, ShowsItsTurns, UserProxyAgent):
         self._timeout = timeout
         self._prompt = prompt
         self._mode: Literal["first", "all"] = mode
-        self._relay: Relay[Item] | None = None
-        self._code: Item | None = None
+        self._relay: _Relay[Item] | None = None
         own = agent.ask_instead(_Asks(self.decide))
         self._own = own if own is None or isinstance(own, Approval) else _Asks(own)
 
@@ -124,18 +120,11 @@ class HumanApprovedAgent(DumpsAsItself, ShowsItsTurns, UserProxyAgent):
             SandboxUnavailable: The place where code runs broke.
             asyncio.CancelledError: The token was cancelled.
         """
-        self._relay, self._code = Relay(), None
+        self._relay = _Relay()
         stream = self._agent.on_messages_stream(messages, cancellation_token)
         try:
             async with aclosing(self._relay.pass_on(stream)) as items:
                 async for item in items:
-                    if _shows_code(item) and item is not self._code:
-                        # For people. It is held back, since a question shows them the same.
-                        self._code = item
-                        continue
-                    if self._code is not None and item is not self._code:
-                        yield self._code
-                    self._code = None
                     yield item
         finally:
             self._relay = None
@@ -144,19 +133,15 @@ class HumanApprovedAgent(DumpsAsItself, ShowsItsTurns, UserProxyAgent):
         """Ask the agent's own approval, if it has one, and the person."""
         person = _Asks(self.ask)
         asked: Approval = person if self._own is None else ChainApproval([self._own, person], self._mode)
-        response = await asked(request)
-        if self._code is not None and self._relay is not None:  # There was no question.
-            await self._relay.give(self._code)
-        return response
+        return await asked(request)
 
     async def ask(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask the person about code."""
         if self.input_func is self._without_function:
             return await self._terminal.decide(request)
         asked = str(uuid.uuid4())
-        timeout = min(self._timeout or _PAGE_SECONDS, _PAGE_SECONDS) if is_watched() else self._timeout
         person = InputApproval(
-            cast(InputFunc, self.input_func), timeout, self._prompt, show=lambda text: self._show(text, asked)
+            cast(InputFunc, self.input_func), self._timeout, self._prompt, show=lambda text: self._show(text, asked)
         )
         with UserProxyAgent.InputRequestContext.populate_context(asked):
             return await person.decide(request)
@@ -165,9 +150,7 @@ class HumanApprovedAgent(DumpsAsItself, ShowsItsTurns, UserProxyAgent):
         """Let whoever reads the stream see the question before it is asked."""
         if self._relay is None:  # Code is run outside of a turn: the question itself has all.
             return
-        code, self._code = self._code, None
-        usage = None if code is None or isinstance(code, Response) else code.models_usage
-        message = TextMessage(content=question, source=self.name, models_usage=usage, metadata={keys.SHOWN: "question"})
+        message = TextMessage(content=question, source=self.name, metadata={keys.SHOWN: "question"})
         await self._relay.give(message)
         await self._relay.give(UserInputRequestedEvent(request_id=request_id, source=self.name))
         # A team hands messages on a little later than it takes them.
@@ -243,8 +226,39 @@ class HumanApprovedAgent(DumpsAsItself, ShowsItsTurns, UserProxyAgent):
         return cls(cast(Any, inner), timeout=config.timeout, prompt=config.prompt, mode=config.mode)
 
 
-def _shows_code(item: Item) -> bool:
-    return not isinstance(item, Response) and item.metadata.get(keys.SHOWN) == "code"
+class _Relay(Generic[T]):
+    """Passes a stream on, and what is put in between.
+
+    Who gives an item waits until whoever reads the stream asks for the next one, as a generator does that yields it.
+    """
+
+    def __init__(self) -> None:
+        self._given: asyncio.Queue[tuple[T, asyncio.Future[None]] | None] = asyncio.Queue()
+
+    async def give(self, item: T) -> None:
+        """Put something in; it has been read when this returns."""
+        read = asyncio.get_running_loop().create_future()
+        self._given.put_nowait((item, read))
+        await read
+
+    async def pass_on(self, stream: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+        """Yield what the stream yields and what is given meanwhile. Its end, and a cancel, are the stream's too."""
+        running = asyncio.create_task(self._give_all(stream))
+        running.add_done_callback(lambda _: self._given.put_nowait(None))
+        try:
+            while (given := await self._given.get()) is not None:
+                item, read = given
+                yield item
+                if not read.done():
+                    read.set_result(None)
+            await running
+        finally:
+            await ended(running)
+
+    async def _give_all(self, stream: AsyncGenerator[T, None]) -> None:
+        async with aclosing(stream):
+            async for item in stream:
+                await self.give(item)
 
 
 class _Asks(Approval):

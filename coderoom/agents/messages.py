@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Sequence
 
+from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
     CodeExecutionEvent,
     CodeGenerationEvent,
@@ -20,8 +21,7 @@ from PIL import Image as PILImage
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
 from coderoom.agents import prompts
-from coderoom.agents.attempt import Attempt
-from coderoom.agents.decisions import RetryDecision, StopReason
+from coderoom.agents.attempt import Attempt, RetryDecision, StopReason
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import Artifact, OutputChunk
 
@@ -37,6 +37,7 @@ __all__ = [
     "plain_answer",
     "report",
     "stopped_early",
+    "without_questions",
 ]
 
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
@@ -204,3 +205,9 @@ def final_message(
         models_usage=None if summary is None else summary.usage,
         metadata=facts(attempt, stop_reason) | {keys.SUMMARY: words} | _cut(summary),
     )
+
+
+def without_questions(result: TaskResult) -> TaskResult:
+    """A result without the questions that a person was asked: they are for people, not for agents and programs."""
+    kept = [message for message in result.messages if keys.SHOWN not in message.metadata]
+    return result.model_copy(update={"messages": kept})

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coderoom.agents.attempt import Attempt, CodeFormat
-from coderoom.agents.decisions import RetryDecision, StopReason
+from coderoom.agents.attempt import Attempt, CodeFormat, RetryDecision, StopReason
 from coderoom.sandbox import HostFunction
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from autogen_core.code_executor import CodeBlock
 
-from coderoom.agents.code_act_config import PastCell
+from coderoom.agents.configs import PastCell
 from coderoom.outcome import Outcome
 
 __all__ = ["changed_cell", "digest_of", "lost_cell", "restored"]

@@ -3,26 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseChatMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient
+from pydantic import BaseModel, field_validator, model_validator
 
 from coderoom._util.components import DumpsAsItself, StrictConfig, load_if_given
 from coderoom._util.structured import Answer
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
-from coderoom.agents.model_agent import ModelAgent
-from coderoom.agents.model_calls import ConversationState
-from coderoom.agents.studio_messages import ShowsItsTurns
-from coderoom.agents.verdict import ReviewVerdict
+from coderoom.agents.base import ConversationState, ModelAgent
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.outcome import Outcome
 
-__all__ = ["ReviewerAgent", "ReviewerAgentConfig"]
+__all__ = ["ReviewIssue", "ReviewVerdict", "ReviewerAgent", "ReviewerAgentConfig"]
+
+Severity = Literal["error", "warning", "note"]
+
+_SEVERITIES: dict[str, Severity] = {
+    **dict.fromkeys(("error", "blocker", "blocking", "critical", "fatal", "high", "major", "severe"), "error"),
+    **dict.fromkeys(("note", "info", "informational", "low", "nit", "style", "suggestion", "trivial"), "note"),
+}
+
+# Every field is required, as strict structured output wants it; what a model without it leaves out is filled in
+# before the check.
+
+
+class ReviewIssue(BaseModel):
+    """One thing that a reviewer found."""
+
+    severity: Severity
+    """How bad it is: an `error` makes the result wrong, a `warning` may, a `note` does not."""
+    line: int | None
+    """The line of the code, counted from 1, or `None` if it is about no one line."""
+    message: str
+    """What is wrong, and what to do about it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            data = {"message": data}
+        return {"severity": "warning", "line": None, **data} if isinstance(data, dict) else data
+
+    @field_validator("severity", mode="before")
+    @classmethod
+    def _known_severity(cls, value: Any) -> Severity:
+        return _SEVERITIES.get(str(value).strip().lower(), "warning")
+
+    @field_validator("line", mode="before")
+    @classmethod
+    def _whole_line(cls, value: Any) -> int | None:
+        try:
+            return int(value)
+        except (TypeError, ValueError, OverflowError):
+            return None
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f", line {self.line}"
+        return f"{self.severity}{place}: {self.message}"
+
+
+class ReviewVerdict(BaseModel):
+    """A reviewer's decision about the last attempt."""
+
+    approved: bool
+    """Whether the work is done as it was asked for."""
+    issues: list[ReviewIssue]
+    """What was found, the worst first."""
+    summary: str
+    """The verdict in a sentence or two."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {**data, "issues": data.get("issues") or [], "summary": data.get("summary") or ""}
+
+    def refuse(self, why: str) -> ReviewVerdict:
+        """The same verdict, not approved, with `why` as its first issue."""
+        issue = ReviewIssue(severity="error", line=None, message=why)
+        return ReviewVerdict(approved=False, issues=[issue, *self.issues], summary=self.summary)
+
+    def __str__(self) -> str:
+        lines = ["Approved." if self.approved else "Not approved."]
+        if self.summary.strip():
+            lines[0] += f" {self.summary.strip()}"
+        return "\n".join(lines + [f"- {issue}" for issue in self.issues])
+
 
 _SHOWN_OF_UNREADABLE = 1000
 """Characters of an answer that is no verdict which are shown to people."""
@@ -47,7 +120,7 @@ class ReviewerAgentState(ConversationState):
     exit_code: str = ""
 
 
-class ReviewerAgent(DumpsAsItself, ShowsItsTurns, ModelAgent, Component[ReviewerAgentConfig]):
+class ReviewerAgent(DumpsAsItself, ModelAgent, Component[ReviewerAgentConfig]):
     """Reviews the last attempt, its code and its output: approves it, or says what to mend.
 
     The message is text for people; its `metadata` holds the `ReviewVerdict` for programs (`coderoom.verdict` as JSON,

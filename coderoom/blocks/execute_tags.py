@@ -8,14 +8,65 @@ from dataclasses import replace
 
 from markdown_it.rules_block import StateBlock, heading
 
-from coderoom.blocks.fences import fence_rule
-from coderoom.blocks.scan import Find, Scan, TagIndex, content_lines, dedent, is_outdented, line_start, scan_of
+from coderoom.blocks.fences import Find, Scan, content_lines, dedent, fence_rule, is_outdented, line_start, scan_of
 
-__all__ = ["heading_rule", "paragraph_rule"]
+__all__ = ["TagIndex", "heading_rule", "paragraph_rule"]
 
+_PREFIX = r"^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
+_TAG = re.compile(rf"({_PREFIX})?<(/?)execute[ \t]*>", re.MULTILINE | re.IGNORECASE)
+_FENCE_LINE = re.compile(rf"{_PREFIX}(?:```|~~~)", re.MULTILINE)
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
 _INTERRUPTING = frozenset("`~>#*+-_=<0123456789")  # what the lines that end a paragraph begin with
 _MARK = re.compile(r"`+|<execute[ \t]*>|<!--|-->", re.IGNORECASE)
+
+
+class TagIndex:
+    """Where the `<execute>` tags of a document are, so that none of them is searched for twice.
+
+    A tag in quotes is none: it is a string in the code, or a word of the prose.
+
+    Attributes:
+        starts: The offsets of all tags, opening and closing.
+        ends: The offsets after them.
+        closing: Whether the tag is a closing one.
+        leading: Whether nothing but the markers of quotes and lists stands before the tag on its line.
+    """
+
+    __slots__ = ("_fences", "_next_end", "closing", "ends", "leading", "starts")
+
+    def __init__(self, source: str) -> None:
+        matches = [match for match in _TAG.finditer(source) if not _is_quoted(source, match)]
+        self.starts = [_start(match) for match in matches]
+        self.ends = [match.end() for match in matches]
+        self.closing = [bool(match[2]) for match in matches]
+        self.leading = [match[1] is not None for match in matches]
+        self._fences = [match.start() for match in _FENCE_LINE.finditer(source)] if matches else []
+        self._next_end = [len(matches)] * (len(matches) + 1)
+        for index in range(len(matches) - 1, -1, -1):
+            ends_here = self.closing[index] or self.leading[index]
+            self._next_end[index] = index if ends_here else self._next_end[index + 1]
+
+    def first_from(self, offset: int) -> int:
+        """Return the index of the first tag that starts at the offset or after it."""
+        return bisect_left(self.starts, offset)
+
+    def end_of(self, index: int) -> int:
+        """Return the index of the tag that ends the content of an opening tag: a closing one, or a leading one."""
+        return self._next_end[index + 1]
+
+    def has_fence(self, start: int, stop: int) -> bool:
+        """Return whether a line that looks like a fence begins between the offsets."""
+        index = bisect_left(self._fences, start)
+        return index < len(self._fences) and self._fences[index] < stop
+
+
+def _start(match: re.Match[str]) -> int:
+    return match.start() if match[1] is None else match.end(1)
+
+
+def _is_quoted(source: str, match: re.Match[str]) -> bool:
+    start, end = _start(match), match.end()
+    return start > 0 and source[start - 1] in "\"'" and source[start - 1] == source[end : end + 1]
 
 
 def paragraph_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:

@@ -5,17 +5,107 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from markdown_it.rules_block import StateBlock
 
 from coderoom.blocks.info import normalize_language, parse_info
-from coderoom.blocks.python_strings import PythonStrings
-from coderoom.blocks.scan import Find, Scan, content_lines, is_outdented, line_start, scan_of
 
-__all__ = ["fence_rule"]
+if TYPE_CHECKING:
+    from coderoom.blocks.execute_tags import TagIndex
+
+__all__ = [
+    "Find",
+    "PythonStrings",
+    "Scan",
+    "content_lines",
+    "dedent",
+    "fence_rule",
+    "is_outdented",
+    "line_start",
+    "scan_of",
+]
 
 _FENCE = re.compile(r"(`{3,})([^`]*)\Z|(~{3,})(.*)\Z")
 _FENCE_IN_CONTAINER = re.compile(r"(?:(?:[-*+>]|\d{1,9}[.)])[ \t]*)+(?:```|~~~)")
+_IN_CODE = re.compile(r"""\#|'''|\"""|'|\"""")
+# A backslash takes the next character with it in raw strings too, so prefixes make no difference here.
+_IN_STRING = {quotes: re.compile(rf"\\.|{quotes}") for quotes in ("'''", '"""', "'", '"')}
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A piece of code as a rule found it; `line` counts from 0."""
+
+    line: int
+    info: str
+    code: str
+    closed: bool
+    exact: bool = False
+    in_tag: bool = False
+
+
+@dataclass(slots=True)
+class Scan:
+    """The state that all rules share while one document is read.
+
+    Attributes:
+        budget: How many characters may still be looked at twice. A rule that looks ahead pays for what it looks at,
+            and without budget it reads plain CommonMark; so the whole takes linear time, whatever the text.
+        finds: What was found, in the order of the text.
+        tags: The document's `<execute>` tags, `None` if it has none.
+        quotes: How many block quotes are open.
+    """
+
+    budget: int
+    tags: TagIndex | None = None
+    finds: list[Find] = field(default_factory=list)
+    quotes: int = 0
+
+    def pay(self, characters: int) -> bool:
+        """Take the characters from the budget; return whether it sufficed."""
+        self.budget -= characters
+        return self.budget >= 0
+
+
+def scan_of(state: StateBlock) -> Scan:
+    """Return the scan that belongs to markdown-it's state."""
+    scan = state.env["scan"]
+    assert isinstance(scan, Scan)
+    return scan
+
+
+def line_start(state: StateBlock, line: int) -> int:
+    """Return the offset of the line's first character that is no white space."""
+    return state.bMarks[line] + state.tShift[line]
+
+
+def is_outdented(state: StateBlock, line: int) -> bool:
+    """Return whether the line is too far left to belong to the container that is being read."""
+    return state.sCount[line] < state.blkIndent and not state.isEmpty(line)
+
+
+def content_lines(state: StateBlock, start: int, stop: int, indent: int) -> str:
+    """Return the lines without the indentation that they have because of where their fence or tag stands.
+
+    CommonMark takes it from each line as far as it is there. If the content starts further left than that, this would
+    flatten its levels, so then only what all lines share is taken.
+    """
+    indents = [state.sCount[line] for line in range(start, stop) if not state.isEmpty(line)]
+    if indents and indents[0] < indent:
+        indent = max(0, min(indents))
+    return state.getLines(start, stop, indent, True)
+
+
+def dedent(text: str) -> str:
+    """Remove the indentation that all lines share; unlike `textwrap.dedent`, leave the other white space alone."""
+    lines = text.split("\n")
+    indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip(" \t")]
+    if not indents:
+        return text
+    lowest, highest = min(indents), max(indents)
+    margin = next((at for at, pair in enumerate(zip(lowest, highest, strict=False)) if pair[0] != pair[1]), len(lowest))
+    return "\n".join(line[margin:] if line.strip(" \t") else line.lstrip(" \t") for line in lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +266,46 @@ def _find_end_past_inner_fences(
                 return None
         reader.read_text(text)
     return None
+
+
+class PythonStrings:
+    """Knows whether a triple-quoted string is open after the lines it was fed.
+
+    It reads quotes, escapes and comments and nothing else, so it follows code that does not parse, too.
+
+    Attributes:
+        tail: What follows the opening quotes on the last line fed, if that line left a triple-quoted string open that
+            it opened itself; else `None`.
+    """
+
+    __slots__ = ("_quotes", "tail")
+
+    def __init__(self) -> None:
+        self._quotes = ""
+        self.tail: str | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the next line starts inside a triple-quoted string."""
+        return len(self._quotes) == 3
+
+    def feed(self, line: str) -> None:
+        """Read one line, given without its line end."""
+        quotes = self._quotes
+        position, opened_at = 0, -1
+        while match := (_IN_STRING[quotes] if quotes else _IN_CODE).search(line, position):
+            found, position = match[0], match.end()
+            if quotes:
+                if found == quotes:
+                    quotes = ""
+            elif found == "#":
+                break
+            else:
+                quotes, opened_at = found, position
+        if len(quotes) == 1 and not (line.endswith("\\") and position < len(line)):
+            quotes = ""  # such a string ends with its line, unless a backslash carries it over
+        self._quotes = quotes
+        self.tail = line[opened_at:] if self.open and opened_at >= 0 else None
 
 
 @dataclass(slots=True)

@@ -110,8 +110,6 @@ _LARGE = 10**9  # Python refuses to write numbers of thousands of digits
 
 def check_version(envelope: Mapping[str, Any], path: Location, component_class: Any, findings: Findings) -> bool:
     """Say whether the config is of the installed version, so that its schema is known."""
-    from autogen_core import ComponentFromConfig
-
     version, place = envelope.get("component_version"), (*path, "component_version")
     name, installed = component_class.__name__, component_class.component_version
     if not version or version == installed:
@@ -120,7 +118,9 @@ def check_version(envelope: Mapping[str, Any], path: Location, component_class: 
         shown = version if version < _LARGE else "a far greater one"
         findings.problem(place, f"{name} is installed in version {installed}, and this config is of version {shown}")
         return True
-    if component_class._from_config_past_version.__func__ is ComponentFromConfig._from_config_past_version.__func__:  # type: ignore[attr-defined]
+    from coderoom._util.autogen import loads_past_versions  # It imports much of AutoGen.
+
+    if not loads_past_versions(component_class):
         findings.problem(place, f"{name} is installed in version {installed} and reads no config of version {version}")
     return False
 

@@ -327,7 +327,7 @@ class _Shelves:
 
 def _complete(component: dict[str, Any], component_class: Any, file: str) -> None:
     """Fill in what Studio shows, or looks for, and a file may leave out."""
-    from autogen_core._component_config import WELL_KNOWN_PROVIDERS
+    from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
 
     config = component["config"]
     kind = component_class.component_type

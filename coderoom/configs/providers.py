@@ -93,7 +93,8 @@ class Components:
             ProviderError: The name is wrong, not trusted, or not the name of such a class.
         """
         from autogen_core import is_component_class
-        from autogen_core._component_config import WELL_KNOWN_PROVIDERS
+
+        from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
 
         full = WELL_KNOWN_PROVIDERS.get(provider, provider)
         module_name, dot, class_name = full.rpartition(".")
@@ -217,7 +218,7 @@ class Entry:
 
 def catalog() -> list[Entry]:
     """List the component classes that are known and installed, sorted by their providers."""
-    from autogen_core._component_config import WELL_KNOWN_PROVIDERS
+    from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
 
     entries: dict[type, Entry] = {}
     for module_name in _MODULES:

@@ -16,6 +16,7 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
 from coderoom._util.advice import in_words
+from coderoom._util.autogen import model_client_of, participants_of
 from coderoom._util.components import linked
 from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
@@ -214,10 +215,10 @@ async def _close(team: Any) -> None:
     close = getattr(team, "close", None)
     if callable(close):
         await close()
-    for participant in getattr(team, "_participants", ()):
+    for participant in participants_of(team):
         if close is None:
             await participant.close()
-        client = getattr(participant, "_model_client", None)
+        client = model_client_of(participant)
         if client is not None:
             await client.close()
 

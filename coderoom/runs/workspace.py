@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from coderoom._util.autogen import executor_of, participants_of, work_dir_of
 from coderoom.agents import CodeGeneratorAgent
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
@@ -27,8 +28,8 @@ _MOST_FILES = 10_000
 def executors_of(team: Any) -> list[Any]:
     """The executors of a team's agents, those of nested teams too, and agents that run code without one."""
     found = []
-    for participant in getattr(team, "_participants", ()):
-        executor = getattr(participant, "code_executor", None) or getattr(participant, "_code_executor", None)
+    for participant in participants_of(team):
+        executor = executor_of(participant)
         if executor is not None:
             found.append(executor)
         if isinstance(participant, CodeGeneratorAgent):  # It brings a sandbox of its own.
@@ -39,9 +40,7 @@ def executors_of(team: Any) -> list[Any]:
 
 def folder_of(executor: Any) -> Path | None:
     """The folder on this machine that an executor was told to work in, or `None`."""
-    # AutoGen's executors make a temporary folder when they are asked for the public `work_dir`.
-    name = "_work_dir" if hasattr(executor, "_work_dir") else "work_dir"
-    folder = getattr(executor, name, None)
+    folder = work_dir_of(executor)
     return Path(folder).resolve() if isinstance(folder, str | Path) else None
 
 

@@ -23,7 +23,7 @@ from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.studio.guard import guarded
 from coderoom.studio.looks import styled
 from coderoom.studio.marks import end_orphans, set_mark
-from coderoom.studio.runs import RunsLoop
+from coderoom.studio.runs import RunsLoop, with_messages
 
 __all__ = ["serve"]
 
@@ -87,16 +87,15 @@ def _set_environment(appdir: str, host: str, port: int) -> None:
 
 
 def _studio() -> Any:
-    from autogenstudio.teammanager import TeamManager
     from autogenstudio.web import app
+    from autogenstudio.web.managers import connection
     from autogenstudio.web.routes import gallery, teams
 
     # Else the first run would wait for them, and a stop of it too.
     import coderoom.agents
     import coderoom.teams  # noqa: F401
-    from coderoom.studio.errors import with_errors_told
 
-    TeamManager.run_stream = with_errors_told(TeamManager.run_stream)
+    connection.TeamManager = with_messages(connection.TeamManager)
     for routes in (gallery, teams):
         routes.create_default_gallery = _without_traces(routes.create_default_gallery)
     return guarded(styled(app.app))

@@ -1,23 +1,14 @@
-"""The agents of a team and of the teams in it, AutoGen's own too, which neither start nor close theirs."""
+"""Starting and closing the agents of a team and of nested teams: AutoGen's own teams do neither."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
 
 from autogen_agentchat.base import Team
 
-__all__ = ["agents_of", "close_agents", "start_agents"]
+from coderoom._util.autogen import agents_of
 
-
-def agents_of(team: Team) -> Iterator[Any]:
-    """Give all of them, in the order of their turns."""
-    for participant in getattr(team, "_participants", ()):
-        if isinstance(participant, Team):
-            yield from agents_of(participant)
-        else:
-            yield participant
+__all__ = ["close_agents", "start_agents"]
 
 
 async def start_agents(team: Team) -> None:

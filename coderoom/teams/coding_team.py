@@ -11,18 +11,19 @@ from typing import Any, Self
 from autogen_agentchat.base import ChatAgent, TaskResult, Team, TerminationCondition
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentContainer
-from autogen_agentchat.teams._group_chat._round_robin_group_chat import (
-    RoundRobinGroupChatConfig,
-    RoundRobinGroupChatManager,
-)
-from autogen_core import AgentRuntime, CancellationToken, ComponentLoader, SingleThreadedAgentRuntime
+from autogen_core import AgentRuntime, CancellationToken, ComponentLoader
 from pydantic import ConfigDict, Field
 
+from coderoom._util.autogen import (
+    ChatAgentContainer,
+    QuietRuntime,
+    RoundRobinGroupChatConfig,
+    RoundRobinGroupChatManager,
+    is_running,
+)
 from coderoom._util.components import DumpsAsItself, load_if_given
 from coderoom._util.tasks import to_its_end
-from coderoom._util.watching import is_watched
-from coderoom.agents.studio_messages import error_message, is_error, unshown
+from coderoom.agents.messages import without_questions
 from coderoom.errors import TeamError
 from coderoom.teams.agents_within import close_agents, start_agents
 from coderoom.teams.manager import CodingTeamManager
@@ -106,7 +107,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         self._going.set()
         self._loop: asyncio.AbstractEventLoop | None = None
         if self._embedded_runtime:
-            self._runtime = _Runtime(ignore_unhandled_exceptions=False)
+            self._runtime = QuietRuntime(ignore_unhandled_exceptions=False)
 
     @property
     def participants(self) -> Sequence[ChatAgent | Team]:
@@ -150,15 +151,9 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         item: Message | TaskResult | None = None
         try:
             while (following := await items.get()) is not None and not stop.is_cancelled():
-                item = unshown(following) if isinstance(following, TaskResult) else following
+                item = without_questions(following) if isinstance(following, TaskResult) else following
                 yield item
-            try:
-                await self._ended(running)
-            except Exception as error:
-                # Most agents have shown theirs.
-                if is_watched() and not is_error(item) and not stop.is_cancelled():
-                    yield error_message(self.name, error)
-                raise
+            await self._ended(running)
             if not isinstance(item, TaskResult):
                 # It came to its end while it was being cancelled.
                 raise asyncio.CancelledError
@@ -222,7 +217,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         if before is None or before is loop or not self._embedded_runtime:
             return
         state = await self.save_state()
-        self._runtime = _Runtime(ignore_unhandled_exceptions=False)
+        self._runtime = QuietRuntime(ignore_unhandled_exceptions=False)
         self._output_message_queue = asyncio.Queue()
         self._initialized = False
         await self.load_state(state)
@@ -242,7 +237,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         for participant in self._participants:
             if isinstance(participant, ChatAgent):
                 await participant.on_pause(CancellationToken())
-            elif getattr(participant, "_is_running", True):
+            elif is_running(participant):
                 await participant.pause()
 
     async def resume(self) -> None:
@@ -250,7 +245,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         for participant in self._participants:
             if isinstance(participant, ChatAgent):
                 await participant.on_resume(CancellationToken())
-            elif getattr(participant, "_is_running", True):
+            elif is_running(participant):
                 await participant.resume()
         self._going.set()
 
@@ -317,17 +312,6 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             custom_message_types=[find_message_type(name) for name in config.custom_message_types],
             emit_team_events=config.emit_team_events,
         )
-
-
-class _Runtime(SingleThreadedAgentRuntime):
-    """AutoGen's, which complains of a queue that it has replaced itself when the loop ends before the run does."""
-
-    async def _process_publish(self, message_envelope: Any) -> None:
-        try:
-            await super()._process_publish(message_envelope)
-        except ValueError:
-            if self._run_context is not None:
-                raise
 
 
 async def _pass_on(

@@ -8,20 +8,10 @@ from typing import Any
 from autogen_agentchat.base import TerminationCondition
 from autogen_agentchat.messages import StopMessage
 
+from coderoom._util.autogen import CONDITIONS, COUNTERS, STOP_MESSAGES
 from coderoom.teams.conditions import StatefulCondition
 
 __all__ = ["load_condition_state", "save_condition_state"]
-
-# AutoGen's conditions keep their counts in private attributes and offer no way to save them. AutoGen is frozen at
-# 0.7.5, so the names stay. The start of a TimeoutTermination is left out: that clock starts anew in a new process.
-_COUNTERS = (
-    "_terminated",
-    "_setted",
-    "_message_count",
-    "_total_token_count",
-    "_prompt_token_count",
-    "_completion_token_count",
-)
 
 
 def save_condition_state(condition: TerminationCondition) -> dict[str, Any]:
@@ -30,11 +20,11 @@ def save_condition_state(condition: TerminationCondition) -> dict[str, Any]:
     if isinstance(condition, StatefulCondition):
         state["own"] = condition.save_state()
         return state
-    state["counters"] = {name: getattr(condition, name) for name in _COUNTERS if hasattr(condition, name)}
+    state["counters"] = {name: getattr(condition, name) for name in COUNTERS if hasattr(condition, name)}
     children = _children(condition)
     if children:
         state["conditions"] = [save_condition_state(child) for child in children]
-        state["stop_messages"] = [message.dump() for message in getattr(condition, "_stop_messages", [])]
+        state["stop_messages"] = [message.dump() for message in getattr(condition, STOP_MESSAGES, [])]
     return state
 
 
@@ -46,13 +36,13 @@ def load_condition_state(condition: TerminationCondition, state: Mapping[str, An
         condition.load_state(state.get("own", {}))
         return
     for name, value in state.get("counters", {}).items():
-        if name in _COUNTERS and hasattr(condition, name):
+        if name in COUNTERS and hasattr(condition, name):
             setattr(condition, name, value)
     for child, child_state in zip(_children(condition), state.get("conditions", ()), strict=False):
         load_condition_state(child, child_state)
-    if hasattr(condition, "_stop_messages"):
-        condition._stop_messages = [StopMessage.load(data) for data in state.get("stop_messages", ())]
+    if hasattr(condition, STOP_MESSAGES):
+        setattr(condition, STOP_MESSAGES, [StopMessage.load(data) for data in state.get("stop_messages", ())])
 
 
 def _children(condition: TerminationCondition) -> list[TerminationCondition]:
-    return [child for child in getattr(condition, "_conditions", ()) if isinstance(child, TerminationCondition)]
+    return [child for child in getattr(condition, CONDITIONS, ()) if isinstance(child, TerminationCondition)]

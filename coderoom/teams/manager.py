@@ -9,11 +9,10 @@ from typing import Any
 from autogen_agentchat.base import TerminatedException
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_agentchat.state import RoundRobinManagerState
-from autogen_agentchat.teams._group_chat._events import SerializableException
-from autogen_agentchat.teams._group_chat._round_robin_group_chat import RoundRobinGroupChatManager
 from autogen_core import CancellationToken
 from pydantic import Field
 
+from coderoom._util.autogen import RoundRobinGroupChatManager, SerializableException
 from coderoom.errors import TeamError
 from coderoom.teams.condition_state import load_condition_state, save_condition_state
 

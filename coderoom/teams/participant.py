@@ -10,25 +10,21 @@ from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team
 from autogen_agentchat.messages import MessageFactory
-from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentContainer
-from autogen_agentchat.teams._group_chat._events import (
+from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
+
+from coderoom._util.autogen import (
+    ChatAgentContainer,
     GroupChatAgentResponse,
     GroupChatError,
     GroupChatRequestPublish,
     GroupChatTeamResponse,
     SerializableException,
 )
-from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
-
-from coderoom._util.watching import is_watched
-from coderoom.agents.studio_messages import ShowsItsTurns, shown, unshown, watched
+from coderoom.agents.messages import without_questions
 from coderoom.errors import AgentError, TeamError
 from coderoom.teams.team_agent import TeamAgent
 
 __all__ = ["Participant", "Turns"]
-
-# AutoGen makes its containers and managers in private modules only; it is frozen at 0.7.5, and a test of ours fails
-# loudly if these are ever not there.
 
 logger = logging.getLogger(__name__)
 
@@ -135,14 +131,10 @@ class Participant(ChatAgentContainer):
                 cancellation_token=cancellation_token,
                 output_task_messages=False,
             )
-            if is_watched():
-                stream = shown(self._agent.name, stream)
             span: Any = nullcontext()
         else:
             assert isinstance(self._agent, ChatAgent)
             stream = self._agent.on_messages_stream(self._message_buffer, cancellation_token)
-            if is_watched() and not isinstance(self._agent, ShowsItsTurns):
-                stream = watched(self._agent, stream)
             span = trace_invoke_agent_span(
                 agent_name=self._agent.name, agent_description=self._agent.description, agent_id=str(self.id)
             )
@@ -152,7 +144,7 @@ class Participant(ChatAgentContainer):
         if isinstance(last, Response):
             return GroupChatAgentResponse(response=last, name=self._agent.name)
         if isinstance(last, TaskResult):
-            return GroupChatTeamResponse(result=unshown(last), name=self._agent.name)
+            return GroupChatTeamResponse(result=without_questions(last), name=self._agent.name)
         raise RuntimeError("The turn ended without a response.")
 
     async def _pass_on(self, stream: Any, cancellation_token: CancellationToken) -> Response | TaskResult | None:

@@ -17,10 +17,12 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
 from pydantic import Field
 
+from coderoom._util.autogen import agents_of, is_running
 from coderoom._util.components import DumpsAsItself, StrictConfig
 from coderoom.agents import metadata as keys
-from coderoom.agents.studio_messages import ShowsItsTurns, unshown
-from coderoom.teams.agents_within import agents_of, close_agents, start_agents
+from coderoom.agents.base import StreamingAgent
+from coderoom.agents.messages import without_questions
+from coderoom.teams.agents_within import close_agents, start_agents
 
 __all__ = ["TeamAgent", "TeamAgentConfig"]
 
@@ -41,7 +43,7 @@ class TeamAgentConfig(StrictConfig):
     description: str | None = Field(default=None, description="What it is for; left out: as the team says.")
 
 
-class TeamAgent(DumpsAsItself, ShowsItsTurns, Component[TeamAgentConfig]):
+class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
     """A team that stands wherever an agent can; its turn is a run of the team.
 
     Some places take agents only: AutoGen's `Swarm` and `GraphFlow`, and the builder of AutoGen Studio, which drops a
@@ -83,7 +85,7 @@ class TeamAgent(DumpsAsItself, ShowsItsTurns, Component[TeamAgentConfig]):
         kinds = [kind for agent in agents_of(self._team) for kind in agent.produced_message_types]
         return tuple(dict.fromkeys([*kinds, TextMessage]))
 
-    def on_messages_stream(
+    async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
         """Take a turn: yield what happens in the team, and its last message as the `Response`.
@@ -96,11 +98,6 @@ class TeamAgent(DumpsAsItself, ShowsItsTurns, Component[TeamAgentConfig]):
             AgentError: An agent of a `CodingTeam` failed.
             asyncio.CancelledError: The token was cancelled.
         """
-        return self._watched(self._run_team, messages, cancellation_token)
-
-    async def _run_team(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
         task = [self._for_team(message) for message in messages]
         run = self._team.run_stream(
             task=task or None, cancellation_token=cancellation_token, output_task_messages=False
@@ -131,7 +128,7 @@ class TeamAgent(DumpsAsItself, ShowsItsTurns, Component[TeamAgentConfig]):
         return message
 
     def _response(self, result: TaskResult) -> Response:
-        inner = list(unshown(result).messages)
+        inner = list(without_questions(result).messages)
         for place in reversed(range(len(inner))):
             message = inner[place]
             if isinstance(message, BaseChatMessage):
@@ -154,12 +151,12 @@ class TeamAgent(DumpsAsItself, ShowsItsTurns, Component[TeamAgentConfig]):
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Pause the team, if it runs."""
-        if getattr(self._team, "_is_running", True):
+        if is_running(self._team):
             await self._team.pause()
 
     async def on_resume(self, cancellation_token: CancellationToken) -> None:
         """Go on after `on_pause`."""
-        if getattr(self._team, "_is_running", True):
+        if is_running(self._team):
             await self._team.resume()
 
     async def save_state(self) -> Mapping[str, Any]:

@@ -77,6 +77,7 @@ async def test_code_calls_the_servers_tools(actor: MakeActor, log: Path) -> None
     assert await ended(log)
 
 
+@pytest.mark.slow
 async def test_a_tool_that_fails_is_an_exception_in_the_code(actor: MakeActor, log: Path) -> None:
     code = "try:\n    take_out('pears', 99)\nexcept RuntimeError as error:\n    print(error)\ncount(7)"
     client = Client(python(code), "No.")
@@ -87,6 +88,7 @@ async def test_a_tool_that_fails_is_an_exception_in_the_code(actor: MakeActor, l
     assert "- take_out(item='pears', number=99): error" in client.calls[1].texts[-1]
 
 
+@pytest.mark.slow
 async def test_cancel_in_a_call(actor: MakeActor, log: Path) -> None:
     agent = actor(Client(python("wait()"), python("print(count('pears'))"), "5."), workbench=McpWorkbench(params(log)))
     running, token = begin(agent, TASK)
@@ -141,6 +143,7 @@ async def test_a_server_that_dies_is_told_and_started_anew(actor: MakeActor, log
 # --- Who starts and stops it ---
 
 
+@pytest.mark.slow
 async def test_one_that_was_started_before_is_left_to_its_owner(actor: MakeActor, log: Path) -> None:
     async with McpWorkbench(params(log)) as workbench:
         agent = actor(Client(python("print(count('pears'))"), "5."), workbench=workbench)
@@ -151,6 +154,7 @@ async def test_one_that_was_started_before_is_left_to_its_owner(actor: MakeActor
     assert await ended(log)
 
 
+@pytest.mark.slow
 async def test_close_reset_and_use_again(actor: MakeActor, log: Path) -> None:
     client = Client(python("n = count('pears')"), "5.", python("print(n)"), "5.", python("print(count('pears'))"), "5.")
     agent = actor(client, workbench=McpWorkbench(params(log)))
@@ -165,6 +169,7 @@ async def test_close_reset_and_use_again(actor: MakeActor, log: Path) -> None:
     assert await ended(log)
 
 
+@pytest.mark.slow
 def test_another_event_loop(log: Path) -> None:
     replies = [python("n = count('pears')"), "5.", python("print(n, count('apples'))"), "12."]
     agent = CodeActAgent("actor", Client(*replies), workbench=McpWorkbench(params(log)))
@@ -207,6 +212,7 @@ config:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["autogen_agentchat.teams.RoundRobinGroupChat", "coderoom.teams.CodingTeam"])
 async def test_a_team_file_loads_runs_is_saved_and_goes_on(tmp_path: Path, log: Path, kind: str) -> None:
     def load(*replies: str) -> Team:
@@ -237,6 +243,7 @@ async def close(team: Any) -> None:
         await agent.close()
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_it_and_leaves_nothing(tmp_path: Path, log: Path) -> None:
     replies = json.dumps([python("print(count('pears'))"), "5."])
     kind = "coderoom.teams.CodingTeam"

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.conftest import actor, agents, coder, terminal
 from tests.studio import driving
 from tests.support.studio import Studio, start_studio
+
+__all__ = ["actor", "agents", "coder", "driver", "studio_server", "terminal"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -105,9 +105,10 @@ async def arrived(server: OpenAIServer, number: int) -> None:
     await asyncio.to_thread(server.wait_for_requests, number)
 
 
-# --- The client alone -------------------------------------------------------------------------------------------------
+# --- The client alone: the tests' own server, and AutoGen's client ----------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_plain_reply() -> None:
     async with wire(Reply(TEXT, usage=(21, 7))) as (server, client):
         result = await client.create(QUESTION)
@@ -125,6 +126,7 @@ async def test_plain_reply() -> None:
     assert (request.streamed, request.refusal, server.pending) == (False, None, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 8, 1000])
 async def test_stream_gives_the_pieces_and_the_whole(chunk: int) -> None:
     async with wire(Reply(TEXT, usage=(21, 7), chunk=chunk)) as (server, client):
@@ -136,6 +138,7 @@ async def test_stream_gives_the_pieces_and_the_whole(chunk: int) -> None:
     assert server.requests[0].body["stream_options"] == {"include_usage": True}
 
 
+@pytest.mark.slow
 async def test_stream_tells_no_usage_unless_asked() -> None:
     async with wire("Hello.") as (server, client):
         _, result = await read_stream(client)
@@ -143,6 +146,7 @@ async def test_stream_tells_no_usage_unless_asked() -> None:
     assert "stream_options" not in server.requests[0].body
 
 
+@pytest.mark.slow
 async def test_answers_of_several_requests_come_in_the_order_of_the_script() -> None:
     async with wire("one", "two", Reply("three", delay=0.01)) as (server, client):
         answers = [(await client.create(QUESTION)).content for _ in range(3)]
@@ -150,12 +154,14 @@ async def test_answers_of_several_requests_come_in_the_order_of_the_script() -> 
     assert [request.time for request in server.requests] == sorted(request.time for request in server.requests)
 
 
+@pytest.mark.slow
 async def test_reasoning_becomes_the_thought() -> None:
     async with wire(Reply("Hello.", reasoning="Be polite.")) as (_, client):
         result = await client.create(QUESTION)
     assert (result.content, result.thought) == ("Hello.", "Be polite.")
 
 
+@pytest.mark.slow
 async def test_reasoning_comes_as_chunks_of_a_stream_but_not_in_its_content() -> None:
     async with wire(Reply("Hello.", reasoning="Be polite.")) as (_, client):
         chunks, result = await read_stream(client)
@@ -163,11 +169,13 @@ async def test_reasoning_comes_as_chunks_of_a_stream_but_not_in_its_content() ->
     assert "".join(chunks) == "<think>Be polite.</think>Hello."
 
 
+@pytest.mark.slow
 async def test_length_is_told() -> None:
     async with wire(Reply("Hel", finish_reason="length")) as (_, client):
         assert (await client.create(QUESTION)).finish_reason == "length"
 
 
+@pytest.mark.slow
 @logs_a_parsed_answer
 async def test_structured_output() -> None:
     answer = '{"reason": "a typo", "retry": true}'
@@ -180,6 +188,7 @@ async def test_structured_output() -> None:
     assert response_format["json_schema"]["schema"]["required"] == ["reason", "retry"]
 
 
+@pytest.mark.slow
 async def test_structured_output_streamed() -> None:
     answer = '{"reason": "a typo", "retry": true}'
     async with wire(answer) as (_, client):
@@ -187,6 +196,7 @@ async def test_structured_output_streamed() -> None:
     assert "".join(chunks) == result.content == answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer", ["I would rather not.", '{"reason": "A typo."}', '```json\n{"reason": "", "retry": true}\n```']
 )
@@ -197,17 +207,20 @@ async def test_structured_output_that_does_not_fit_is_the_clients_error(answer: 
         assert (await client.create(QUESTION)).content == "next"
 
 
+@pytest.mark.slow
 async def test_structured_output_that_was_cut_is_the_clients_error() -> None:
     async with wire(Reply('{"reason": "a', finish_reason="length")) as (_, client):
         with pytest.raises(openai.LengthFinishReasonError):
             await client.create(QUESTION, json_output=Decision)
 
 
+@pytest.mark.slow
 async def test_refusal_in_place_of_structured_output_is_empty() -> None:
     async with wire(Reply("", refusal="I cannot help with that.")) as (_, client):
         assert (await client.create(QUESTION, json_output=Decision)).content == ""
 
 
+@pytest.mark.slow
 async def test_schema_with_a_default_is_refused_and_takes_no_answer() -> None:
     async with wire("unused") as (server, client):
         with pytest.raises(openai.BadRequestError, match="'default' is not permitted") as caught:
@@ -217,12 +230,14 @@ async def test_schema_with_a_default_is_refused_and_takes_no_answer() -> None:
     assert "'default'" in (server.requests[0].refusal or "")
 
 
+@pytest.mark.slow
 async def test_json_mode() -> None:
     async with wire('{"reason": "A typo."}') as (server, client):
         assert (await client.create(QUESTION, json_output=True)).content == '{"reason": "A typo."}'
     assert server.requests[0].body["response_format"] == {"type": "json_object"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_passing_failure_is_retried(status: int, streamed: bool) -> None:
@@ -234,11 +249,13 @@ async def test_passing_failure_is_retried(status: int, streamed: bool) -> None:
     assert server.requests[0].body == server.requests[2].body
 
 
+@pytest.mark.slow
 async def test_failure_without_a_time_to_wait_is_retried() -> None:
     async with wire(Failure(500), "Hello.", max_retries=1) as (_, client):
         assert (await client.create(QUESTION)).content == "Hello."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
     ("step", "error", "code"),
@@ -262,6 +279,7 @@ async def test_lasting_failure_is_raised(
     assert len(server.requests) == (2 if step.retry_after else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [Cut(TEXT), Cut(TEXT, after_bytes=0), Cut(TEXT, after_bytes=60), Stall(0)])
 async def test_cut_plain_reply_is_a_connection_error_and_is_retried(cut: Step) -> None:
     async with wire(cut) as (_, client):
@@ -271,6 +289,7 @@ async def test_cut_plain_reply_is_a_connection_error_and_is_retried(cut: Step) -
         assert (await client.create(QUESTION)).content == "Hello."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [Cut(TEXT), Cut(TEXT, after_chunks=2), Cut(TEXT, after_bytes=600)])
 async def test_cut_stream_is_a_connection_error_after_the_first_pieces(cut: Cut) -> None:
     chunks: list[str | CreateResult] = []
@@ -288,6 +307,7 @@ async def test_cut_stream_is_a_connection_error_after_the_first_pieces(cut: Cut)
     assert len(server.requests) == 2, "what has begun to stream is not asked for again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_stall_ends_with_the_token(streamed: bool) -> None:
     token = CancellationToken()
@@ -304,6 +324,7 @@ async def test_stall_ends_with_the_token(streamed: bool) -> None:
         assert (await client.create(QUESTION)).content == "next"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("json_output", [None, Decision])
 async def test_stall_in_a_stream_ends_with_the_token(json_output: type[BaseModel] | None) -> None:
     token = CancellationToken()
@@ -327,6 +348,7 @@ async def test_stall_in_a_stream_ends_with_the_token(json_output: type[BaseModel
     assert chunks == ['{"reason']
 
 
+@pytest.mark.slow
 async def test_stall_ends_with_the_clients_timeout() -> None:
     async with wire(Stall(600), timeout=0.2) as (server, client):
         with pytest.raises(openai.APITimeoutError):
@@ -334,6 +356,7 @@ async def test_stall_ends_with_the_clients_timeout() -> None:
         assert await has_hung_up(server.requests[0])
 
 
+@pytest.mark.slow
 async def test_client_from_a_component_config() -> None:
     with OpenAIServer(["Hello."]) as server:
         config = make_client(server).dump_component().model_dump()
@@ -343,6 +366,7 @@ async def test_client_from_a_component_config() -> None:
         await client.close()
 
 
+@pytest.mark.slow
 async def test_openai_package_without_autogen() -> None:
     script: list[Step | str] = ["Hello.", Reply("", refusal="No."), '{"reason": "", "retry": false}']
     with OpenAIServer(script, model="other") as server:
@@ -363,6 +387,7 @@ async def test_openai_package_without_autogen() -> None:
 # --- The server itself ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_exhausted_script_says_so_at_once() -> None:
     async with wire("only", max_retries=5) as (server, client):
         await client.create(QUESTION)
@@ -371,6 +396,7 @@ async def test_exhausted_script_says_so_at_once() -> None:
     assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 async def test_script_can_be_repeated() -> None:
     with OpenAIServer(["one", "two"], repeat=True) as server:
         client = make_client(server)
@@ -378,6 +404,7 @@ async def test_script_can_be_repeated() -> None:
         await client.close()
 
 
+@pytest.mark.slow
 async def test_closing_the_server_ends_silent_and_idle_connections_and_all_threads() -> None:
     server = OpenAIServer(["Hello.", Stall(600)])
     idle, waiting = make_client(server), make_client(server)
@@ -397,6 +424,7 @@ async def test_closing_the_server_ends_silent_and_idle_connections_and_all_threa
     await waiting.close()
 
 
+@pytest.mark.slow
 def test_waiting_for_a_request_that_never_comes_ends() -> None:
     with OpenAIServer() as server, pytest.raises(TimeoutError, match="0 of 1 requests"):
         server.wait_for_requests(1, timeout=0.01)
@@ -421,6 +449,7 @@ def check(body: object, path: str = "/v1/chat/completions", authorization: str =
     check_request(path, {"authorization": authorization}, body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [
@@ -436,6 +465,7 @@ def test_good_requests_pass(body: dict[str, Any]) -> None:
     check(body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -458,6 +488,7 @@ def test_bad_requests_are_refused(body: object, message: str) -> None:
         check(body)
 
 
+@pytest.mark.slow
 def test_wrong_place_and_missing_key_are_refused() -> None:
     with pytest.raises(Refused, match="Invalid URL"):
         check(GOOD, path="/v1/completions")
@@ -465,6 +496,7 @@ def test_wrong_place_and_missing_key_are_refused() -> None:
         check(GOOD, authorization="Bearer ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "problem"),
     [
@@ -484,6 +516,7 @@ def test_schemas_that_strict_mode_refuses(field: dict[str, Any], problem: str) -
     assert "'it'" in found
 
 
+@pytest.mark.slow
 def test_script_from_a_file() -> None:
     entries = [
         "Hello.",
@@ -503,6 +536,7 @@ def test_script_from_a_file() -> None:
         parse_script('[{"wait": 1}]')
 
 
+@pytest.mark.slow
 async def test_server_by_hand(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('["Hello."]', encoding="utf-8")

@@ -1,25 +1,19 @@
-"""What people see of a turn in AutoGen Studio.
+"""The messages by which AutoGen Studio's page shows a run.
 
-Studio's page shows and keeps messages, and drops the events that tell of code, runs and retries. So where it runs, each
-such event is followed by a message that says the same for people. Those messages are in the stream only: no agent gets
-them, and no condition counts them. Whoever is outermost shows: what is below a `CodingTeam` or an agent of ours leaves
-that to it. Where all that is above an agent is AutoGen's own, teams in teams hand these messages on.
+The page shows and stores messages, and drops the events that tell of code, runs and retries. So the server passes each
+run's stream through `StudioMessages`, which puts a message that says the same next to each such event. Agents, teams
+and termination conditions never see these messages.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
-from contextvars import ContextVar
+from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from autogen_agentchat.agents import BaseChatAgent
-from autogen_agentchat.agents import CodeExecutorAgent as AutoGensExecutorAgent
-from autogen_agentchat.base import ChatAgent, Response, TaskResult
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -32,12 +26,11 @@ from autogen_agentchat.messages import (
     TextMessage,
     ThoughtEvent,
 )
-from autogen_core import CancellationToken, Image
+from autogen_core import Image
 from autogen_core.models import RequestUsage
 
 from coderoom._util.advice import advice_for
 from coderoom._util.text import code_span, named, without_escapes
-from coderoom._util.watching import at_end_of_run, is_watched, note_run
 from coderoom.agents import metadata as keys
 from coderoom.agents import prompts
 from coderoom.agents.messages import picture_of
@@ -46,12 +39,8 @@ from coderoom.errors import CodeRoomError, TeamError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact
 
-__all__ = ["ShowsItsTurns", "error_message", "is_error", "shown", "unshown", "watched"]
+__all__ = ["StudioMessages", "error_message"]
 
-Item = BaseAgentEvent | BaseChatMessage | Response
-AnyMessage = TypeVar("AnyMessage", BaseAgentEvent | BaseChatMessage, BaseChatMessage)
-
-_is_shown_above = ContextVar("_is_shown_above", default=False)
 _LONGEST = 20_000
 _PLAIN = re.compile(r"[^\W_](?:[ .,:%]?[^\W_])*")
 _ON_THE_PAGE = (TextMessage, MultiModalMessage, StopMessage, HandoffMessage)
@@ -63,120 +52,43 @@ _WHY_CUT = {"length": "it met its limit of tokens", "content_filter": "a content
 _MOST_PICTURES = 10
 
 
-def is_error(message: object) -> bool:
-    """Whether this is a message that shows an error."""
-    return isinstance(message, BaseChatMessage) and message.metadata.get(keys.SHOWN) == "error"
+class StudioMessages:
+    """Makes the messages of one run.
 
+    Args:
+        asking: The agents whose questions show the code that they ask about.
+    """
 
-def unshown(result: TaskResult) -> TaskResult:
-    """A result without what was only shown: programs read it, and other agents if it is a nested team's."""
-    return result.model_copy(update={"messages": _without_shown(result.messages)})
+    def __init__(self, asking: Collection[str] = ()) -> None:
+        self._asking = asking
+        self._usage: dict[str, RequestUsage | None] = {}
+        self._wrote: set[str] = set()
 
+    def show(self, item: Any) -> list[Any]:
+        """What the page gets for an item of the run's stream: the item, and the message that explains it."""
+        if isinstance(item, CodeGenerationEvent) and item.code_blocks and item.source in self._asking:
+            self._wrote.add(item.source)
+            self._usage[item.source] = item.models_usage
+            return [item]
+        if isinstance(item, BaseChatMessage) and item.metadata.get(keys.SHOWN) == "question":
+            return [item.model_copy(update={"models_usage": self._usage.pop(item.source, None)})]
+        message = self._message_for(item)
+        if message is None:
+            return [item]
+        # An answer comes last on the page.
+        return [item, message] if isinstance(item, BaseAgentEvent) else [message, item]
 
-def _without_shown(messages: Iterable[AnyMessage]) -> list[AnyMessage]:
-    return [message for message in messages if keys.SHOWN not in message.metadata]
-
-
-Turn = Callable[[Sequence[BaseChatMessage], CancellationToken], AsyncGenerator[Item, None]]
-
-
-class ShowsItsTurns(BaseChatAgent):
-    """An agent whose turns are streams that can be watched; it stands before the class whose turns those are."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        note_run()
-        super().__init__(*args, **kwargs)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        """Take a turn and return its last item."""
-        items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
-        assert isinstance(items[-1], Response)
-        return items[-1]
-
-    def on_messages_stream(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        """Take a turn, and show it where somebody watches."""
-        return self._watched(super().on_messages_stream, messages, cancellation_token)
-
-    async def run_stream(
-        self,
-        *,
-        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
-        cancellation_token: CancellationToken | None = None,
-        output_task_messages: bool = True,
-    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
-        """Run the agent alone, as AutoGen does; the result is without what was only shown."""
-        run = super().run_stream(
-            task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
-        )
-        async with aclosing(run) as items:
-            async for item in items:
-                yield unshown(item) if isinstance(item, TaskResult) else item
-
-    def _watched(
-        self, take_turn: Turn, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        turn = take_turn(_without_shown(messages), cancellation_token)
-        return watched(self, turn)
-
-
-def watched(agent: ChatAgent, turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """See to it that an agent and its model client are closed when the run is over; show its turn to who watches."""
-    at_end_of_run(agent.close)
-    if isinstance(agent, AutoGensExecutorAgent):
-        at_end_of_run(agent._code_executor.stop)  # It leaves that to nobody.
-    if callable(close := getattr(getattr(agent, "_model_client", None), "close", None)):
-        at_end_of_run(close)
-    return shown(agent.name, turn) if is_watched() else turn
-
-
-async def shown(source: str, turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """Yield the items of a turn, and after each event what it says to people; an error is told before it is raised."""
-    above = _is_shown_above.get()
-    wrote: set[str] = set()
-    item: Any = None
-    try:
-        async with aclosing(_from_below(turn)) as items:
-            async for item in items:
-                message = None if above else _message_for(item, wrote)
-                # An answer is what comes last on the page.
-                if message is not None and not isinstance(item, BaseAgentEvent):
-                    yield message
-                yield item
-                if message is not None and isinstance(item, BaseAgentEvent):
-                    yield message
-    except Exception as error:
-        if not is_error(item):
-            yield error_message(source, error)
-        raise
-
-
-async def _from_below(turn: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """The items of a turn; whoever takes part in it knows that there is somebody who shows them."""
-    async with aclosing(turn) as items:
-        while True:
-            before = _is_shown_above.set(True)
-            try:
-                item = await anext(items)
-            except StopAsyncIteration:
-                return
-            finally:
-                _is_shown_above.reset(before)
-            yield item
-
-
-def _message_for(item: object, wrote: set[str]) -> BaseChatMessage | None:
-    if isinstance(item, CodeGenerationEvent):
-        wrote.add(item.source)
-        return _code(item)
-    if isinstance(item, CodeExecutionEvent):
-        # Who runs the code of others answers with the output; only, a page reads that as Markdown.
-        return _run(item, with_output=item.source in wrote or _PLAIN.fullmatch(item.result.output.strip()) is None)
-    if isinstance(item, ThoughtEvent):
-        return _message(item.source, "thought", _quote(item.content), item.models_usage)
-    answer = item.chat_message if isinstance(item, Response) else item
-    return _beside(answer) if isinstance(answer, BaseChatMessage) else None
+    def _message_for(self, item: object) -> BaseChatMessage | None:
+        if isinstance(item, CodeGenerationEvent):
+            self._wrote.add(item.source)
+            return _code(item)
+        if isinstance(item, CodeExecutionEvent):
+            # An agent that runs the code of others answers with the output, but the page renders that as Markdown.
+            is_plain = _PLAIN.fullmatch(item.result.output.strip()) is not None
+            return _run(item, with_output=item.source in self._wrote or not is_plain)
+        if isinstance(item, ThoughtEvent):
+            return _message(item.source, "thought", _quote(item.content), item.models_usage)
+        return _beside(item) if isinstance(item, BaseChatMessage) else None
 
 
 def error_message(source: str, error: BaseException) -> TextMessage:

@@ -1,18 +1,71 @@
-"""The workbenches of a `CodeActAgent`: started on first use, mended when they break, and stopped at the end."""
+"""The tools and workbenches of a `CodeActAgent`: in its constructor, in its config, and in use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from autogen_core.tools import Workbench
+from autogen_core import ComponentModel
+from autogen_core.tools import BaseTool, FunctionTool, Workbench
 
+from coderoom._util.autogen import is_started
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox import FunctionCall, HostFunction, host_functions
+from coderoom.sandbox import FunctionCall, HostFunction, check_functions, host_functions
 
-__all__ = ["Workbenches"]
+__all__ = ["Workbenches", "check_tools", "dump_tool", "load_tool"]
+
+# AutoGen makes a `FunctionTool` of a config from its source, and cannot find that again.
+_loaded: WeakKeyDictionary[BaseTool[Any, Any], ComponentModel] = WeakKeyDictionary()
+
+
+def load_tool(model: ComponentModel) -> BaseTool[Any, Any]:
+    """The tool that stands in a config."""
+    tool: BaseTool[Any, Any] = BaseTool.load_component(model)
+    _loaded[tool] = model
+    return tool
+
+
+def check_tools(tools: Any) -> list[Any]:
+    """The tools that a constructor gets.
+
+    Raises:
+        RequestError: One cannot be offered to code.
+    """
+    found: Any = list(tools) if isinstance(tools, Iterable) and not isinstance(tools, str) else tools
+    check_functions(found, "tools")
+    return list(found)
+
+
+def dump_tool(tool: BaseTool[Any, Any] | Callable[..., Any]) -> ComponentModel:
+    """A tool as it stands in a config; of a function that is its source.
+
+    Raises:
+        ValueError: The function has none that is enough to make it again.
+    """
+    if isinstance(tool, BaseTool):
+        return _loaded.get(tool) or tool.dump_component()
+    try:
+        if not inspect.isfunction(tool):
+            raise TypeError("it is no plain function")
+        used = inspect.getclosurevars(tool)
+        if used.nonlocals or used.globals:
+            raise TypeError(f"it uses names from around it: {', '.join([*used.nonlocals, *used.globals])}")
+        model = FunctionTool(tool, description=inspect.getdoc(tool) or "", name=tool.__name__).dump_component()
+        with warnings.catch_warnings():  # AutoGen warns of what is loaded; this is here already.
+            warnings.simplefilter("ignore")
+            FunctionTool.load_component(model)
+    except Exception as error:  # Whatever is wrong with a source.
+        raise ValueError(
+            f"Cannot serialize CodeActAgent with the tool {tool!r} ({type(error).__name__}: {error}). A function can "
+            "stand in a config if its parameters and its result are annotated and its source is enough to define it; "
+            "offer another one as a FunctionTool with global_imports, or as a tool of your own."
+        ) from error
+    return model
 
 
 class Workbenches:
@@ -99,8 +152,7 @@ class Workbenches:
 
     async def _functions_of(self, workbench: Workbench) -> tuple[HostFunction, ...]:
         try:
-            # AutoGen's keeps to itself whether it is started, under this name, and warns of a second start.
-            if workbench not in self._started and getattr(workbench, "_actor", None) is None:
+            if workbench not in self._started and not is_started(workbench):
                 self._started.append(workbench)
                 await workbench.start()
             return await host_functions([workbench])

@@ -1,0 +1,150 @@
+"""The private names of AutoGen that CodeRoom uses, and those of the clients below it; no other module has any.
+
+AutoGen is frozen at 0.7.5, and a test checks that each name is there. Not listed are the protected members of AutoGen's
+classes that CodeRoom's subclasses use on themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentContainer
+from autogen_agentchat.teams._group_chat._events import (
+    GroupChatAgentResponse,
+    GroupChatError,
+    GroupChatRequestPublish,
+    GroupChatTeamResponse,
+    SerializableException,
+)
+from autogen_agentchat.teams._group_chat._round_robin_group_chat import (
+    RoundRobinGroupChatConfig,
+    RoundRobinGroupChatManager,
+)
+from autogen_core import SingleThreadedAgentRuntime
+from autogen_core._component_config import WELL_KNOWN_PROVIDERS, ComponentFromConfig
+
+__all__ = [
+    "CONDITIONS",
+    "COUNTERS",
+    "STOP_MESSAGES",
+    "WELL_KNOWN_PROVIDERS",
+    "ChatAgentContainer",
+    "GroupChatAgentResponse",
+    "GroupChatError",
+    "GroupChatRequestPublish",
+    "GroupChatTeamResponse",
+    "QuietRuntime",
+    "RoundRobinGroupChatConfig",
+    "RoundRobinGroupChatManager",
+    "SerializableException",
+    "agents_of",
+    "closers_of",
+    "executor_of",
+    "is_running",
+    "is_started",
+    "loads_past_versions",
+    "model_client_of",
+    "participants_of",
+    "transports_of",
+    "work_dir_of",
+]
+
+# Termination conditions keep their counts in private attributes, without a way to save them. The start of a
+# `TimeoutTermination` is left out: that clock starts anew in a new process.
+COUNTERS = (
+    "_terminated",
+    "_setted",
+    "_message_count",
+    "_total_token_count",
+    "_prompt_token_count",
+    "_completion_token_count",
+)
+CONDITIONS = "_conditions"
+"""The conditions that a condition combines."""
+STOP_MESSAGES = "_stop_messages"
+"""What the conditions have said that an `AndTerminationCondition` combines."""
+
+
+class QuietRuntime(SingleThreadedAgentRuntime):
+    """AutoGen's runtime without the error that it raises when the loop ends before the run does."""
+
+    async def _process_publish(self, message_envelope: Any) -> None:
+        try:
+            await super()._process_publish(message_envelope)
+        except ValueError:  # It has replaced the queue that it reports to.
+            if self._run_context is not None:
+                raise
+
+
+def participants_of(team: Any) -> list[Any]:
+    """A team's agents and nested teams, in the order of their turns."""
+    return list(getattr(team, "_participants", ()))
+
+
+def agents_of(team: Any, *, hidden: bool = False) -> Iterator[Any]:
+    """A team's agents and those of nested teams, in the order of their turns.
+
+    Args:
+        team: The team.
+        hidden: Whether to include those of teams inside an agent, such as a `TeamAgent` or `SocietyOfMindAgent`.
+    """
+    for participant in participants_of(team):
+        if isinstance(participant, Team):
+            yield from agents_of(participant, hidden=hidden)
+            continue
+        if hidden:
+            yield from agents_of(getattr(participant, "_team", None), hidden=True)
+        yield participant
+
+
+def executor_of(agent: Any) -> Any:
+    """Where an agent's code runs, or `None`."""
+    return getattr(agent, "code_executor", None) or getattr(agent, "_code_executor", None)
+
+
+def is_running(team: Any) -> bool:
+    """Whether a team runs; a team of another kind may."""
+    return bool(getattr(team, "_is_running", True))
+
+
+def is_started(workbench: Any) -> bool:
+    """Whether a workbench is known to be started: AutoGen's warns of a second start."""
+    return getattr(workbench, "_actor", None) is not None
+
+
+def loads_past_versions(component_class: Any) -> bool:
+    """Whether a component class can load configs of earlier versions."""
+    return component_class._from_config_past_version.__func__ is not (
+        ComponentFromConfig._from_config_past_version.__func__  # type: ignore[attr-defined]
+    )
+
+
+def model_client_of(agent: Any) -> Any:
+    """An agent's model client, or `None`."""
+    return getattr(agent, "_model_client", None)
+
+
+def closers_of(team: Any) -> list[Callable[[], Awaitable[None]]]:
+    """What closes all that a team's agents use: AutoGen's agents leave their executor and their model client open."""
+    found = []
+    for agent in agents_of(team, hidden=True):
+        found.append(agent.close)
+        if (executor := getattr(agent, "_code_executor", None)) is not None:
+            found.append(executor.stop)
+        if callable(close := getattr(model_client_of(agent), "close", None)):
+            found.append(close)
+    return found
+
+
+def transports_of(model_client: Any) -> list[Any]:
+    """The connection pools of a client that uses httpx, as those of OpenAI's and Anthropic's services do."""
+    http = getattr(getattr(model_client, "_client", None), "_client", None)
+    found = [getattr(http, "_transport", None), *getattr(http, "_mounts", {}).values()]
+    return [transport for transport in found if callable(getattr(transport, "aclose", None))]
+
+
+def work_dir_of(executor: Any) -> Any:
+    """The folder that an executor was told to work in: AutoGen's make a temporary one when asked for `work_dir`."""
+    return getattr(executor, "_work_dir" if hasattr(executor, "_work_dir") else "work_dir", None)

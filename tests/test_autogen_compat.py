@@ -1,0 +1,82 @@
+"""Private names of AutoGen are in one module, and AutoGen has them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat import conditions
+from autogen_agentchat.agents import AssistantAgent, CodeExecutorAgent, SocietyOfMindAgent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
+
+from coderoom._util import autogen
+from tests.support.commands import ROOT
+
+MODULE = "coderoom/_util/autogen.py"
+# Attributes of AutoGen's objects. CodeRoom's own classes may have some of these names too, and use them on `self`.
+ATTRIBUTES = {
+    *("_actor", "_code_executor", "_is_running", "_model_client", "_participants", "_team", "_work_dir"),
+    *("_from_config_past_version", "_mounts", "_transport", autogen.CONDITIONS, autogen.STOP_MESSAGES),
+    *(name for name in autogen.COUNTERS if name != "_terminated"),
+}
+LEFT = ("coderoom/executors/", "coderoom/sandbox/functions/workbench.py")
+
+
+def private_names(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("autogen_"):
+            names = [*str(node.module).split("."), *(alias.name for alias in node.names)]
+            yield from (f"{node.module}: {name}" for name in names if name.startswith("_"))
+        elif isinstance(node, ast.Constant) and node.value in ATTRIBUTES:
+            yield str(node.value)
+        elif isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
+            owner = node.value
+            is_own = isinstance(owner, ast.Name) and owner.id in ("self", "cls")
+            is_inner = isinstance(owner, ast.Attribute) and owner.attr == "_agent"  # A `HumanApprovedAgent`'s agent.
+            if not is_own and not is_inner:
+                yield node.attr
+
+
+def test_no_other_module_has_private_names_of_autogen() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "coderoom").rglob("*.py")]
+    found = {
+        file: names
+        for file in files
+        if file != MODULE
+        and not file.startswith(LEFT)
+        and (names := sorted(set(private_names((ROOT / file).read_text()))))
+    }
+    assert found == {}
+
+
+@pytest.mark.filterwarnings("ignore:(Using LocalCommandLineCodeExecutor|No approval function):UserWarning")
+def test_autogen_has_each_of_them(tmp_path: Path) -> None:
+    """The imports of the module are checked by importing it."""
+    client = ReplayChatCompletionClient(["Hello."])
+    executor = LocalCommandLineCodeExecutor(work_dir=tmp_path)
+    assistant = AssistantAgent("assistant", client)
+    team = RoundRobinGroupChat([assistant])
+    openai: Any = OpenAIChatCompletionClient(model="gpt-4o", api_key="none")
+    coder = CodeExecutorAgent("coder", executor)
+    assert autogen.participants_of(team) == [assistant]
+    society = RoundRobinGroupChat([SocietyOfMindAgent("society", team, client)])
+    assert list(autogen.agents_of(society, hidden=True))[:1] == [assistant]
+    assert autogen.model_client_of(assistant) is client
+    assert autogen.executor_of(coder) is executor
+    assert autogen.work_dir_of(executor) == tmp_path
+    assert not autogen.is_running(team)
+    assert not autogen.is_started(McpWorkbench(StdioServerParams(command="none")))
+    assert hasattr(McpWorkbench(StdioServerParams(command="none")), "_actor")
+    assert autogen.transports_of(openai)
+    both = conditions.MaxMessageTermination(1) & conditions.TokenUsageTermination(1)
+    counted = [*getattr(both, autogen.CONDITIONS), conditions.ExternalTermination()]
+    assert hasattr(both, autogen.STOP_MESSAGES)
+    names = {name for condition in counted for name in vars(condition)}
+    assert names >= set(autogen.COUNTERS)
