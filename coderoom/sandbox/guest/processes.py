@@ -137,7 +137,6 @@ class Descendants(_Processes):
             found |= newest
         return sorted(found)
 
-
     def signal_all(self, number: int, keep: list[int]) -> None:
         """Send a signal to all but the supervisor and those that are to be kept, which go on if they stand still."""
         if number == signal.SIGKILL:
