@@ -26,7 +26,7 @@ ATTRIBUTES = {
     *("_from_config_past_version", "_mounts", "_transport", autogen.CONDITIONS, autogen.STOP_MESSAGES),
     *(name for name in autogen.COUNTERS if name != "_terminated"),
 }
-LEFT = ("coderoom/executors/", "coderoom/sandbox/functions/workbench.py")
+LEFT = "coderoom/executors/"
 
 
 def private_names(source: str) -> Iterator[str]:

@@ -115,6 +115,7 @@ async def test_cancel_in_a_call(actor: MakeActor, log: Path) -> None:
         (sys.executable, ["-c", "import time; time.sleep(60)"], "Timed out"),
     ],
 )
+@pytest.mark.slow
 async def test_a_server_that_cannot_be_started_is_a_clear_error(
     actor: MakeActor, command: str, arguments: Sequence[str], cause: str
 ) -> None:

@@ -320,11 +320,13 @@ def test_the_last_line_needs_no_newline_and_the_end_of_input_is_a_no() -> None:
     assert "ended" in answers[1][1]
 
 
+@pytest.mark.slow
 def test_the_null_device_is_a_no() -> None:
     answers, _ = run_script([30], stdin=subprocess.DEVNULL)
     assert answers[0][0] is False
 
 
+@pytest.mark.slow
 def test_a_file_may_hold_the_answers(tmp_path: Path) -> None:
     (tmp_path / "answers").write_text("y\nn\n")
     with (tmp_path / "answers").open() as stdin:
@@ -332,6 +334,7 @@ def test_a_file_may_hold_the_answers(tmp_path: Path) -> None:
     assert [answer[0] for answer in answers[:2]] == [True, False]
 
 
+@pytest.mark.slow
 def test_closed_standard_input_is_a_no() -> None:
     command = [sys.executable, "-c", SCRIPT, "[30]"]
     shell = 'exec "$@" <&-'
@@ -340,6 +343,7 @@ def test_closed_standard_input_is_a_no() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "terminal"])
+@pytest.mark.slow
 def test_an_unanswered_question_keeps_neither_the_interpreter_nor_a_later_line(kind: str) -> None:
     ours, theirs = pty.openpty() if kind == "terminal" else reversed(os.pipe())
     try:

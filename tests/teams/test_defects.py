@@ -369,6 +369,7 @@ async def test_a1_a_condition_that_ends_as_cancelled_by_itself_does_not_hang_the
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
+@pytest.mark.slow
 async def test_a1_at_whatever_moment_the_cancel_comes(how: str) -> None:
     """After any number of steps of the loop the state is whole, and each message gets to each agent once."""
     steps, finished = 0, 0
@@ -1306,6 +1307,7 @@ async def _pause_and_resume(
         await asyncio.wait({running})
 
 
+@pytest.mark.slow
 async def test_a8_a_pause_at_whatever_moment() -> None:
     """It neither hangs nor fails nor gets lost, not even when the run is about to end."""
     steps, ended = 0, False
