@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from time import perf_counter
 
-from coderoom.generation import FrozenTests, FunctionTest, TestRunner, freeze
+from coderoom.generation import FrozenTests, FunctionTest, TestRunner, freeze, make_sandbox
 from coderoom.sandbox import Sandbox
 
 SOURCES = {
@@ -77,7 +77,7 @@ async def main(wall: str, count: int, rounds: int) -> None:
     }
     ours: dict[str, list[float]] = {name: [] for name in kinds}
     theirs: list[float] = []
-    async with Sandbox(wall) as sandbox:
+    async with make_sandbox(wall) as sandbox:
         print(f"wall {sandbox.wall}, {os.cpu_count()} processors, {count} tests, {rounds} rounds")
         await tests_per_second(sandbox, make_tests(10), SOURCES, 2, True)
         for _ in range(rounds):

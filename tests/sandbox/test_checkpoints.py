@@ -235,7 +235,7 @@ runner = next(item for item in gc.get_objects() if type(item).__name__ == "Runne
 """
 # The one never reads what it is told; the other does, and its fork says nothing.
 DEAF = f"""{RUNNER}
-sys.modules[type(runner).__module__.rpartition(".")[0] + ".fork_server"].Holder.serve = lambda self: time.sleep(60)
+sys.modules[type(runner).__module__.rpartition(".")[0] + ".fork_server"].ForkServer.serve = lambda self: time.sleep(60)
 """
 MUTE = f"""{RUNNER}
 type(runner)._resume = lambda *_: time.sleep(60)

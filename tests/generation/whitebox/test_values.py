@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from coderoom.generation import Record, TaggedError, decode, encode, show
 from coderoom.generation.guest.values import Encoder
 
-INSIDE = Path(__file__).parents[2] / "coderoom" / "generation" / "guest"
+INSIDE = Path(__file__).parents[3] / "coderoom" / "generation" / "guest"
 
 zones = st.just(datetime.UTC) | st.just(datetime.timezone(datetime.timedelta(hours=5, minutes=30)))
 hashable = st.recursive(

@@ -18,7 +18,7 @@ gc.unfreeze()
 def find(name):
     return [item for item in gc.get_objects() if type(item).__name__ == name and type(item).__module__.startswith("coderoom_guest")]
 reached = []
-if not find("Channel") or not any(type(item).__name__ == "Keeper" for item in gc.get_objects()): reached.append("it was no attack: the names have changed")
+if not find("Channel") or not any(type(item).__name__ == "RoomSupervisor" for item in gc.get_objects()): reached.append("it was no attack: the names have changed")
 def reach(name, work):
     try: result = work()
     except BaseException as error: return
