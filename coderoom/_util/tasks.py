@@ -1,4 +1,4 @@
-"""Waiting for what must not be left half done."""
+"""Waits that survive cancellation. Used wherever half-finished work could not be cleaned up later."""
 
 from __future__ import annotations
 
@@ -7,59 +7,57 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-__all__ = ["call_in_loop", "ended", "to_its_end"]
+__all__ = ["call_in_loop", "cancel_and_wait", "run_uncancellable"]
 
 T = TypeVar("T")
 
 
-async def to_its_end(work: Awaitable[T]) -> T:
-    """Wait for `work` to its end, also when told to end meanwhile: what is half done could not be taken up.
-
-    Only for what is done in bounded time.
+async def run_uncancellable(work: Awaitable[T]) -> T:
+    """Finish `work` even if the surrounding task is cancelled meanwhile. Only for work of bounded time.
 
     Raises:
-        asyncio.CancelledError: The surrounding task was cancelled; the work is done all the same.
+        asyncio.CancelledError: The surrounding task was cancelled; the work is finished.
     """
     task = asyncio.ensure_future(work)
-    told: asyncio.CancelledError | None = None
+    cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
-            told = error
-    if told is None:
+            cancelled = error
+    if cancelled is None:
         return task.result()
     if not task.cancelled():
-        task.exception()  # Nobody is there to hear of it.
+        task.exception()  # Retrieved, so that asyncio does not log it.
     try:
-        raise told
+        raise cancelled
     finally:
-        del told  # Else it would hold this frame, and this frame it.
+        del cancelled  # Breaks the reference cycle of exception and frame.
 
 
-async def ended(task: asyncio.Future[Any]) -> None:
-    """Cancel a task, if it is not done, and wait for its end; told twice, it is told twice.
+async def cancel_and_wait(task: asyncio.Future[Any]) -> None:
+    """Cancel a task if it is not done, and wait for its end; a second cancellation is passed on to it.
 
     Raises:
-        asyncio.CancelledError: The surrounding task was cancelled meanwhile; the other one has ended all the same.
+        asyncio.CancelledError: The surrounding task was cancelled meanwhile; the other task has ended.
     """
-    told: asyncio.CancelledError | None = None
+    cancelled: asyncio.CancelledError | None = None
     while not task.done():
         task.cancel()
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
-            told = error
+            cancelled = error
     if not task.cancelled():
-        task.exception()  # Nobody is there to hear of it.
-    if told is not None:
+        task.exception()  # Retrieved, so that asyncio does not log it.
+    if cancelled is not None:
         try:
-            raise told
+            raise cancelled
         finally:
-            del told
+            del cancelled
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:
-    """Call something in an event loop, for finalizers, which run in any thread and at any time."""
-    with contextlib.suppress(RuntimeError):  # The loop is closed, and nothing of it needs to be ended any more.
+    """Call something in an event loop from a finalizer, which may run in any thread."""
+    with contextlib.suppress(RuntimeError):  # The loop is closed, and so is all that lived in it.
         loop.call_soon_threadsafe(call, *arguments)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import run_uncancellable
 
 __all__ = ["at_end_of_run", "closing_what_opens", "note_run"]
 
@@ -27,7 +27,7 @@ async def closing_what_opens() -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await to_its_end(_close_all(opened))
+        await run_uncancellable(_close_all(opened))
 
 
 def at_end_of_run(close: Close) -> None:

@@ -35,7 +35,7 @@ from pydantic import BaseModel, Field
 from coderoom._util.components import linked
 from coderoom._util.connections import close_with_loop
 from coderoom._util.structured import Answer, ask_structured
-from coderoom._util.tasks import ended
+from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.agents import metadata as keys
@@ -396,6 +396,6 @@ async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: Canc
                 token.cancel()
                 await asyncio.wait([read], timeout=_SOON)
         finally:
-            await ended(read)
+            await cancel_and_wait(read)
         if read.cancelled() or read.exception() is not None:
             return

@@ -14,7 +14,7 @@ from autogen_core.models import LLMMessage
 from autogen_core.tools import Workbench
 
 from coderoom._util.components import linked
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import run_uncancellable
 from coderoom.agents.attempt import Attempt, Selection, calls_made
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.configs import OnError, PastCell
@@ -119,7 +119,7 @@ class CodeSession:
         except asyncio.CancelledError:
             cut = self._runner.interrupted(number, selection)
             if cut is not None:
-                await to_its_end(self._take_cut(cut))
+                await run_uncancellable(self._take_cut(cut))
             raise
         finally:
             await self._runner.let_go()

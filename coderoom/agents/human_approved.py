@@ -16,7 +16,7 @@ from autogen_core.models import ChatCompletionClient
 from pydantic import Field
 
 from coderoom._util.components import DumpsAsItself, Seconds, TimedConfig
-from coderoom._util.tasks import ended
+from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.base import Item, StreamingAgent
 from coderoom.agents.code_act import CodeActAgent
@@ -253,7 +253,7 @@ class _Relay(Generic[T]):
                     read.set_result(None)
             await running
         finally:
-            await ended(running)
+            await cancel_and_wait(running)
 
     async def _give_all(self, stream: AsyncGenerator[T, None]) -> None:
         async with aclosing(stream):

@@ -12,7 +12,7 @@ from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 
-from coderoom._util.tasks import ended
+from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents.attempt import Attempt, StopReason, why_no_more
 from coderoom.sandbox import OutputChunk
 
@@ -184,7 +184,7 @@ async def with_output(
                 yield waiting.popleft()
         yield await task
     finally:
-        await ended(task)
+        await cancel_and_wait(task)
 
 
 def _gathered(waiting: deque[OutputChunk]) -> OutputChunk:

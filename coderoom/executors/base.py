@@ -15,7 +15,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from coderoom._util.components import DumpsAsItself, linked
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.errors import RequestError, SandboxUnavailable
@@ -174,7 +174,7 @@ class Runtime:
         except asyncio.CancelledError:
             # Ended by the session, the code leaves its variables and its output.
             with contextlib.suppress(asyncio.CancelledError):  # A second one changes nothing.
-                await to_its_end(_end_cell(session, cell))
+                await run_uncancellable(_end_cell(session, cell))
             if cell.done() and not cell.cancelled() and cell.exception() is None:
                 self._lost = lost or cell.result().state_lost
                 results.append(self._worded(cell.result(), asyncio.current_task() not in self._ended_runs))
@@ -259,7 +259,7 @@ class Runtime:
 
     async def close(self) -> None:
         """End everything and remove what is temporary; from any event loop."""
-        await to_its_end(self._close())
+        await run_uncancellable(self._close())
 
     async def _close(self) -> None:
         if self.loop is asyncio.get_running_loop():

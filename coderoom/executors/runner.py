@@ -14,7 +14,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom._util.components import linked
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.executors.base import OnOutput, SandboxedExecutor
@@ -146,7 +146,7 @@ class ExecutorRunner:
             del self._runs[task]
             ended.cancel()
             if not task.done():
-                await to_its_end(_cancel(task, inner))
+                await run_uncancellable(_cancel(task, inner))
         if outcome is None:
             raise asyncio.CancelledError
         if outcome is Outcome.TIMEOUT:

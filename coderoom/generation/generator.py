@@ -18,11 +18,11 @@ from coderoom.generation.frozen_tests import freeze
 from coderoom.generation.languages.base import Language
 from coderoom.generation.languages.registry import language_named, make_sandbox
 from coderoom.generation.model import Model
-from coderoom.generation.model_client import Asker
+from coderoom.generation.model_client import BudgetedModel
 from coderoom.generation.pipeline import Pipeline, all_passed
 from coderoom.generation.program import Program, Rules
 from coderoom.generation.prompts import PROMPT_VERSION
-from coderoom.generation.rate_limit import Pace
+from coderoom.generation.rate_limit import RateLimiter
 from coderoom.generation.security_scan import Level
 from coderoom.generation.solution import CUT_SHORT, Solution, Usage
 from coderoom.generation.store.cache import SolutionCache, cache_key
@@ -144,7 +144,7 @@ class AICodeGenerator:
         self._max_tokens = max_tokens
         self._max_seconds = max_seconds
         self._places = concurrency
-        self._pace = Pace(requests_per_minute) if requests_per_minute is not None else None
+        self._pace = RateLimiter(requests_per_minute) if requests_per_minute is not None else None
         self._retries = retries
         self._timeout = test_timeout
 
@@ -224,7 +224,7 @@ class AICodeGenerator:
                 return found
             self._language.scan("")  # Whoever has no scanner finds out before anything is paid for.
             journal = self._cache.journal(key) if self._cache is not None else None
-            asker = Asker(
+            asker = BudgetedModel(
                 self._model,
                 journal,
                 emit,

@@ -18,10 +18,10 @@ from coderoom._util.text import encodable
 from coderoom.errors import ModelError
 from coderoom.generation.events import GenerationEvent, ModelAsked
 from coderoom.generation.model import Message, Model, Reply
-from coderoom.generation.rate_limit import Pace
+from coderoom.generation.rate_limit import RateLimiter
 from coderoom.generation.solution import StopReason, Usage
 
-__all__ = ["Asker", "BudgetSpent", "Memory"]
+__all__ = ["BudgetSpent", "BudgetedModel", "Memory"]
 
 _LONGEST = 400_000  # To look for blocks and JSON in more would take too long.
 _TRANSIENT = frozenset(
@@ -52,7 +52,7 @@ class BudgetSpent(Exception):  # noqa: N818 (nothing failed)
         self.reason = reason
 
 
-class Asker:
+class BudgetedModel:
     """Asks a model for one solution.
 
     Args:
@@ -73,7 +73,7 @@ class Asker:
         emit: Callable[[GenerationEvent], None],
         *,
         places: asyncio.Semaphore,
-        pace: Pace | None,
+        pace: RateLimiter | None,
         retries: int,
         max_tokens: int | None,
         max_seconds: float | None,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from coderoom.errors import GenerationError, ModelError
 from coderoom.generation.events import FunctionFinished, SpecsWritten, TestsFrozen, TestsWritten, Warned
 from coderoom.generation.frozen_tests import FrozenTests, freeze
-from coderoom.generation.model_client import Asker, BudgetSpent
+from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.program import Program
 from coderoom.generation.repair import FunctionWork
 from coderoom.generation.solution import CUT_SHORT, Attempt, FunctionReport, Solution, StopReason, why_no_code
@@ -32,7 +32,7 @@ class Pipeline:
         runner: Runs the tests.
     """
 
-    def __init__(self, program: Program, asker: Asker, runner: TestRunner) -> None:
+    def __init__(self, program: Program, asker: BudgetedModel, runner: TestRunner) -> None:
         self._program = program
         self._asker = asker
         self._runner = runner

@@ -11,10 +11,10 @@ from contextvars import ContextVar
 
 from aiolimiter import AsyncLimiter
 
-__all__ = ["Pace", "one_more"]
+__all__ = ["RateLimiter", "one_more"]
 
 
-class Pace(AbstractAsyncContextManager[None]):
+class RateLimiter(AbstractAsyncContextManager[None]):
     """Lets one request begin after the other, without bursts, whatever event loops and threads they come from.
 
     From one beginning to the next a minute's part passes at least, so that in less than a minute never more than
@@ -61,7 +61,7 @@ class Pace(AbstractAsyncContextManager[None]):
             return self._limiters.setdefault(loop, AsyncLimiter(1, self._seconds))
 
 
-_CURRENT: ContextVar[Pace | None] = ContextVar("pace", default=None)
+_CURRENT: ContextVar[RateLimiter | None] = ContextVar("pace", default=None)
 
 
 async def one_more() -> None:

@@ -9,7 +9,7 @@ from coderoom.errors import GenerationError, ModelError
 from coderoom.generation.events import CodeRefused, CodeWritten, TestChanged, TestsRun
 from coderoom.generation.frozen_tests import changed
 from coderoom.generation.model import Message
-from coderoom.generation.model_client import Asker, BudgetSpent
+from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.program import Program
 from coderoom.generation.prompts import (
     code_request,
@@ -68,7 +68,7 @@ class FunctionWork:
         error: Why the model could not be asked; empty if it could.
     """
 
-    def __init__(self, spec: FunctionSpec, program: Program, asker: Asker, runner: TestRunner) -> None:
+    def __init__(self, spec: FunctionSpec, program: Program, asker: BudgetedModel, runner: TestRunner) -> None:
         self._spec = spec
         self._program = program
         self._asker = asker

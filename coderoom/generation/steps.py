@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from coderoom.errors import GenerationError
 from coderoom.generation.languages.base import Language
 from coderoom.generation.model import Message
-from coderoom.generation.model_client import Asker
+from coderoom.generation.model_client import BudgetedModel
 from coderoom.generation.program import Program
 from coderoom.generation.prompts import again, specs_request, tests_request
 from coderoom.generation.replies import as_specs, as_tests, unclear_values
@@ -30,7 +30,7 @@ _SAY = "say what the result has to be"
 T = TypeVar("T")
 
 
-async def write_specs(asker: Asker, instruction: str, language: Language) -> list[FunctionSpec]:
+async def write_specs(asker: BudgetedModel, instruction: str, language: Language) -> list[FunctionSpec]:
     """Ask for the functions; what is wrong with them is sent back once.
 
     Raises:
@@ -54,7 +54,7 @@ async def write_specs(asker: Asker, instruction: str, language: Language) -> lis
 
 
 async def write_tests(
-    spec: FunctionSpec, program: Program, asker: Asker, runner: TestRunner
+    spec: FunctionSpec, program: Program, asker: BudgetedModel, runner: TestRunner
 ) -> tuple[list[FunctionTest], list[str]]:
     """Ask for the tests of a function; what is wrong with them is sent back once.
 
@@ -93,7 +93,7 @@ async def write_tests(
 
 
 async def _ask_twice(
-    asker: Asker,
+    asker: BudgetedModel,
     step: str,
     function: str,
     messages: Sequence[Message],

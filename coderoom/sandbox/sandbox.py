@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import SandboxConfig, SourceModule
@@ -154,7 +154,7 @@ class Sandbox:
         """End everything, sessions too, for good; a second time does nothing."""
         self._closed = True
         if self._loop is asyncio.get_running_loop():
-            await to_its_end(self._close())
+            await run_uncancellable(self._close())
         else:
             self._engine.kill()
 

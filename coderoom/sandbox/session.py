@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from coderoom._util.tasks import call_in_loop, to_its_end
+from coderoom._util.tasks import call_in_loop, run_uncancellable
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import SandboxConfig
@@ -175,7 +175,7 @@ class Session:
         self._check(checkpoint)
         self._refuse_own_calls()
         async with self._lock:
-            await to_its_end(_go_back(await self._get_engine(), checkpoint))
+            await run_uncancellable(_go_back(await self._get_engine(), checkpoint))
 
     async def release(self, checkpoint: Checkpoint) -> None:
         """Keep a state no longer, since nobody will go back to it; one that is gone already is none the worse for it.
@@ -190,7 +190,7 @@ class Session:
         if self._engine is not None:
             self._engine.release(checkpoint.held)
         if checkpoint.files is not None:
-            await to_its_end(asyncio.to_thread(checkpoint.files.remove))
+            await run_uncancellable(asyncio.to_thread(checkpoint.files.remove))
 
     async def restart(self) -> None:
         """Go back to a fresh state; files stay, checkpoints are gone.
@@ -207,7 +207,7 @@ class Session:
         """End everything that the session has started; a second time does nothing."""
         self._closed = True
         await self.cancel()
-        await to_its_end(self._close())
+        await run_uncancellable(self._close())
 
     def _refuse_own_calls(self) -> None:
         if self._offer and self._engine is not None and calls_of(self._engine):

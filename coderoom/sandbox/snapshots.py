@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError
 from coderoom.sandbox.engines.base import EngineSession
@@ -58,7 +58,7 @@ class Snapshot:
         try:
             async with engine.frozen():
                 # A thread that went on would write where the copy has been removed.
-                await to_its_end(asyncio.to_thread(_copy, workspace, copy, limits.disk_bytes, None))
+                await run_uncancellable(asyncio.to_thread(_copy, workspace, copy, limits.disk_bytes, None))
         except BaseException:
             snapshot._end()
             raise
@@ -75,7 +75,7 @@ class Snapshot:
             RequestError: It cannot be done; the workspace may have only a part of them.
         """
         async with self._engine.frozen():
-            await to_its_end(asyncio.to_thread(self._restore))
+            await run_uncancellable(asyncio.to_thread(self._restore))
 
     def _restore(self) -> None:
         facts = self._workspace.stat()

@@ -22,7 +22,7 @@ from coderoom._util.autogen import (
     is_running,
 )
 from coderoom._util.components import DumpsAsItself, load_if_given
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import run_uncancellable
 from coderoom.agents.messages import without_questions
 from coderoom.errors import TeamError
 from coderoom.teams.agents_within import close_agents, start_agents
@@ -160,7 +160,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         finally:
             if not running.done():
                 stop.cancel()
-            await to_its_end(ending(stop))
+            await run_uncancellable(ending(stop))
             if not running.cancelled():
                 running.exception()
 

@@ -16,7 +16,7 @@ from coderoom.generation.languages.base import Job, Language
 from coderoom.generation.languages.python.language import PythonLanguage
 from coderoom.generation.testing.answers import Answer
 from coderoom.generation.testing.results import TestResult, told_error, verdict_on, why_no_answer
-from coderoom.generation.testing.session import Bench, Failure, Jobs
+from coderoom.generation.testing.session import Failure, TestQueue, TestSession
 from coderoom.generation.testing.values import tag_of
 from coderoom.generation.tests import FunctionTest
 from coderoom.outcome import Outcome
@@ -118,7 +118,7 @@ class TestRunner:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._runs)
             count = _number_of_benches(len(cases), self._sessions)
-            benches = [Bench(self._sandbox, self._language, implementations) for _ in range(count)]
+            benches = [TestSession(self._sandbox, self._language, implementations) for _ in range(count)]
             for bench in benches:
                 stack.push_async_exit(bench)
             await _all([bench.__aenter__() for bench in benches])
@@ -164,7 +164,7 @@ class _Judge:
     """Looks at properties, where no code under test has ever been; it begins when it is needed."""
 
     def __init__(self, sandbox: Sandbox, language: Language, count: int) -> None:
-        self._benches = [Bench(sandbox, language, {}) for _ in range(count)]
+        self._benches = [TestSession(sandbox, language, {}) for _ in range(count)]
         self._lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -176,7 +176,7 @@ class _Judge:
 
     async def look_at(self, jobs: Sequence[Job]) -> list[Answer | None]:
         """Look at many."""
-        looks = Jobs(jobs, [str(job["property"]) for job in jobs])
+        looks = TestQueue(jobs, [str(job["property"]) for job in jobs])
         if jobs:
             async with self._lock:
                 await _all(
@@ -203,7 +203,7 @@ class _Run:
         runner: TestRunner,
         cases: Sequence[_Case],
         sources: Mapping[str, str],
-        benches: Sequence[Bench],
+        benches: Sequence[TestSession],
         judge: _Judge,
     ) -> None:
         self._timeout = runner.timeout
@@ -230,7 +230,7 @@ class _Run:
         return [self._results[case.number] for case in self._cases]
 
     async def _do_many(self, cases: Sequence[_Case]) -> None:
-        jobs = Jobs([case.call() for case in cases], [case.function for case in cases])
+        jobs = TestQueue([case.call() for case in cases], [case.function for case in cases])
         await _all([bench.work(jobs) for bench in self._benches])
         looks: list[tuple[_Case, Answer]] = []
         for case, answer in zip(cases, jobs.answers, strict=True):
@@ -268,13 +268,15 @@ class _Run:
             stdout=answer.stdout[:_MOST_PRINTED],
         )
 
-    async def _do_alone(self, bench: Bench, left: deque[_Case]) -> None:
+    async def _do_alone(self, bench: TestSession, left: deque[_Case]) -> None:
         while left:
             case = left.popleft()
             answer, result = await bench.alone(case.call(), self._timeout)
             self._results[case.number] = await self._judged(case, answer, result, bench)
 
-    async def _judged(self, case: _Case, answer: Answer | None, result: ExecutionResult, bench: Bench) -> TestResult:
+    async def _judged(
+        self, case: _Case, answer: Answer | None, result: ExecutionResult, bench: TestSession
+    ) -> TestResult:
         raised = None if answer is None else answer.raised
         if answer is None:
             why = why_no_answer(result)

@@ -15,7 +15,7 @@ from coderoom.generation.testing.results import told_error
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, Session
 
-__all__ = ["Bench", "Failure", "Jobs"]
+__all__ = ["Failure", "TestQueue", "TestSession"]
 
 _LOAD_SECONDS = 30.0
 _SMALLEST, _LARGEST = 16, 128  # So many jobs are done between two rollbacks.
@@ -41,8 +41,8 @@ class Failure:
     error: str = ""
 
 
-class Jobs:
-    """Jobs that several benches share, and what came of them.
+class TestQueue:
+    """TestQueue that several benches share, and what came of them.
 
     Args:
         jobs: The jobs.
@@ -76,7 +76,7 @@ class Jobs:
             self._left.extendleft(reversed(taken[len(answers) :]))
 
 
-class Bench:
+class TestSession:
     """A session with a program in it.
 
     Args:
@@ -110,7 +110,7 @@ class Bench:
         if session is not None:
             await session.close()
 
-    async def work(self, jobs: Jobs) -> None:
+    async def work(self, jobs: TestQueue) -> None:
         """Do jobs, many in one cell, each as if it were the only one.
 
         What comes of it is to be believed only where it is what is expected, or where all that is loaded is stateless.

@@ -45,7 +45,7 @@ class Replies(Protocol):
     def hold(self, held: bool) -> None:
         """Let no more calls come for now."""
 
-    def hurry(self) -> None:
+    def limit_input(self) -> None:
         """Let hardly any come from now on."""
 
 
@@ -137,7 +137,7 @@ class Calls:
         """End what is still at work, and return all calls in the order in which they came."""
         self.is_open = False
         self._hold(False)
-        self._replies.hurry()
+        self._replies.limit_input()
         cut_off = bool(self._tasks or self._waiting)
         self._waiting.clear()
         for task in self._tasks:

@@ -18,7 +18,7 @@ from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.walls.base import WallReport, WallSpec
 from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
 from coderoom.sandbox.walls.local import LocalWorker, Start, python_arguments
-from coderoom.sandbox.walls.mount_namespaces import MountedWall
+from coderoom.sandbox.walls.mount_namespaces import MountNamespaceWall
 from coderoom.sandbox.walls.probe import Facts
 from coderoom.sandbox.walls.remedies import namespaces_remedy
 
@@ -33,7 +33,7 @@ _ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_SETUID", "CAP
 _INSTALL = "Install bubblewrap 0.4 or later, for instance with `apt install bubblewrap` or `dnf install bubblewrap`."
 
 
-class BubblewrapWall(MountedWall):
+class BubblewrapWall(MountNamespaceWall):
     """Namespaces of every kind, a file tree of only what is needed, no capabilities: all made by `bwrap`."""
 
     name = "bubblewrap"

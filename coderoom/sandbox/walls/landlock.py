@@ -9,7 +9,7 @@ from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.guest.isolation import landlock
 from coderoom.sandbox.walls.base import WallReport
 from coderoom.sandbox.walls.local import Start, identity_to_become
-from coderoom.sandbox.walls.path_rules import RuledWall
+from coderoom.sandbox.walls.path_rules import PathRuleWall
 from coderoom.sandbox.walls.probe import Facts
 
 __all__ = ["LandlockWall"]
@@ -18,7 +18,7 @@ _WITH_TRUNCATE, _WITH_TCP, _WITH_SCOPES = 3, 4, 6
 _NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
 
 
-class LandlockWall(RuledWall):
+class LandlockWall(PathRuleWall):
     """The rules that each runner puts itself under, and nothing else."""
 
     name = "landlock"

@@ -9,11 +9,11 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import run_uncancellable
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.walls.local import identity_to_become, owner_of
 
-__all__ = ["borrow", "borrowed"]
+__all__ = ["borrowed", "chown_workspace"]
 
 # Those of this process, which another thread may just be about to start a worker in.
 _lent: set[Path] = set()
@@ -21,7 +21,7 @@ _OURS = range(0x70000000, 0x80000000)
 Identity = tuple[int, int]
 
 
-def borrow(workspace: Path | None) -> tuple[Identity | None, Callable[[], None]]:
+def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[], None]]:
     """Whom root's worker becomes where its files cannot be made to look like another's.
 
     A workspace of another user: that user. One of root's: nobody, who owns what is in it until the worker has ended.
@@ -64,15 +64,15 @@ async def borrowed(workspace: Path | None, unwind: contextlib.ExitStack) -> Iden
     """Borrow a workspace in a thread; `unwind` gives it back, also if nobody waits any more when it is lent.
 
     Raises:
-        SandboxUnavailable: As `borrow`.
+        SandboxUnavailable: As `chown_workspace`.
     """
 
     def lend() -> Identity | None:
-        identity, give_back = borrow(workspace)
+        identity, give_back = chown_workspace(workspace)
         unwind.callback(give_back)
         return identity
 
-    return await to_its_end(asyncio.to_thread(lend))
+    return await run_uncancellable(asyncio.to_thread(lend))
 
 
 def _nothing() -> None:

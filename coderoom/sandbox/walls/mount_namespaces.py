@@ -16,10 +16,10 @@ from coderoom.sandbox.walls.local import LocalWorker, Start, identity_to_become,
 from coderoom.sandbox.walls.probe import Facts, ProbedWall
 from coderoom.sandbox.walls.remedies import namespaces_remedy
 
-__all__ = ["MountedWall"]
+__all__ = ["MountNamespaceWall"]
 
 
-class MountedWall(ProbedWall):
+class MountNamespaceWall(ProbedWall):
     """Namespaces of every kind, a file tree of only what is needed, no capabilities."""
 
     by_file_system = True  # Not all of them can show root's files as another user's.

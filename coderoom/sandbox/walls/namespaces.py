@@ -8,14 +8,14 @@ from typing import Any
 from coderoom.sandbox.walls.base import WallReport, WallSpec
 from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, Layout
 from coderoom.sandbox.walls.local import OUTSIDE, Start, python_arguments
-from coderoom.sandbox.walls.mount_namespaces import MountedWall
+from coderoom.sandbox.walls.mount_namespaces import MountNamespaceWall
 from coderoom.sandbox.walls.probe import Facts
 from coderoom.sandbox.walls.remedies import namespaces_remedy
 
 __all__ = ["NamespacesWall"]
 
 
-class NamespacesWall(MountedWall):
+class NamespacesWall(MountNamespaceWall):
     """The same namespaces and the same file tree as with bubblewrap, made by our own Python."""
 
     name = "namespaces"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.walls.base import WallReport, WallSpec
@@ -28,14 +28,14 @@ from coderoom.sandbox.walls.local import (
 )
 from coderoom.sandbox.walls.probe import Facts, ProbedWall
 
-__all__ = ["RuledWall"]
+__all__ = ["PathRuleWall"]
 
 # Of /proc only what tells nothing of other processes.
 _HARMLESS = ("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm/overcommit_memory")
 _FOR_NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf")
 
 
-class RuledWall(ProbedWall):
+class PathRuleWall(ProbedWall):
     """No namespaces: the code sees the host's paths, but the kernel lets it open only those that it needs."""
 
     @abstractmethod
@@ -57,7 +57,7 @@ class RuledWall(ProbedWall):
             private = temporary_folder()
             unwind.callback(remove_folder, private)
             identity = await borrowed(spec.workspace, unwind)
-            code = await to_its_end(asyncio.to_thread(_code_for, identity, private))
+            code = await run_uncancellable(asyncio.to_thread(_code_for, identity, private))
             boot = _boot(spec, layout, identity, private, code)
 
             def prepare(control_fd: int) -> Start:

@@ -16,7 +16,7 @@ from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.guest.isolation import landlock
 from coderoom.sandbox.walls.base import WallReport
 from coderoom.sandbox.walls.local import OUTSIDE, Start
-from coderoom.sandbox.walls.path_rules import RuledWall
+from coderoom.sandbox.walls.path_rules import PathRuleWall
 from coderoom.sandbox.walls.probe import Facts
 
 __all__ = ["SandlockWall"]
@@ -30,7 +30,7 @@ _KERNEL = "It takes Linux 6.12 or later, with `landlock` among the security modu
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts", "/dev/tty")
 
 
-class SandlockWall(RuledWall):
+class SandlockWall(PathRuleWall):
     """What the wall `landlock` is, with the worker itself behind sandlock's rules.
 
     sandlock's supervisor is not used. It opens files of `/proc` for whoever asks, past the rules that a runner is

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from coderoom.generation import AICodeGenerator
-from coderoom.generation.rate_limit import Pace
+from coderoom.generation.rate_limit import RateLimiter
 from tests.support import openai_server as server
 
 from ..scripted import ScriptedModel, function, test
@@ -28,7 +28,7 @@ def side_by_side(count: int, work: Callable[[], None]) -> None:
 
 
 def test_loops_of_several_threads_share_one_pace() -> None:
-    pace, began = Pace(60 / 0.05), list[float]()
+    pace, began = RateLimiter(60 / 0.05), list[float]()
 
     async def ask() -> None:
         async with pace:

@@ -71,15 +71,15 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_workspace_that_is_being_lent_is_given_back(monkeypatch: pytest.MonkeyPatch, workspace: Path) -> None:
     (workspace / "a.txt").touch()
     reached, opened = threading.Event(), threading.Event()
-    borrow = lending.borrow
+    chown_workspace = lending.chown_workspace
 
     def held(folder: Path | None) -> Any:
-        lent = borrow(folder)
+        lent = chown_workspace(folder)
         reached.set()
         assert opened.wait(20)
         return lent
 
-    monkeypatch.setattr(lending, "borrow", held)
+    monkeypatch.setattr(lending, "chown_workspace", held)
 
     async def have_it() -> None:
         with contextlib.ExitStack() as unwind:
@@ -96,7 +96,7 @@ async def test_a_workspace_that_is_being_lent_is_given_back(monkeypatch: pytest.
         await having
     assert (workspace / "a.txt").stat().st_uid == 0
     with contextlib.ExitStack() as unwind:
-        unwind.callback(borrow(workspace)[1])  # Nobody else has it.
+        unwind.callback(chown_workspace(workspace)[1])  # Nobody else has it.
 
 
 async def test_a_cancel_that_comes_with_the_answer_is_a_cancel() -> None:

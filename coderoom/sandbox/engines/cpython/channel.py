@@ -53,9 +53,9 @@ class HostChannel:
     Attributes:
         key: The key of its packets.
         listening: Whether messages are wanted now; those that come unasked are not even read.
-        rest: How many bytes of messages may still come; `None`: any number.
+        byte_budget: How many bytes of messages may still come; `None`: any number.
         held: Whether nothing is to be read now, unless the other side has ended.
-        torn: Whether a message was broken off in its midst, so that the other side will understand no other one.
+        broken: Whether a message was broken off in its midst, so that the other side will understand no other one.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class HostChannel:
         self.largest = largest
         self._assembler = Assembler(largest)
         self.listening = True
-        self.rest: int | None = None
-        self.held = self.torn = False
+        self.byte_budget: int | None = None
+        self.held = self.broken = False
         self._loop = asyncio.get_running_loop()
         self._sending = asyncio.Lock()
         self._reading = False
@@ -94,8 +94,8 @@ class HostChannel:
 
     def renew(self, key: bytes) -> None:
         """Be there for another process at the other end, whose packets have another key."""
-        self.key, self.listening, self.rest = key, True, None
-        self.held = self.torn = False
+        self.key, self.listening, self.byte_budget = key, True, None
+        self.held = self.broken = False
         self._assembler.clear()
 
     def pause(self) -> None:
@@ -116,7 +116,7 @@ class HostChannel:
         Raises:
             ConnectionError: The other side has closed.
         """
-        if self._sending.locked() or self.torn:
+        if self._sending.locked() or self.broken:
             return False
         parts = list(packets(message, self.key))
         return len(parts) == 1 and self._send_now(parts[0], fds)
@@ -130,13 +130,13 @@ class HostChannel:
         if self.send_now(message, fds):
             return
         async with self._sending:
-            if self.torn:
+            if self.broken:
                 raise ConnectionError("an earlier message was broken off")
             for part in packets(message, self.key):
                 while not self._send_now(part, fds):
                     await self._wait_writable()
-                self.torn, fds = True, ()
-            self.torn = False
+                self.broken, fds = True, ()
+            self.broken = False
 
     def drain(self, at_once: int = _AT_ONCE) -> None:
         """Take in what has arrived, up to a number of packets."""
@@ -185,9 +185,9 @@ class HostChannel:
         return 0
 
     def _may_come(self, size: int) -> bool:
-        if self.rest is not None:
-            self.rest -= size
-        return self.rest is None or self.rest >= 0
+        if self.byte_budget is not None:
+            self.byte_budget -= size
+        return self.byte_budget is None or self.byte_budget >= 0
 
     def _send_now(self, packet: bytes, fds: Sequence[int]) -> bool:
         if self.closed:

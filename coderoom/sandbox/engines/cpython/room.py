@@ -94,9 +94,9 @@ class Runner:
         return self.failure or _describe_end(self.ended or {})
 
     @property
-    def torn(self) -> bool:
+    def broken(self) -> bool:
         """Whether its process will understand no other message, since one was broken off in its midst."""
-        return self._channel is not None and self._channel.torn
+        return self._channel is not None and self._channel.broken
 
     def handed_over(self) -> None:
         """Close the ends that the process has been sent."""
@@ -119,7 +119,7 @@ class Runner:
         self._contents.clear()
         if self._channel is not None:
             self._channel.listening = True
-            self._channel.rest = None
+            self._channel.byte_budget = None
 
     def send_now(self, message: dict[str, Any]) -> bool:
         """Send a message if that needs no waiting.
@@ -166,10 +166,10 @@ class Runner:
             elif not self.paused:
                 self._channel.resume()
 
-    def hurry(self) -> None:
+    def limit_input(self) -> None:
         """Take its answer from now on, and not much else."""
         if self._channel is not None:
-            self._channel.rest = self._channel.largest
+            self._channel.byte_budget = self._channel.largest
 
     def note_end(self, facts: Mapping[str, Any]) -> None:
         """Take note that the process has ended; what it had written before is read first."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coderoom._util.tasks import to_its_end
+from coderoom._util.tasks import run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import Collector, Program
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient, integer
@@ -172,7 +172,7 @@ class CPythonSession:
             await self._room.ask("freeze", "freeze")
             yield
         finally:  # Also if nobody waited for the answer: it may have been done.
-            await to_its_end(self._room.ask("thaw", "thaw"))
+            await run_uncancellable(self._room.ask("thaw", "thaw"))
 
     async def close(self) -> None:
         """End everything that the session has started; a second time does nothing."""
@@ -320,7 +320,7 @@ class CPythonSession:
         else:
             if live.sending is not None or cell.calls is not None:
                 await self._whole(_stop_sending(cell, live))
-            if live.runner.torn and not final:
+            if live.runner.broken and not final:
                 await self._whole(self._lose())
         cell.output.finish()
 
@@ -336,7 +336,7 @@ class CPythonSession:
         try:
             if ending is not Ending.BY_ITSELF:
                 await self._interrupt(cell, live)
-            if cell.answer is None or live.runner.torn:
+            if cell.answer is None or live.runner.broken:
                 await self._lose()
             elif cell.answer.get("threads", 1) != 1:
                 await self._leave_threads()

@@ -59,7 +59,7 @@ class MontyCalls:
     def hold(self, held: bool) -> None:
         """Whoever calls waits by himself."""
 
-    def hurry(self) -> None:
+    def limit_input(self) -> None:
         """There is nothing on its way."""
 
     def _make(self, name: str, is_async: bool) -> Callable[..., Any]:

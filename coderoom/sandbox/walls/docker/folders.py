@@ -18,7 +18,7 @@ import coderoom
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.walls import owned_folder
 from coderoom.sandbox.walls.layout import is_private
-from coderoom.sandbox.walls.lending import borrow
+from coderoom.sandbox.walls.lending import chown_workspace
 
 __all__ = ["Meeting", "Tenant", "check_folders", "guarded", "tenant_for", "visible_code"]
 
@@ -152,7 +152,7 @@ def _beside_root(workspace: Path, mount: Path | None, nobody: int, remapped: boo
             return Tenant(nobody, nobody, mount, remapped)
         except OSError:
             pass  # An old kernel, or a file system that cannot do it.
-    identity, give_back = borrow(workspace)
+    identity, give_back = chown_workspace(workspace)
     if identity is None:
         raise _not_for_code(workspace)
     return Tenant(*identity, workspace, remapped, give_back)
