@@ -56,9 +56,9 @@ _WAYS = {
             show()
         async def main():
             await use()
-            gc.collect()
             async with asyncio.timeout(10):
                 while descendants():
+                    gc.collect()
                     await asyncio.sleep(0.01)
         asyncio.run(main())
     """,
