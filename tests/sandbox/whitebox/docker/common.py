@@ -27,9 +27,14 @@ def a_spec(workspace: Path | None = None, **more: Any) -> WallSpec:
     return WallSpec(workspace=workspace, **wanted)
 
 
+SHARED: set[str] = set()
+"""The containers that were there before a test, of a sandbox that other tests share."""
+
+
 def ours(engine: Any) -> list[str]:
     found = engine.containers(all=True, filters={"label": "coderoom"})
-    return [each["Id"] for each in found if each["Labels"]["coderoom"].split()[2:3] == [str(os.getpid())]]
+    own = [each["Id"] for each in found if each["Labels"]["coderoom"].split()[2:3] == [str(os.getpid())]]
+    return [identity for identity in own if identity not in SHARED]
 
 
 async def gone(engine: Any, container: str) -> None:

@@ -11,7 +11,7 @@ from coderoom.sandbox.walls.docker.container import DockerWorker
 from coderoom.sandbox.walls.docker.wall import DockerWall
 from tests.support.docker import client
 
-from .common import Start, a_spec, ours
+from .common import SHARED, Start, a_spec, ours
 from .stub import write_stub
 
 
@@ -29,9 +29,10 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def engine(docker_host: str, temporary: Path) -> Iterator[Any]:
     """A client of the engine. No more containers of ours may be there at the end."""
     engine = client(docker_host)
-    kept = set(ours(engine))  # A sandbox that other tests share.
+    SHARED.clear()
+    SHARED.update(ours(engine))
     yield engine
-    assert set(ours(engine)) == kept
+    assert ours(engine) == []
     engine.close()
 
 
