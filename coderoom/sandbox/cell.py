@@ -20,6 +20,7 @@ __all__ = ["LANGUAGES", "Collector", "Program", "StreamName", "check_cell"]
 StreamName = Literal["stdout", "stderr"]
 
 _STREAMS: tuple[StreamName, StreamName] = ("stdout", "stderr")
+_Decoder = codecs.getincrementaldecoder("utf-8")
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Collector:
         self._head_limit = limit // 2
         self._tail_limit = limit - self._head_limit
         self._on_chunk = on_chunk
-        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in _STREAMS}
+        self._decoders = {name: _Decoder("replace") for name in _STREAMS}
         self._head: list[tuple[StreamName, str]] = []
         self._tail: deque[tuple[StreamName, str, int]] = deque()
         self._head_size = self._tail_size = 0

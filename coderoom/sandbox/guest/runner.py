@@ -118,6 +118,7 @@ class Runner:
         """Answer requests; never returns."""
         self._pid = os.getpid()
         self._functions.be_here()
+        self._interpreter.warm_up()
         self._channel.send_text(LAST, b'{"event":"ready","pid":%d}' % self._pid)
         while True:
             request = self._functions.receive()

@@ -170,7 +170,8 @@ class Worker:
             self._drop(room)
             return
         self._tidying.add(room)
-        room.renew(functools.partial(self._tidied, room))
+        # The caller's result does not wait for that.
+        asyncio.get_running_loop().call_soon(self._tidy, room)
 
     async def close(self) -> None:
         """End it, and everything behind its wall."""
@@ -280,6 +281,10 @@ class Worker:
             waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_exception(error)
+
+    def _tidy(self, room: Room) -> None:
+        if room in self._tidying:
+            room.renew(functools.partial(self._tidied, room))
 
     def _tidied(self, room: Room, usable: bool) -> None:
         if room in self._tidying:

@@ -47,7 +47,6 @@ class RunningCell:
     Attributes:
         number: Its number, which its answer has to have.
         output: What it prints.
-        finished: Set when there is an answer, or when its process has ended.
         answer: What its process says came of it; `None` if the process ended before it could say.
         ended: What the process's parent says of its end; `None` as long as it lives.
         calls: Answers what it calls on the host; `None` if it may call nothing.
@@ -56,10 +55,35 @@ class RunningCell:
     def __init__(self, number: int, output: Collector) -> None:
         self.number = number
         self.output = output
-        self.finished = asyncio.Event()
         self.answer: Mapping[str, Any] | None = None
         self.ended: Mapping[str, Any] | None = None
         self.calls: Calls | None = None
+        self._ending: Ending | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def finish(self, ending: Ending) -> None:
+        """Note why the host no longer waits for the cell; only the first reason counts."""
+        self._ending = self._ending or ending
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self, seconds: float) -> Ending:
+        """Wait until the cell has finished, was cancelled or has used up its time."""
+        if self._ending is None:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(seconds, self.finish, Ending.TIMEOUT)
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+        assert self._ending is not None
+        return self._ending
+
+    async def wait_longer(self, seconds: float) -> bool:
+        """After `wait`, wait some more for an answer or for the end of the process; return whether one came."""
+        self._ending = None if self.answer is None and self.ended is None else Ending.BY_ITSELF
+        return await self.wait(seconds) is Ending.BY_ITSELF
 
     async def end_calls(self) -> tuple[FunctionCall, ...]:
         """End the calls that are still at work, and return all of them."""

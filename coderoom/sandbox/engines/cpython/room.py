@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.cell import StreamName
 from coderoom.sandbox.engines.cpython.channel import PATIENCE, ForkServerClient, HostChannel
-from coderoom.sandbox.engines.cpython.outcome import RunningCell
+from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell
 from coderoom.sandbox.guest.frames import CONTENT, KEY_SIZE, STDOUT
 
 __all__ = ["MOST_CHECKPOINTS", "Room", "Runner"]
@@ -81,7 +81,10 @@ class Runner:
         self._channel.renew(self.key)
         self.ready.clear()
         self.pid, self.failure, self.ended, self._cell = 0, "", None, None
-        self.resume()
+        if self.paused:
+            self.resume()
+        else:
+            self._channel.resume()
 
     @property
     def closed(self) -> bool:
@@ -115,7 +118,7 @@ class Runner:
         self._cell = cell
         if self.ended is not None:
             cell.ended = self.ended
-            cell.finished.set()
+            cell.finish(Ending.BY_ITSELF)
         self._contents.clear()
         if self._channel is not None:
             self._channel.listening = True
@@ -180,7 +183,7 @@ class Runner:
         self._be_ready()
         if self._cell is not None:
             self._cell.ended = facts
-            self._cell.finished.set()
+            self._cell.finish(Ending.BY_ITSELF)
 
     def close(self) -> None:
         """Close everything; a second time does nothing."""
@@ -209,7 +212,7 @@ class Runner:
         elif event == "done" and self._cell is not None and message.get("id") == self._cell.number:
             message["contents"] = bytes(self._contents)
             self._cell.answer = message
-            self._cell.finished.set()
+            self._cell.finish(Ending.BY_ITSELF)
             self._hear_nothing()
 
     def _be_ready(self) -> None:
@@ -394,11 +397,12 @@ class Room(ForkServerClient):
                 await self.prepare()
             runner = self.spare
             assert runner is not None
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    await runner.ready.wait()
-            except TimeoutError:
-                raise SandboxUnavailable("The sandbox did not get ready in time.") from None
+            if not runner.ready.is_set():
+                try:
+                    async with asyncio.timeout(PATIENCE):
+                        await runner.ready.wait()
+                except TimeoutError:
+                    raise SandboxUnavailable("The sandbox did not get ready in time.") from None
             if runner.pid:
                 return runner
             # Another room's processes, which are just being ended, may have left no place for one more.

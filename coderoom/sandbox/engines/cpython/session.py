@@ -85,7 +85,7 @@ class CPythonSession:
         self._printing: Runner | None = None
         self._lost = False
         self._used = False
-        self._cancelled = asyncio.Event()
+        self._waited_for: RunningCell | None = None  # The cell that `cancel` ends.
 
     async def run(
         self,
@@ -96,10 +96,9 @@ class CPythonSession:
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
         """Run a cell; see `Session.run`."""
-        self._cancelled.clear()  # Who cancels from here on means this cell.
+        cell = self._waited_for = RunningCell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
         await self._settle()
         self._room.limit = None
-        cell = RunningCell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
         begin = time.monotonic()
         if self._limits.cpu_seconds is not None:
             await self._room.tell({"op": "cell"})
@@ -125,7 +124,8 @@ class CPythonSession:
 
     async def cancel(self) -> None:
         """End the cell that runs."""
-        self._cancelled.set()
+        if self._waited_for is not None:
+            self._waited_for.finish(Ending.CANCELLED)
 
     async def checkpoint(self) -> CheckpointHandle:
         """Keep the state as it is; see `Session.checkpoint`."""
@@ -293,26 +293,16 @@ class CPythonSession:
     async def _see(self, cell: RunningCell, live: _Live, seconds: float, final: bool) -> Ending:
         """Wait for a cell's end, and clear up after it."""
         try:
-            ending = await self._first(cell, seconds)
+            ending = await cell.wait(seconds)
+            self._waited_for = None
         except BaseException:
-            # Whoever waited has gone. The code is ended all the same, and its variables stay if they can.
+            # The caller is gone. The code is ended all the same, and its variables stay if they can.
+            self._waited_for = None
             with contextlib.suppress(SandboxUnavailable):
                 await self._finish(cell, live, Ending.CANCELLED, final)
             raise
         await self._finish(cell, live, ending, final)
         return ending
-
-    async def _first(self, cell: RunningCell, seconds: float) -> Ending:
-        finished = asyncio.ensure_future(cell.finished.wait())
-        cancelled = asyncio.ensure_future(self._cancelled.wait())
-        try:
-            await asyncio.wait((finished, cancelled), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if finished.done():
-                return Ending.BY_ITSELF
-            return Ending.CANCELLED if cancelled.done() else Ending.TIMEOUT
-        finally:
-            finished.cancel()
-            cancelled.cancel()
 
     async def _finish(self, cell: RunningCell, live: _Live, ending: Ending, final: bool) -> None:
         if ending is not Ending.BY_ITSELF or cell.answer is None:
@@ -353,11 +343,11 @@ class CPythonSession:
             cell.output.finish()
             live.runner.resume()
         await self._room.interrupt(_pids_of(self._held))
-        if not await _within(_GRACE, cell.finished):
+        if not await cell.wait_longer(_GRACE):
             # It may be waiting for somebody who does not let himself be interrupted.
             await self._room.kill(self._kept_pids())
             await self._room.interrupt(_pids_of(self._held))
-            await _within(_LAST_GRACE, cell.finished)
+            await cell.wait_longer(_LAST_GRACE)
 
     async def _leave_threads(self) -> None:
         """Let the state that lives be a fork of itself, which has none of its threads: nobody can end those."""
@@ -421,13 +411,6 @@ async def _stop_sending(cell: RunningCell, live: _Live) -> None:
         await asyncio.gather(live.sending, return_exceptions=True)
         live.sending = None
     await cell.end_calls()
-
-
-async def _within(seconds: float, event: asyncio.Event) -> bool:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:
