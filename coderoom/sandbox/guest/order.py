@@ -12,7 +12,6 @@ import array
 import ctypes
 import fcntl
 import os
-import platform
 import select
 import signal
 import socket
@@ -121,7 +120,7 @@ def _take_listener(sock: socket.socket) -> int | None:
 
 
 def _listen() -> int:
-    if platform.machine() not in _CALLS:
+    if os.uname().machine not in _CALLS:
         raise OSError(38, "the system calls of this machine are not known")
     linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)
     program = _filter()
@@ -131,7 +130,7 @@ def _listen() -> int:
 
 
 def _filter() -> bytes:
-    architecture, writes, moves = _CALLS[platform.machine()]
+    architecture, writes, moves = _CALLS[os.uname().machine]
     known = len(writes) + len(moves)
     steps = [(_LOAD, 4, 0, 0), (_EQUAL, architecture, 0, known + 8), (_LOAD, 0, 0, 0)]
     steps += [(_EQUAL, number, known - at, 0) for at, number in enumerate(writes)]

@@ -23,6 +23,6 @@ def settle(config: dict[str, Any]) -> None:
 
 
 def freeze() -> None:
-    """Take what is here now out of garbage collection's way."""
-    gc.collect()
-    gc.freeze()  # Collections in the forks would touch every object.
+    """Exclude the objects that exist now from garbage collection, which would touch all of them in every fork."""
+    gc.freeze()
+    gc.enable()

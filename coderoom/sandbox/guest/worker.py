@@ -6,6 +6,7 @@ with it everything behind the wall.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import select
@@ -45,6 +46,7 @@ def serve(control_fd: int) -> None:
     if first is None:
         return
     config = first[0]
+    gc.disable()  # Imports make many objects and hardly any garbage.
     try:
         facts = _prepare(config)
         runner = Runner(config)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import json
 import os
@@ -258,9 +257,9 @@ report([answers, attempt(os.listdir, "/etc"), attempt(socket.socket)])
 
     def test_it_comes_with_json(self) -> None:
         settings = lockdown.Lockdown(network=True, memory_bytes=1, open_files=3, file_bytes=4, write=["/tmp"])
-        assert lockdown.Lockdown(**json.loads(json.dumps(dataclasses.asdict(settings)))) == settings
+        assert lockdown.Lockdown(**json.loads(json.dumps(settings._asdict()))) == settings
         with pytest.raises(TypeError, match="netwrok"):
-            lockdown.Lockdown(**{**dataclasses.asdict(settings), "netwrok": True})
+            lockdown.Lockdown(**{**settings._asdict(), "netwrok": True})
 
     @pytest.mark.parametrize("scoped", [True, False])
     def test_own_pid_only_is_for_the_one_who_applies_it(self, scoped: bool) -> None:

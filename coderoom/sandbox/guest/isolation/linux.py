@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import sys
 from typing import Any
 
@@ -81,7 +80,7 @@ def syscall(name: str, *arguments: Any) -> int:
     Raises:
         OSError: It failed, or its number is not known on this machine.
     """
-    number = _COMMON.get(name) or _NUMBERS.get(platform.machine(), {}).get(name)
+    number = _COMMON.get(name) or _NUMBERS.get(os.uname().machine, {}).get(name)
     function = getattr(_libc, "syscall", None) if number is not None else None
     # Variadic: every argument must be as wide as a register.
     wide = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
@@ -90,7 +89,7 @@ def syscall(name: str, *arguments: Any) -> int:
 
 def _call(function: Any, name: str, arguments: tuple[Any, ...]) -> int:
     if function is None:
-        raise OSError(38, f"{name}: not known on {platform.system()} {platform.machine()}")
+        raise OSError(38, f"{name}: not known on {os.uname().sysname} {os.uname().machine}")
     result: int = function(*arguments)
     if result < 0:
         number = ctypes.get_errno()

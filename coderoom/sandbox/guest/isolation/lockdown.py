@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import errno
 import math
 import os
-import platform
 import resource
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from . import landlock, seccomp
 from .linux import prctl, syscall
@@ -33,8 +32,7 @@ _HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
-@dataclasses.dataclass(frozen=True)
-class Lockdown:
+class Lockdown(NamedTuple):
     """What code may still do; made of JSON's types only, so that it can come with the boot data.
 
     Attributes:
@@ -139,7 +137,7 @@ class Prepared:
     def _filter(self) -> bytes:
         lockdown = self.lockdown
         return seccomp.build_filter(
-            platform.machine(),
+            os.uname().machine,
             lockdown.network,
             seccomp.SOME_PID if lockdown.own_pid_only else None,
             signals=not (lockdown.scoped and self.landlock_abi >= 6),
