@@ -1,4 +1,8 @@
-"""The calls that a cell makes to functions of the host."""
+"""The calls that a cell makes to functions of the host, and their answers.
+
+A session makes one `Calls` for each cell that may call functions. Plain functions run in threads, async functions in
+tasks of the event loop.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,12 @@ import contextvars
 import inspect
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox.functions.data import Told, as_data, tell
+from coderoom.sandbox.functions.data import as_data, tell
 from coderoom.sandbox.functions.function import Arguments, HostFunction
 from coderoom.sandbox.functions.log import CallLog
 from coderoom.sandbox.functions.threads import Threads
@@ -25,12 +29,14 @@ from coderoom.sandbox.result import FunctionCall
 
 __all__ = ["Calls", "calls_of"]
 
-_SIDE_BY_SIDE = 32
-_THREADS = 16  # Each may hold a value that is far too large before that can be seen.
-_LARGE = 65_536  # To check the arguments of so large a call takes a while.
-_HEAD = 1024  # What a call has besides its arguments.
-_MOMENT = 0.2
+_CONCURRENT = 32
+_THREADS = 16  # Each may hold a value that turns out to be far too large.
+_LARGE = 65_536  # Checking the arguments of a larger call would block the event loop.
+_HEAD = 1024  # The bytes of a call besides its arguments.
+_CLOSING_SECONDS = 0.2
 _callers: contextvars.ContextVar[tuple[Calls, ...]] = contextvars.ContextVar("coderoom_callers", default=())
+
+_Answer = tuple[dict[str, Any], Outcome]
 
 
 class Replies(Protocol):
@@ -43,18 +49,18 @@ class Replies(Protocol):
         """Send a message."""
 
     def hold(self, held: bool) -> None:
-        """Let no more calls come for now."""
+        """Stop or continue to read calls."""
 
     def limit_input(self) -> None:
-        """Let hardly any come from now on."""
+        """Read hardly anything from now on."""
 
 
 def calls_of(owner: object) -> bool:
-    """Whether this is done for a call from a cell of that owner, which would wait for itself."""
+    """Whether the current code answers a call from a cell of that owner: using the owner would be a deadlock."""
     return any(calls.is_open and calls.owner is owner for calls in _callers.get())
 
 
-@dataclass
+@dataclass(eq=False)
 class _Call:
     number: int
     function: HostFunction
@@ -64,18 +70,27 @@ class _Call:
     place: int
     refused: Exception | None = None
     task: asyncio.Task[None] | None = None
+    deadline: asyncio.TimerHandle | None = None
     left: bool = False
+    answered: bool = False
+
+
+@dataclass
+class _Pending:
+    """What a plain function returned that still has to be awaited."""
+
+    value: Awaitable[Any]
 
 
 class Calls:
-    """Answers the calls of one cell. What comes from there is hostile: it may be anything, and any number of times.
+    """Answers the calls of one cell. Calls come from untrusted code: they may be malformed, and any number may come.
 
-    Functions run in the context of whoever runs the cell.
+    Functions run in the context of the code that runs the cell.
 
     Args:
         owner: Whose cell it is; see `calls_of`.
-        functions: Those that may be called, by name. Nothing else can be reached.
-        limits: How many calls there may be, how long each may take, and how large arguments and results may be.
+        functions: The functions that may be called, by name.
+        limits: The number of calls, the seconds of each, and the size of arguments and results.
         replies: Where answers go.
 
     Attributes:
@@ -89,26 +104,26 @@ class Calls:
         self._functions = functions
         self._limits = limits
         self._replies = replies
+        self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         self._context.run(_callers.set, (*_callers.get(), self))
         self._waiting: deque[_Call] = deque()
-        self._open_calls: dict[int, _Call] = {}
         self._waiting_bytes = 0
-        self._tasks: dict[asyncio.Task[None], _Call] = {}
+        self._running: set[_Call] = set()
+        self._by_number: dict[int, _Call] = {}
         self._threads = Threads(_THREADS)
         self._log = CallLog()
         self._held = False
-        self._checking = asyncio.Lock()
-        self._packing = threading.Lock()
-        self._turn = asyncio.Lock()
-        self._long: asyncio.Task[None] | None = None  # What sends a long answer, piece by piece.
+        self._computing = threading.Lock()  # Many threads that compute would block the event loop.
+        self._sending = asyncio.Lock()
+        self._long: _Call | None = None  # The call whose answer is being sent in several packets.
 
     def take(self, message: Mapping[str, Any], size: int) -> None:
         """Take a call that has arrived.
 
         Args:
             message: The call.
-            size: How many bytes it had.
+            size: Its bytes.
         """
         number, name = message.get("call"), message.get("name")
         args, kwargs = message.get("args"), message.get("kwargs")
@@ -125,32 +140,33 @@ class Calls:
             self._queue(number, function, args, kwargs, size)
 
     def leave(self, number: Any) -> None:
-        """End a call whose answer nobody waits for any more."""
-        call = self._open_calls.get(number) if type(number) is int else None
+        """End a call whose answer the code no longer waits for."""
+        call = self._by_number.get(number) if type(number) is int else None
         if call is not None and not call.left:
             call.left = True
             self._log.write(call.place, Outcome.CANCELLED, LEFT)
-            if call.task is not None and call.task is not self._long:
-                call.task.cancel()
+            if call is not self._long:
+                self._cancel(call)
 
     async def close(self) -> tuple[FunctionCall, ...]:
-        """End what is still at work, and return all calls in the order in which they came."""
+        """End the calls that still run, and return all calls in the order of their arrival."""
         self.is_open = False
         self._hold(False)
         self._replies.limit_input()
-        cut_off = bool(self._tasks or self._waiting)
+        unanswered = bool(self._running or self._waiting)
         self._waiting.clear()
-        for task in self._tasks:
-            if task is not self._long:
-                task.cancel()
-        if self._long is not None:  # Else its reader would understand nothing that comes after it.
-            await asyncio.wait((self._long,), timeout=_MOMENT)
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:  # One that does not let itself be cancelled is left alone; it can answer nobody any more.
-            await asyncio.wait(tuple(self._tasks), timeout=_MOMENT)
+        long = self._long
+        for call in list(self._running):
+            if call is not long:
+                self._cancel(call)
+        tasks = [call.task for call in self._running if call.task is not None]
+        if long is not None and long.task is not None:  # Its reader would not understand what comes after a part of it.
+            await asyncio.wait((long.task,), timeout=_CLOSING_SECONDS)
+            self._cancel(long)
+        if tasks:  # A task that ignores its cancellation is left alone; it can answer nobody any more.
+            await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
         with contextlib.suppress(ConnectionError):
-            if cut_off:  # What nobody reads would be in the way of whoever comes next.
+            if unanswered:
                 self._replies.send_now({"op": "ended", "error": tell(RuntimeError(ENDED))})
         self._threads.close()
         return self._log.close(ENDED)
@@ -166,10 +182,10 @@ class Calls:
             refused = too_large(function.name, size, largest)
         place = self._log.open(function, args, kwargs)
         self._waiting_bytes += size + PER_CALL
-        call = self._open_calls[number] = _Call(number, function, args, kwargs, size, place, refused)
+        call = self._by_number[number] = _Call(number, function, args, kwargs, size, place, refused)
         self._waiting.append(call)
         if self._waiting_bytes > most_waiting(largest):
-            self._hold(True)  # No stub sends so many.
+            self._hold(True)  # Our stubs never send so many.
         self._start()
 
     def _hold(self, held: bool) -> None:
@@ -178,85 +194,134 @@ class Calls:
             self._replies.hold(held)
 
     def _start(self) -> None:
-        while self._waiting and len(self._tasks) < _SIDE_BY_SIDE:
+        while self._waiting and len(self._running) < _CONCURRENT:
             call = self._waiting.popleft()
             if call.left:
                 self._forget(call)
                 continue
-            call.task = task = asyncio.get_running_loop().create_task(self._answer(call), context=self._context.copy())
-            self._tasks[task] = call
-            task.add_done_callback(self._done)
+            self._running.add(call)
+            call.deadline = self._loop.call_later(self._limits.call_seconds, self._expire, call)
+            if call.function.in_thread or call.size > _LARGE:
+                self._start_thread(call)
+            else:
+                self._start_task(call, self._run_async(call))
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._forget(self._tasks.pop(task))
+    def _start_thread(self, call: _Call) -> None:
+        def take_result(result: _Answer | _Pending | Arguments) -> None:
+            if isinstance(result, tuple):
+                self._answer(call, *result)
+            elif call in self._running and not call.answered:
+                self._start_task(call, self._run_async(call, result))
+
+        context = self._context.copy()
+        self._threads.run(lambda: context.run(self._run_in_thread, call), take_result)
+
+    def _start_task(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
+        call.task = task = self._loop.create_task(work, context=self._context.copy())
+        task.add_done_callback(lambda _: self._task_done(call, task))
+
+    def _task_done(self, call: _Call, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            task.exception()  # What is no answer either: somebody has interrupted the event loop.
-        self._start()
+            task.exception()  # Retrieved, so that asyncio does not log an interrupt of the event loop.
+        if call.task is task:
+            self._end(call)
 
-    def _forget(self, call: _Call) -> None:
-        if self._open_calls.get(call.number) is call:
-            del self._open_calls[call.number]
-        self._waiting_bytes -= call.size + PER_CALL
-        if self._waiting_bytes <= most_waiting(self._limits.value_bytes):
-            self._hold(False)
-
-    async def _answer(self, call: _Call) -> None:
-        reply, outcome = await self._run(call)
-        self._log.write(call.place, outcome, reply["error"]["message"] if "error" in reply else None)
-        if self.is_open:
-            await self._send({"op": "reply", "call": call.number, **reply})
-
-    async def _run(self, call: _Call) -> tuple[dict[str, Any], Outcome]:
-        name = call.function.name
+    def _run_in_thread(self, call: _Call) -> _Answer | _Pending | Arguments:
+        """Check the arguments, and call a plain function; raises nothing, since of some exceptions threads die."""
+        function = call.function
+        if call not in self._running:  # The cell has ended while the call waited for a thread.
+            return {"error": tell(RuntimeError(ENDED))}, Outcome.CANCELLED
         try:
-            arguments = await self._check(call)
-        except Exception as error:
+            with self._computing if call.size > _LARGE else contextlib.nullcontext():
+                arguments = _check(call)
+        except BaseException as error:
             return {"error": tell(error)}, Outcome.REJECTED
-        deadline = asyncio.timeout(self._limits.call_seconds)
+        if not function.in_thread:
+            return arguments
         try:
-            async with deadline:
-                return {"value": await self._call(call.function, arguments)}, Outcome.OK
+            value = function.run(arguments)
+            if inspect.isawaitable(value):
+                return _Pending(value)
+            self._check_length(function, value)  # What is too large must not wait: many such values fill the memory.
+            with self._computing:
+                return {"value": self._data(function, value)}, Outcome.OK
+        except BaseException as error:
+            return {"error": tell(error)}, Outcome.ERROR
+
+    async def _run_async(self, call: _Call, ready: Arguments | _Pending | None = None) -> None:
+        """Answer a call in the event loop, whose arguments or whose awaitable may come from a thread."""
+        function = call.function
+        try:
+            ready = ready or _check(call)
+        except Exception as error:
+            self._answer(call, {"error": tell(error)}, Outcome.REJECTED)
+            return
+        try:
+            value = await (ready.value if isinstance(ready, _Pending) else function.run(ready))
+            reply, outcome = {"value": self._data(function, value)}, Outcome.OK
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            if deadline.expired():
-                late = TimeoutError(f"{name}() did not answer within {self._limits.call_seconds:g} seconds")
-                return {"error": tell(late)}, Outcome.TIMEOUT
-            if isinstance(error, asyncio.CancelledError) and (call.left or not self.is_open):
+            if isinstance(error, asyncio.CancelledError) and (call.left or call.answered or not self.is_open):
                 raise
-            return {"error": tell(error)}, Outcome.ERROR
+            reply, outcome = {"error": tell(error)}, Outcome.ERROR
+        self._answer(call, reply, outcome)
 
-    async def _check(self, call: _Call) -> Arguments:
-        if call.refused is not None:
-            raise call.refused
-        if call.size <= _LARGE:
-            return call.function.check(call.args, call.kwargs)
-        async with self._checking:
-            checked: Arguments = await self._in_thread(lambda: call.function.check(call.args, call.kwargs))
-        return checked
+    def _expire(self, call: _Call) -> None:
+        seconds = self._limits.call_seconds
+        late = TimeoutError(f"{call.function.name}() did not answer within {seconds:g} seconds")
+        task = call.task
+        self._answer(call, {"error": tell(late)}, Outcome.TIMEOUT)
+        if task is not None:
+            task.cancel()
 
-    async def _call(self, function: HostFunction, arguments: Arguments) -> Any:
-        if function.in_thread:
-            value = await self._in_thread(lambda: self._run_here(function, arguments))
-            if not isinstance(value, _Later):
-                return value
-            return self._data(function, await value.value)
-        return self._data(function, await function.run(arguments))
+    def _answer(self, call: _Call, reply: dict[str, Any], outcome: Outcome) -> None:
+        """Log what came of a call and send it; only the first answer counts."""
+        if call.answered:
+            return
+        call.answered = True
+        self._log.write(call.place, outcome, reply["error"]["message"] if "error" in reply else None)
+        message = {"op": "reply", "call": call.number, **reply}
+        if self.is_open and call in self._running and not self._send_now(message):
+            self._start_task(call, self._send(call, message))
+        elif call.task is None:
+            self._end(call)
 
-    def _run_here(self, function: HostFunction, arguments: Arguments) -> Any:
-        value = function.run(arguments)
-        if inspect.isawaitable(value):
-            return _Later(value)
-        self._check_length(function, value)  # What is too large must not wait, or many such would lie in memory.
-        with self._packing:  # Many threads that compute would leave the event loop no time.
-            return self._data(function, value)
+    def _send_now(self, message: dict[str, Any]) -> bool:
+        try:
+            return not self._sending.locked() and self._replies.send_now(message)
+        except ConnectionError:  # The process that called has ended.
+            return True
 
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        context = contextvars.copy_context()
-        value, told = await self._threads.run(lambda: context.run(_value_or_error, work))
-        if told is not None:
-            raise Told(told)  # Not the error itself, since its traceback may hold much.
-        return value
+    async def _send(self, call: _Call, message: dict[str, Any]) -> None:
+        with contextlib.suppress(ConnectionError):
+            async with self._sending:
+                self._long = call
+                try:
+                    await self._replies.send(message)
+                finally:
+                    self._long = None
+
+    def _cancel(self, call: _Call) -> None:
+        if call.task is None:  # Its thread goes on, and can answer nobody any more.
+            self._end(call)
+        else:
+            call.task.cancel()
+
+    def _end(self, call: _Call) -> None:
+        if call in self._running:
+            self._running.discard(call)
+            if call.deadline is not None:
+                call.deadline.cancel()
+            self._forget(call)
+            self._start()
+
+    def _forget(self, call: _Call) -> None:
+        if self._by_number.get(call.number) is call:
+            del self._by_number[call.number]
+        self._waiting_bytes -= call.size + PER_CALL
+        if self._waiting_bytes <= most_waiting(self._limits.value_bytes):
+            self._hold(False)
 
     def _data(self, function: HostFunction, value: Any) -> Any:
         self._check_length(function, value)
@@ -266,7 +331,7 @@ class Calls:
 
     def _check_length(self, function: HostFunction, value: Any) -> None:
         if isinstance(value, str | list | tuple | dict):
-            self._check_size(function, len(value))  # As JSON it has at least as many bytes.
+            self._check_size(function, len(value))  # Its JSON has at least as many bytes.
 
     def _check_size(self, function: HostFunction, size: int) -> None:
         most = self._limits.value_bytes
@@ -275,32 +340,12 @@ class Calls:
                 f"{function.name}(): its result has {size:,} bytes as JSON, or more; {most:,} may come back"
             )
 
-    async def _send(self, reply: dict[str, Any]) -> None:
-        with contextlib.suppress(ConnectionError):  # Whoever asked has ended.
-            if self._turn.locked() or not self._replies.send_now(reply):
-                async with self._turn:
-                    self._long = asyncio.current_task()
-                    try:
-                        await self._replies.send(reply)
-                    finally:
-                        self._long = None
-
     def _refuse(self, number: int, error: Exception) -> None:
-        # Whoever asks for more than there is and does not read the answers gets none.
-        with contextlib.suppress(ConnectionError):
-            self._replies.send_now({"op": "reply", "call": number, "error": tell(error)})
+        # Code that asks for more than there is, and does not read the answers, gets none.
+        self._send_now({"op": "reply", "call": number, "error": tell(error)})
 
 
-@dataclass
-class _Later:
-    """What a plain function returned, which is still to be awaited."""
-
-    value: Awaitable[Any]
-
-
-def _value_or_error(work: Callable[[], Any]) -> tuple[Any, dict[str, Any] | None]:
-    """Do it and raise nothing: of some exceptions an event loop would make more than an answer."""
-    try:
-        return work(), None
-    except BaseException as error:
-        return None, tell(error)
+def _check(call: _Call) -> Arguments:
+    if call.refused is not None:
+        raise call.refused
+    return call.function.check(call.args, call.kwargs)

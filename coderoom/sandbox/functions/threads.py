@@ -1,4 +1,4 @@
-"""Threads for functions that block."""
+"""Threads for functions that block; used for the calls of cells."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["Threads"]
 
+T = TypeVar("T")
+
 
 class Threads:
-    """Threads that do one thing after the other, and do not keep the interpreter from ending.
+    """A pool of threads that does not delay the end of the interpreter.
 
-    Those of `concurrent.futures` would: a function that blocks for an hour would keep the host for an hour.
+    One of `concurrent.futures` would: a function that blocks for an hour would delay it by an hour.
 
     Args:
         most: How many there may be.
@@ -28,19 +30,16 @@ class Threads:
         self._idle = threading.Semaphore(0)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
 
-    async def run(self, work: Callable[[], Any]) -> Any:
-        """Have something done; it must not raise."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
-        self._jobs.put(_Job(work, loop, done))
+    def run(self, work: Callable[[], T], on_result: Callable[[T], None]) -> None:
+        """Do `work`, which must not raise, in a thread, and give its result to `on_result` in the event loop."""
+        self._jobs.put(_Job(work, asyncio.get_running_loop(), on_result))
         if not self._idle.acquire(blocking=False) and self._count < self._most:
             self._count += 1
             name = f"coderoom-call-{self._count}"
             threading.Thread(target=_serve, args=(self._jobs, self._idle), name=name, daemon=True).start()
-        return await done
 
     def close(self) -> None:
-        """Let them end when they have done what they are at; what waits is not done."""
+        """End each thread after the work that it has begun; work that waits is not done."""
         for _ in range(self._count):
             self._jobs.put(None)
 
@@ -49,23 +48,16 @@ class Threads:
 class _Job:
     work: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[Any]
+    on_result: Callable[[Any], None]
 
     def do(self) -> None:
-        if self.done.cancelled():
-            return
         result = self.work()
         with contextlib.suppress(RuntimeError):  # The event loop is closed: nobody waits any more.
-            self.loop.call_soon_threadsafe(_settle, self.done, result)
+            self.loop.call_soon_threadsafe(self.on_result, result)
 
 
 def _serve(jobs: queue.SimpleQueue[_Job | None], idle: threading.Semaphore) -> None:
     while (job := jobs.get()) is not None:
         job.do()
-        del job  # Whoever waits for work keeps nothing alive.
+        del job  # A waiting thread keeps nothing alive.
         idle.release()
-
-
-def _settle(done: asyncio.Future[Any], result: Any) -> None:
-    if not done.done():
-        done.set_result(result)

@@ -70,7 +70,7 @@ class Interpreter:
         self._files.folder = workspace
 
     def warm_up(self) -> None:
-        """Run a cell that leaves nothing, before the first one: a fork copies the pages it writes to for the first time."""
+        """Run an empty cell ahead of the first one: a fork copies each page when it first writes to it."""
         if not self._count:
             self.run({"code": "print(end='')\nsum([1, 2])"})
             self._count = 0

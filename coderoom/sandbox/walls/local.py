@@ -209,7 +209,7 @@ class LocalWorker:
 
 @functools.cache
 def _compile_guest() -> None:
-    """Write the guest's bytecode next to it, where it is missing: behind a wall nobody can, and compiling takes long."""
+    """Write missing bytecode of the guest: nobody behind a wall can, and compiling takes longer than the start."""
     compileall.compile_dir(OUTSIDE / "guest", quiet=2)
 
 
