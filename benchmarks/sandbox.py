@@ -2,8 +2,9 @@
 
 python benchmarks/sandbox.py [--wall NAME] [--samples N]
 
-The candidates of a line take turns, one sample each, so that a slow moment of the machine meets both. A line shows
-the median of each with its first and last decile, and the ratio of the medians. `pip install -e '.[bench]'` installs
+The candidates of a line take turns, so that a slow moment of the machine affects both. They change after each sample,
+which finds the processor's caches cold as after the reply of a model, or after a row of samples where the line says so.
+A line shows the median of each with its first and last decile, and the ratio of the medians. `pip install -e '.[bench]'` installs
 what it compares with: pandas for the heavy imports, and Jupyter's kernel for the cells.
 """
 
@@ -68,8 +69,13 @@ async def timed(work: Work) -> float:
     return perf_counter() - begin
 
 
-async def compare(samples: int, *candidates: Work) -> list[list[float]]:
+async def compare(samples: int, *candidates: Work, row: int = 1) -> list[list[float]]:
     """Let the candidates take turns.
+
+    Args:
+        samples: How many samples to take of each.
+        candidates: What to measure.
+        row: How many samples of one candidate follow each other.
 
     Returns:
         The times of each in seconds, `samples` of them.
@@ -78,10 +84,10 @@ async def compare(samples: int, *candidates: Work) -> list[list[float]]:
         for _ in range(WARM_UP):
             await work()
     times: list[list[float]] = [[] for _ in candidates]
-    for number in range(samples):
+    for number in range(samples // row):
         order = range(len(candidates)) if number % 2 else reversed(range(len(candidates)))
         for index in order:
-            times[index].append(await timed(candidates[index]))
+            times[index] += [await timed(candidates[index]) for _ in range(row)]
     return times
 
 
@@ -135,8 +141,9 @@ async def one_shots(wall: str, samples: int) -> None:
 async def cells(wall: str, samples: int) -> None:
     """Compare a cell in a lasting state with a Jupyter kernel."""
     async with Sandbox(wall) as sandbox, sandbox.session() as session, JupyterCodeExecutor() as jupyter:
-        ours, theirs = await compare(samples, ran(session.run, PRINT), executed(jupyter, PRINT))
-    line("cell in a session", ours, theirs, "AutoGen's Jupyter executor")
+        for row, name in ((1, "cell in a session"), (20, "cell, twenty in a row")):
+            ours, theirs = await compare(samples, ran(session.run, PRINT), executed(jupyter, PRINT), row=row)
+            line(name, ours, theirs, "AutoGen's Jupyter executor")
 
 
 async def calls(wall: str, samples: int) -> None:
