@@ -4,8 +4,10 @@ python benchmarks/sandbox.py [--wall NAME] [--samples N]
 
 The candidates of a line take turns, so that a slow moment of the machine affects both. They change after each sample,
 which finds the processor's caches cold as after the reply of a model, or after a row of samples where the line says so.
-A line shows the median of each with its first and last decile, and the ratio of the medians. `pip install -e '.[bench]'` installs
-what it compares with: pandas for the heavy imports, and Jupyter's kernel for the cells.
+A line shows the median of each with its first and last decile, and the ratio of the medians.
+
+`pip install -e '.[bench]'` installs what it compares with: pandas for the heavy imports, and Jupyter's kernel for the
+cells.
 """
 
 from __future__ import annotations
