@@ -50,6 +50,13 @@ class _Processes:
             if pid in keep:
                 _kill(pid, signal.SIGCONT)
 
+    def end(self, pids: set[int]) -> bool:
+        """Kill processes of the room; return whether all have ended."""
+        left = [pid for pid in pids.intersection(self.pids()) if _fields(pid)[:1] not in ([], [b"Z"])]
+        for pid in left:
+            _kill(pid, signal.SIGKILL)
+        return not left
+
     def interrupt(self, keep: list[int]) -> None:
         """Do what Ctrl-C at a terminal does to all but the supervisor and those that are to be kept."""
         for pid in self.pids():

@@ -80,8 +80,11 @@ class RoomSupervisor(ForkServer):
         if op == "kill":
             self._end_all(message["keep"])
             self.control.send({"event": "killed"})
-        elif op == "keep":  # Checkpoints outlive whoever is ended at a limit.
+        elif op == "keep":  # The session's checkpoints, which outlive the processes that are ended at a limit.
+            released = set(self._kept).difference(message["pids"])
             self._kept = message["pids"]
+            if released:  # One that takes its time to end would count as a process of the code's.
+                self.wait_for(lambda: self._processes.end(released), _SECONDS_TO_END)
         elif op == "interrupt":
             self._processes.interrupt(message["keep"])
         elif op == "look":

@@ -26,7 +26,7 @@ MOST_CHECKPOINTS = 64
 """How many checkpoints a room may have, each of which is a process."""
 
 _MOMENT = 0.5
-_LOOKS = 2
+_LOOKS = 4
 _FORKING = 5.0
 _CHUNK = 65_536
 _MOST_CONTENT = 8 * 1024 * 1024
