@@ -3,7 +3,7 @@
 python benchmarks/honesty.py [--wall NAME] [--problems N] [--seed N]
 
 The model is one in this process. Its tests come from the reference solutions. Of five problems it solves two at once,
-one after a fault, one never, since there is always the same fault in it, and one after an answer that is no code.
+one after a fault, one never, since it always has the same fault, and one after an answer without code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pydantic import BaseModel
 from coderoom.generation import AICodeGenerator, Message, Reply, Solution, TaggedError, encode, make_sandbox
 from coderoom.sandbox import Sandbox
 
-PLANS = ("right", "right", "mended", "faulty", "noisy")
+PLANS = ("right", "right", "fixed", "faulty", "noisy")
 MOST_TESTS = 12
 NOISE = ("I am sorry, I cannot.", "```python\ndef {name}(:\n    return\n```", "```python\ndef {name}(): pass\n```", "")
 BY_TYPE = {"int": [0, 1, 7, 12], "str": ["", "a", "Hello world"], "float": [0.5, 2.0], "bool": [True, False]}
@@ -173,7 +173,7 @@ class KnownModel:
             return json.dumps({"tests": problem.tests})
         number = problem.asked["code"] + problem.asked["RepairForm"]
         code = problem.reference
-        if problem.plan == "faulty" or (problem.plan == "mended" and number == 1):
+        if problem.plan == "faulty" or (problem.plan == "fixed" and number == 1):
             code = f"{problem.fault}\n\n# Attempt {number}: all tests pass.\n"
         elif problem.plan == "noisy" and number == 1:
             return NOISE[sum(map(ord, problem.name)) % len(NOISE)].format(name=problem.entry)
@@ -224,7 +224,7 @@ async def main(wall: str, count: int, seed: int) -> None:
     told = list(read_problems().items())[:count]
     problems = [read(name, each, PLANS[number % len(PLANS)]) for number, (name, each) in enumerate(told)]
     async with make_sandbox(wall, concurrency=6) as sandbox:
-        await asyncio.gather(*(plant(sandbox, each, chance) for each in problems if each.plan in ("mended", "faulty")))
+        await asyncio.gather(*(plant(sandbox, each, chance) for each in problems if each.plan in ("fixed", "faulty")))
         covered = {each.name for each in problems if each.fault and await is_covered(sandbox, each)}
         model = KnownModel(problems)
         generator = AICodeGenerator(model, sandbox=sandbox, cache=False, test_timeout=5.0, max_attempts=4)

@@ -31,7 +31,7 @@ _PATIENCE = 900
 
 
 class _MissingError(Exception):
-    """Why there is no engine, or no image."""
+    """Why the engine or the image is missing."""
 
 
 @pytest.fixture
