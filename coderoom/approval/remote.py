@@ -14,9 +14,8 @@ from autogen_core import CancellationToken
 from rich.cells import cell_len, chop_cells
 
 from coderoom._util.text import visible
-from coderoom.approval.answers import DEFAULT_PROMPT, TRIES, not_understood, understand
-from coderoom.approval.ask import call_in_thread, is_async
-from coderoom.approval.base import Approval, no
+from coderoom.approval.base import Approval, call_in_thread, is_async, no
+from coderoom.approval.human import DEFAULT_PROMPT, TRIES, not_understood, understand
 from coderoom.blocks import extract_code_blocks, fence
 
 __all__ = ["InputApproval", "InputFunc"]

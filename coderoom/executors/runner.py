@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
@@ -17,12 +17,44 @@ from coderoom._util.components import linked
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
-from coderoom.executors.base import OnOutput, SandboxedExecutor
-from coderoom.executors.results import TIMEOUT_CODE, cancelled
+from coderoom.executors.base import TIMEOUT_CODE, OnOutput, SandboxedExecutor, cancelled
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult
 
-__all__ = ["ExecutorRunner", "runner_for"]
+__all__ = ["Checkpoints", "ExecutorRunner", "runner_for"]
+
+
+@runtime_checkable
+class Checkpoints(Protocol):
+    """An executor that can go back to an earlier state."""
+
+    async def checkpoint(self) -> Any:
+        """Save the current state.
+
+        Returns:
+            What `rollback` and `release` take.
+        """
+        ...
+
+    async def rollback(self, mark: Any) -> str:
+        """Go back to a state as if nothing had happened since; as often as wanted.
+
+        Args:
+            mark: The state, from `checkpoint`.
+
+        Returns:
+            What is as it was then, in words that go before "are as they were": "variables and files".
+        """
+        ...
+
+    async def release(self, mark: Any) -> None:
+        """Release a state that is not needed any more.
+
+        Args:
+            mark: The state, from `checkpoint`.
+        """
+        ...
+
 
 # How long an executor that ignores a cancellation is waited for.
 _CANCEL_SECONDS = 1.5
