@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
@@ -32,11 +31,7 @@ from autogen_core.models import (
 )
 from pydantic import BaseModel, Field
 
-from coderoom._util.components import linked
-from coderoom._util.connections import close_with_loop
-from coderoom._util.structured import Answer, ask_structured
-from coderoom._util.tasks import cancel_and_wait
-from coderoom._util.text import encodable
+from coderoom._util.calls import Answer, ask_structured, await_with_token, call_model
 from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.agents import metadata as keys
 from coderoom.agents.code_runner import CodeRunner
@@ -48,10 +43,6 @@ DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""
-
-_SOON: Final = 0.01
-"""Seconds within which a chunk that is there already is read."""
-_MOST_READY: Final = 100
 
 
 class StreamingAgent(BaseChatAgent):
@@ -224,7 +215,7 @@ class CodingAgent(ModelAgent):
         await self._model_context.add_message(UserMessage(content=text, source=self.name))
 
     async def _wait_if_paused(self, cancellation_token: CancellationToken) -> None:
-        await linked(self._resumed.wait(), cancellation_token)
+        await await_with_token(self._resumed.wait(), cancellation_token)
 
     def _approval_config(self, approval: Approval | ApprovalFuncType | None) -> ComponentModel | None:
         """An approval as it stands in a config.
@@ -305,97 +296,3 @@ class Conversation:
         system = [] if self.system_message is None else [SystemMessage(content=self.system_message)]
         messages = [*system, *await self.context.get_messages(), *more]
         return messages if model_client.model_info.get("vision") else remove_images(messages)
-
-
-async def call_model(
-    model_client: ChatCompletionClient,
-    messages: Sequence[LLMMessage],
-    *,
-    stream: bool,
-    source: str,
-    message_id: str,
-    cancellation_token: CancellationToken,
-) -> AsyncGenerator[ModelClientStreamingChunkEvent | CreateResult, None]:
-    """Call the model and yield its chunks, if asked for, and its result last.
-
-    Args:
-        model_client: The model.
-        messages: All that it gets.
-        stream: Whether to yield chunks as they come.
-        source: The agent's name, for the chunks.
-        message_id: The id of the message that this call becomes, by which a UI joins the chunks.
-        cancellation_token: Ends the call at once, also for a client that does not look at it.
-
-    Raises:
-        TypeError: If the model answers with anything but text.
-    """
-    await close_with_loop(model_client)
-    result: CreateResult | None = None
-    if stream:
-        async with aclosing(_stream(model_client, messages, cancellation_token)) as items:
-            async for item in items:
-                if isinstance(item, CreateResult):
-                    result = item
-                else:
-                    text = encodable(item)
-                    yield ModelClientStreamingChunkEvent(content=text, source=source, full_message_id=message_id)
-        if result is None:
-            raise TypeError(f"{type(model_client).__name__} ended its stream without a result.")
-    else:
-        result = await linked(model_client.create(messages, cancellation_token=cancellation_token), cancellation_token)
-    if not isinstance(result.content, str):
-        names = ", ".join(repr(call.name) for call in result.content)
-        raise TypeError(
-            f"The model called {names} as a tool. It is offered none, and is to answer with text, in which its code "
-            "stands. Try another model, or tell it so in `system_message`."
-        )
-    thought = None if result.thought is None else encodable(result.thought)
-    yield result.model_copy(update={"content": encodable(result.content), "thought": thought})
-
-
-async def _stream(
-    model_client: ChatCompletionClient, messages: Sequence[LLMMessage], cancellation_token: CancellationToken
-) -> AsyncGenerator[str | CreateResult, None]:
-    # OpenAI's client tells a stream's tokens only if it is asked to, by an argument that others do not have.
-    asks = "include_usage" in inspect.signature(model_client.create_stream).parameters
-    more: dict[str, Any] = {"include_usage": True} if asks else {}
-    # A token of its own: see `_hang_up`.
-    own_token = CancellationToken()
-    chunks = model_client.create_stream(messages, cancellation_token=own_token, **more)
-    finished = False
-    try:
-        while not finished:
-            if cancellation_token.is_cancelled():
-                raise asyncio.CancelledError
-            try:
-                item = await linked(anext(chunks), cancellation_token)
-            except StopAsyncIteration:
-                finished = True
-            else:
-                yield item
-    finally:
-        try:
-            if not finished:
-                await _hang_up(chunks, own_token)
-        finally:
-            await chunks.aclose()
-
-
-async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: CancellationToken) -> None:
-    """Make a client end its connection.
-
-    AutoGen's clients keep it open, and the service goes on writing, if their stream is closed between two chunks.
-    They end it when they are cancelled while they wait for the next one.
-    """
-    # What is there already may be read, but not the whole of a service that never pauses.
-    for _ in range(_MOST_READY):
-        read = asyncio.ensure_future(anext(chunks))
-        try:
-            await asyncio.wait([read], timeout=_SOON)
-            if not read.done():
-                token.cancel()
-                await asyncio.wait([read], timeout=_SOON)
-        finally:
-            await cancel_and_wait(read)
-        if read.cancelled() or read.exception() is not None:
-            return

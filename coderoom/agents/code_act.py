@@ -19,7 +19,8 @@ from autogen_core.model_context import BufferedChatCompletionContext, ChatComple
 from autogen_core.models import ChatCompletionClient, CreateResult
 from autogen_core.tools import BaseTool, Workbench
 
-from coderoom._util.components import DumpsAsItself, linked, load_if_given
+from coderoom._util.calls import await_with_token
+from coderoom._util.components import DumpsAsItself, load_if_given
 from coderoom.agents import prompts
 from coderoom.agents.attempt import Attempt, CodeFormat, Selection, StopReason, select_blocks
 from coderoom.agents.base import CodingAgent, Item
@@ -217,7 +218,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
 
     async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
         await self._conversation.take(messages)
-        functions = await linked(self._session.functions(), cancellation_token)
+        functions = await await_with_token(self._session.functions(), cancellation_token)
         self._conversation.system_message = prompts.with_functions(
             self._system_message, self._code_format, self._languages, functions
         )

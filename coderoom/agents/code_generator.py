@@ -13,8 +13,8 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel, Field
 
-from coderoom._util.components import DumpsAsItself, StrictConfig, linked
-from coderoom._util.connections import close_with_loop
+from coderoom._util.calls import await_with_token, close_with_loop
+from coderoom._util.components import DumpsAsItself, StrictConfig
 from coderoom.agents.base import StreamingAgent
 from coderoom.agents.generation_messages import event_of, final_message
 from coderoom.errors import RequestError
@@ -172,7 +172,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         events: list[BaseAgentEvent | BaseChatMessage] = []
         async with aclosing(self._generator.stream(self._whole_instruction())) as items:
             while True:
-                item = await linked(_next(items), cancellation_token)
+                item = await await_with_token(_next(items), cancellation_token)
                 if isinstance(item, Solution):
                     break
                 event = event_of(self.name, item)

@@ -12,7 +12,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import LLMMessage
 
-from coderoom._util.components import linked
+from coderoom._util.calls import await_with_token
 from coderoom.agents.attempt import Attempt, Selection
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, ask_approval
 from coderoom.blocks import fence
@@ -128,8 +128,8 @@ class CodeRunner:
             SandboxUnavailable: If the place where code runs broke.
         """
         if self._mark is None:
-            await linked(self.executor.start(), cancellation_token)
-            self._mark = await linked(self._checkpoints.checkpoint(), cancellation_token)
+            await await_with_token(self.executor.start(), cancellation_token)
+            self._mark = await await_with_token(self._checkpoints.checkpoint(), cancellation_token)
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
         """Go back to the state that was kept in this turn.
@@ -140,7 +140,11 @@ class CodeRunner:
         Raises:
             SandboxUnavailable: If the place where code runs broke.
         """
-        return "" if self._mark is None else await linked(self._checkpoints.rollback(self._mark), cancellation_token)
+        return (
+            ""
+            if self._mark is None
+            else await await_with_token(self._checkpoints.rollback(self._mark), cancellation_token)
+        )
 
     async def let_go(self) -> None:
         """Keep the state no longer: the turn is over."""
@@ -176,7 +180,7 @@ class CodeRunner:
             return None
         code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
         request = ApprovalRequest(code=code, context=list(context))
-        response = await linked(ask_approval(self._approval, request), cancellation_token)
+        response = await await_with_token(ask_approval(self._approval, request), cancellation_token)
         return None if response.approved else response.reason or "no reason was given"
 
     def _bound(self, result: ExecutionResult) -> tuple[str, Path | None]:

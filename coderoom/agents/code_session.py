@@ -13,7 +13,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import LLMMessage
 from autogen_core.tools import Workbench
 
-from coderoom._util.components import linked
+from coderoom._util.calls import await_with_token
 from coderoom._util.tasks import run_uncancellable
 from coderoom.agents.attempt import Attempt, Selection, calls_made
 from coderoom.agents.code_runner import CodeRunner
@@ -109,7 +109,7 @@ class CodeSession:
     ) -> Attempt:
         """Run the blocks of a reply; what a failure left behind is undone, if that is wanted."""
         self.forget_cut()
-        await linked(self._workbenches.mend(), cancellation_token)
+        await await_with_token(self._workbenches.mend(), cancellation_token)
         if self._on_error == "rollback":
             await self._runner.keep_state(cancellation_token)
         self._recorder.take()

@@ -14,7 +14,8 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from coderoom._util.components import DumpsAsItself, linked
+from coderoom._util.calls import await_with_token
+from coderoom._util.components import DumpsAsItself
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.text import encodable
@@ -469,7 +470,7 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
         on_output: OnOutput | None = None,
     ) -> ExecutionResult:
         """Run the blocks; see `execute_code_blocks`."""
-        return await linked(self._run(blocks, on_output), cancellation_token or CancellationToken())
+        return await await_with_token(self._run(blocks, on_output), cancellation_token or CancellationToken())
 
     async def start(self) -> None:
         """Start the sandbox; a second time does nothing.

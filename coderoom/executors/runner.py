@@ -13,7 +13,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from coderoom._util.components import linked
+from coderoom._util.calls import await_with_token
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
@@ -157,7 +157,7 @@ class ExecutorRunner:
         """
         if cancellation_token is not None and cancellation_token.is_cancelled():
             raise asyncio.CancelledError
-        await (self.start() if cancellation_token is None else linked(self.start(), cancellation_token))
+        await (self.start() if cancellation_token is None else await_with_token(self.start(), cancellation_token))
         loop = asyncio.get_running_loop()
         inner = CancellationToken()
         begin = time.monotonic()
