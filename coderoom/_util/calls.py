@@ -80,7 +80,9 @@ async def call_model(
         if result is None:
             raise TypeError(f"{type(model_client).__name__} ended its stream without a result.")
     else:
-        result = await await_with_token(model_client.create(messages, cancellation_token=cancellation_token), cancellation_token)
+        result = await await_with_token(
+            model_client.create(messages, cancellation_token=cancellation_token), cancellation_token
+        )
     if not isinstance(result.content, str):
         names = ", ".join(repr(call.name) for call in result.content)
         raise TypeError(

@@ -34,7 +34,7 @@ from pydantic import BaseModel, Field
 from coderoom._util.calls import Answer, ask_structured, await_with_token, call_model
 from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.agents import metadata as keys
-from coderoom.agents.code_runner import CodeRunner
+from coderoom.agents.attempt import CodeRunner
 from coderoom.approval import Approval, ApprovalFuncType
 
 __all__ = ["CodingAgent", "Conversation", "ConversationState", "Item", "ModelAgent", "StreamingAgent"]

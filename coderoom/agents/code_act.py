@@ -22,9 +22,8 @@ from autogen_core.tools import BaseTool, Workbench
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import DumpsAsItself, load_if_given
 from coderoom.agents import prompts
-from coderoom.agents.attempt import Attempt, CodeFormat, Selection, StopReason, select_blocks
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, StopReason, select_blocks
 from coderoom.agents.base import CodingAgent, Item
-from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.code_session import CodeSession
 from coderoom.agents.configs import (
     CodeActAgentConfig,

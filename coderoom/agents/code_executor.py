@@ -23,6 +23,7 @@ from coderoom.agents import metadata as keys
 from coderoom.agents import prompts
 from coderoom.agents.attempt import (
     Attempt,
+    CodeRunner,
     RetryDecision,
     Selection,
     StopReason,
@@ -31,7 +32,6 @@ from coderoom.agents.attempt import (
     why_stop,
 )
 from coderoom.agents.base import CodingAgent, Item
-from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.configs import (
     CodeExecutorAgentConfig,
     CodeExecutorAgentState,
