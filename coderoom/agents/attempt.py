@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,6 @@ from autogen_agentchat.messages import BaseChatMessage, MultiModalMessage
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import LLMMessage
-from pydantic import BaseModel, model_validator
 
 from coderoom._util.calls import await_with_token
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, ask_approval
@@ -30,14 +29,10 @@ __all__ = [
     "Attempt",
     "CodeFormat",
     "CodeRunner",
-    "RetryDecision",
     "Selection",
-    "StopReason",
     "calls_made",
     "select_blocks",
     "texts_of",
-    "why_no_more",
-    "why_stop",
 ]
 
 CodeFormat = Literal["fence", "execute"]
@@ -245,92 +240,13 @@ def _file(artifact: Artifact) -> str:
 
 
 _MOST_CALLS = 20
+_CANCELLED_CODE = 125
+_OUTPUT_UNKNOWN = "(not known)"
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "
     "consider revising the script to ensure content is printed to stdout."
 )
-
-
-class RetryDecision(BaseModel):
-    """A model's decision on whether failed code is worth another attempt."""
-
-    reason: str
-    """What went wrong, and how the next attempt mends it."""
-    retry: bool
-    """Whether to try again."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in(cls, data: Any) -> Any:
-        # Required, as strict structured output wants it; a model without that may leave it out.
-        return {"reason": "", **data} if isinstance(data, dict) else data
-
-
-class StopReason(StrEnum):
-    """Why an agent ended its turn."""
-
-    SUCCEEDED = "succeeded"
-    """The code ran and ended well."""
-    NO_CODE = "no_code"
-    """There was nothing to run: the reply is the answer."""
-    REJECTED = "rejected"
-    """The approval, or the policy of the sandbox, said no."""
-    CANCELLED = "cancelled"
-    """The executor was stopped while the code ran."""
-    FAILED = "failed"
-    """The code failed, and no further attempt was allowed in the first place."""
-    RETRIES_EXHAUSTED = "retries_exhausted"
-    """The last attempt that was allowed failed."""
-    SAME_FAILURE = "same_failure"
-    """The same code failed in the same way as before: another attempt would cost and not help."""
-    ANSWERED = "answered"
-    """After code that ran the model answered without any."""
-    MAX_STEPS = "max_steps"
-    """As many pieces of code were run as a turn may have."""
-    MAX_TOKENS = "max_tokens"
-    """The model has used the tokens that a turn may have."""
-    MAX_SECONDS = "max_seconds"
-    """The time that a turn may take was up."""
-    NOT_RETRIED = "not_retried"
-    """The model decided that another attempt is not worth it, or its decision could not be read."""
-
-    @property
-    def why_without_answer(self) -> str:
-        """Why a turn that ended so has no answer, in words; empty if it has one."""
-        why = _WHY_WITHOUT_ANSWER.get(self)
-        return "" if why is None else f"The turn was ended before there was an answer: {why}."
-
-
-_WHY_WITHOUT_ANSWER = {
-    StopReason.MAX_STEPS: "as many pieces of code were run as a turn may have",
-    StopReason.MAX_TOKENS: "the model has used the tokens that a turn may have",
-    StopReason.MAX_SECONDS: "the time that a turn may take was up",
-    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
-    StopReason.CANCELLED: "the code was stopped from outside",
-}
-
-
-def why_no_more(attempts: Sequence[Attempt]) -> StopReason | None:
-    """Why nothing follows the last of `attempts`, however much is allowed; `None` if something may."""
-    last = attempts[-1]
-    if last.outcome is Outcome.REJECTED:
-        return StopReason.REJECTED
-    if last.outcome is Outcome.CANCELLED:
-        return StopReason.CANCELLED
-    if last.failure is not None and any(last.failure == earlier.failure for earlier in attempts[:-1]):
-        return StopReason.SAME_FAILURE
-    return None
-
-
-def why_stop(attempts: Sequence[Attempt], max_retries: int) -> StopReason | None:
-    """Whether the last of `attempts` ends the turn, and why; `None` if another one may follow."""
-    if attempts[-1].outcome is Outcome.OK:
-        return StopReason.SUCCEEDED
-    reason = why_no_more(attempts)
-    if reason is None and len(attempts) > max_retries:
-        return StopReason.RETRIES_EXHAUSTED if max_retries else StopReason.FAILED
-    return reason
 
 
 class CodeRunner:
@@ -340,6 +256,9 @@ class CodeRunner:
         executor: Where code runs; it is started on first use.
         approval: Who is asked first, or `None` for nobody.
         max_output_chars: How many characters of output a model gets to see; the rest is kept in a file.
+
+    Attributes:
+        last_attempt: The last attempt, or what is known of it if it was cancelled; `None` if its code was not started.
 
     Raises:
         ValueError: `max_output_chars` is below 200.
@@ -357,7 +276,7 @@ class CodeRunner:
         # For the outputs of an executor that works in no folder of this machine.
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._mark: Any = None
-        self._began = False
+        self.last_attempt: Attempt | None = None
 
     def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
         """Ask somebody else, and return who was asked until now."""
@@ -386,7 +305,7 @@ class CodeRunner:
             asyncio.CancelledError: If the token was cancelled; nothing is left running.
         """
         blocks, notes = selection.blocks, selection.notes
-        self._began = False
+        self.last_attempt = None
         if not blocks:
             return Attempt(
                 number, (), Outcome.ERROR, 1, "", notes, incomplete=selection.cut, left_out=selection.left_out
@@ -394,17 +313,18 @@ class CodeRunner:
         refusal = await self._refusal(selection, context, cancellation_token)
         if refusal is not None:
             return Attempt(number, blocks, Outcome.REJECTED, 1, "", notes, reason=refusal)
-        self._began = True
-        return self._as_attempt(number, selection, await self.executor.run(blocks, cancellation_token, on_output))
+        try:
+            result = await self.executor.run(blocks, cancellation_token, on_output)
+        except asyncio.CancelledError:
+            known = getattr(self._given, "interrupted", None) or ExecutionResult(
+                Outcome.CANCELLED, _CANCELLED_CODE, output=_OUTPUT_UNKNOWN
+            )
+            self.last_attempt = self._to_attempt(number, selection, known)
+            raise
+        self.last_attempt = self._to_attempt(number, selection, result)
+        return self.last_attempt
 
-    def interrupted(self, number: int, selection: Selection) -> Attempt | None:
-        """What is known of an attempt that was cancelled; `None` if nothing had been run yet."""
-        if not self._began:
-            return None
-        result = getattr(self._given, "interrupted", None)
-        return self._as_attempt(number, selection, result or ExecutionResult(Outcome.CANCELLED, 125))
-
-    def _as_attempt(self, number: int, selection: Selection, result: ExecutionResult) -> Attempt:
+    def _to_attempt(self, number: int, selection: Selection, result: ExecutionResult) -> Attempt:
         blocks, notes = selection.blocks, selection.notes
         if result.outcome is Outcome.REJECTED:
             reason, code = result.output.strip(), result.exit_code
@@ -455,7 +375,7 @@ class CodeRunner:
             else await await_with_token(self._checkpoints.rollback(self._mark), cancellation_token)
         )
 
-    async def let_go(self) -> None:
+    async def release_state(self) -> None:
         """Keep the state no longer: the turn is over."""
         mark, self._mark = self._mark, None
         if mark is not None:

@@ -12,12 +12,32 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, blockquote, heading, list_block
 
 from coderoom.blocks.execute_tags import TagIndex, read_tags
-from coderoom.blocks.fences import Find, PythonStrings, Scan, dedent, fence_rule, is_outdented, line_start, scan_of
-from coderoom.blocks.info import DATA_LANGUAGES, file_name, is_no_run, normalize_language, parse_info
+from coderoom.blocks.fences import (
+    Find,
+    Info,
+    PythonStrings,
+    Scan,
+    dedent,
+    fence_rule,
+    is_no_run,
+    is_outdented,
+    line_start,
+    normalize_language,
+    parse_info,
+    scan_of,
+)
 from coderoom.errors import RequestError
 
 __all__ = ["Block", "extract_code_blocks", "fence"]
 
+# Labels under which models show data and prose, not code that they want to be run.
+_DATA_LANGUAGES = frozenset(
+    "console css csv diff env html ini json json5 jsonl latex log markdown mermaid none output pycon svg text toml "  # noqa: SIM905
+    "tsv xml yaml".split()
+)
+_NAME_WITH_EXTENSION = re.compile(r"[^\s]*[^\s./\\]\.[A-Za-z][A-Za-z0-9]{0,9}")
+_NAME_COMMENT = re.compile(r"[ \t]*(?:#|//|--|<!--|/\*)[ \t]*(?:filename|file)[ \t]*:", re.IGNORECASE)
+_LONGEST_NAME_LINE = 4096
 _LINE_END = re.compile(r"\r\n?")
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
 _INTERRUPTING = frozenset("`~>#*+-_=<0123456789")  # what the lines that end a paragraph begin with
@@ -57,7 +77,7 @@ class Block:
     @property
     def is_data(self) -> bool:
         """Whether the label is one under which models show data and prose, and not code to run."""
-        return self.language in DATA_LANGUAGES
+        return self.language in _DATA_LANGUAGES
 
     @property
     def run_language(self) -> str:
@@ -134,11 +154,34 @@ def _to_block(find: Find) -> Block:
         language=language,
         code=code,
         closed=find.closed,
-        filename=file_name(info, code),
+        filename=_file_name(info, code),
         tag="execute" if find.in_tag else info.tag,
         attributes=info.attributes,
         line=find.line + 1,
     )
+
+
+def _file_name(info: Info, code: str) -> str | None:
+    """Return the file name that the info string or a comment at the top of the code gives, as written."""
+    named = {key.lower(): value.strip() for key, value in info.attributes.items()}
+    title = named.get("title", "")
+    if not _NAME_WITH_EXTENSION.fullmatch(title):
+        title = ""
+    given = named.get("filename") or named.get("file") or named.get("path") or title or info.path
+    return given or _name_in_comment(code)
+
+
+def _name_in_comment(code: str) -> str | None:
+    first, _, rest = code.partition("\n")
+    line = rest.partition("\n")[0] if first.startswith("#!") else first
+    match = _NAME_COMMENT.match(line) if len(line) <= _LONGEST_NAME_LINE else None
+    if match is None:
+        return None
+    name = line[match.end() :].strip().removesuffix("-->").removesuffix("*/").strip()
+    name = name.strip("\"'`").strip()
+    # "# file: reads the whole of it" is a remark and no name.
+    is_name = len(name.split()) == 1 or _NAME_WITH_EXTENSION.fullmatch("".join(name.split()))
+    return name if is_name else None
 
 
 def _normalized(text: str) -> str:

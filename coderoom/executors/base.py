@@ -1,10 +1,9 @@
-"""What CodeRoom's executors share: they run blocks in a warm sandbox, and word the result for the code's author."""
+"""What CodeRoom's executors share: they run blocks in a warm sandbox."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,24 +16,19 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import DumpsAsItself
 from coderoom._util.tasks import run_uncancellable
-from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.text import encodable
 from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors.config import SandboxCodeExecutorConfig
-from coderoom.executors.output import keep_named_file
+from coderoom.executors.output import STATE_LOST, keep_named_file, remark_on, with_line
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, Checkpoint, ExecutionResult, HostFunction, Limits, OutputChunk, Sandbox, Session
+from coderoom.sandbox import Artifact, Checkpoint, ExecutionResult, HostFunction, OutputChunk, Session
 
 __all__ = ["TIMEOUT_CODE", "OnOutput", "Runtime", "SandboxCodeResult", "SandboxedExecutor", "cancelled"]
 
 TIMEOUT_CODE = 124
 CANCELLED_CODE = 125
-
-STATE_LOST = "The session was restarted: earlier variables are gone."
-_STATE_KEPT = "Variables that were set before are still there."
-_NOT_IN_OUTPUT = ("Limit", "Timeout", "Cancelled", "Signal")
-_MIB = 1 << 20
 
 
 @dataclass
@@ -81,65 +75,6 @@ def combined(results: Sequence[ExecutionResult]) -> ExecutionResult:
     )
 
 
-def worded(result: ExecutionResult, limits: Limits, *, in_session: bool, shows_value: bool) -> ExecutionResult:
-    """Return a result whose output says all that the code's author needs to know.
-
-    The output is what was printed, then the value of a last expression as a notebook shows it, then, if the code was
-    ended or met a limit, a line that says so and what is left.
-
-    Args:
-        result: The result.
-        limits: What the code could use.
-        in_session: Whether there are variables that could be lost.
-        shows_value: Whether the value of a last expression is shown.
-    """
-    output = result.output
-    if shows_value and result.value_repr is not None:
-        output = _with_line(output, result.value_repr)
-    remark = _remark(result, limits, in_session)
-    if remark:
-        output = _with_line(output, f"[{remark}]")
-    return replace(result, output=encodable(output), state_lost=in_session and result.state_lost)
-
-
-def _with_line(output: str, text: str) -> str:
-    gap = "" if not output or output.endswith("\n") else "\n"
-    return f"{output}{gap}{text}\n"
-
-
-def _remark(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
-    error, message, is_printed = result.error, "", False
-    # An error with a traceback is the code's own, whatever its name.
-    if error is not None and not error.traceback and error.type in _NOT_IN_OUTPUT:
-        if in_session:
-            return error.message
-        return error.message.partition(". ")[0].rstrip(".") + "."  # The rest is about the session.
-    if result.outcome is Outcome.MEMORY:
-        message = f"The code wanted more memory than the {limits.memory_bytes // _MIB:,} MiB that it may have."
-        is_printed = error is not None and message in error.message
-        if is_printed:
-            message = ""
-    elif result.outcome is Outcome.ERROR:
-        message = _limit(result, limits)
-    if in_session and result.state_lost:
-        return f"{message} {STATE_LOST}".strip()
-    return f"{message} {_STATE_KEPT}".strip() if in_session and (message or is_printed) else message
-
-
-def _limit(result: ExecutionResult, limits: Limits) -> str:
-    match result.limit:
-        case "open_files":
-            return f"The code may have {limits.open_files} files open at a time."
-        case "processes":
-            return f"The code may have {limits.processes} processes and threads at a time."
-        case "file_size":
-            return f"The code may write files of up to {limits.file_bytes:,} bytes."
-        case "disk":
-            return f"The code may write {limits.disk_bytes // _MIB:,} MiB."
-        case _:
-            return ""
-
-
 OnOutput = Callable[[OutputChunk], None]
 
 _END_SECONDS = 2.0
@@ -171,26 +106,15 @@ class Runtime:
         self._limits = config.all_limits()
         self._in_session = config.state == "session"
         self._temporary = config.work_dir is None
+        folder = config.folder
         try:
-            self.work_dir = temporary_folder() if config.work_dir is None else absolute(config.work_dir)
+            self.work_dir = temporary_folder() if folder is None else folder
             self.work_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            which = "A temporary work directory" if self._temporary else f"The work directory {config.work_dir!r}"
+            which = "A temporary work directory" if folder is None else f"The work directory {config.work_dir!r}"
             raise SandboxUnavailable(f"{which} cannot be used: {error}") from error
         try:
-            self.sandbox = Sandbox(
-                config.wall,
-                engine=config.engine,
-                preload=config.preload,
-                limits=self._limits,
-                workspace=self.work_dir,
-                network=config.network,
-                policy=config.policy,
-                env={name: os.environ[name] for name in config.env if name in os.environ},
-                python=config.python,
-                readable=config.readable,
-                options=config.options,
-            )
+            self.sandbox = config.make_sandbox(self.work_dir)
         except BaseException:
             self._remove_temporary()
             raise
@@ -301,8 +225,18 @@ class Runtime:
         results.append(result)
 
     def _worded(self, result: ExecutionResult, is_kept: bool) -> ExecutionResult:
-        in_session = self._in_session and is_kept
-        return worded(result, self._limits, in_session=in_session, shows_value=self._shows_values)
+        """Return a result whose output says all that the code's author needs to know.
+
+        That is what was printed, then the value of a last expression as a notebook shows it, then, if the code was
+        ended or met a limit, a line that says so and what is left.
+        """
+        in_session, output = self._in_session and is_kept, result.output
+        if self._shows_values and result.value_repr is not None:
+            output = with_line(output, result.value_repr)
+        if result.outcome is not Outcome.OK or result.state_lost:
+            remark = remark_on(result, self._limits, in_session)
+            output = with_line(output, f"[{remark}]") if remark else output
+        return replace(result, output=encodable(output), state_lost=in_session and result.state_lost)
 
     async def _get_session(self) -> Session:
         if self._session is None:
@@ -335,7 +269,7 @@ class Runtime:
             await self._drop_session()
             self._lost = False
             if self._temporary:
-                await asyncio.to_thread(_empty, self.work_dir)
+                await asyncio.to_thread(empty_folder, self.work_dir)
 
     async def checkpoint(self) -> Checkpoint:
         """Keep the variables, and the files unless there are too many.
@@ -424,7 +358,7 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
         """The folder that the code works in; `None` for a temporary one before the start and after the stop."""
         if self._runtime is not None:
             return self._runtime.work_dir
-        return None if self._settings.work_dir is None else absolute(self._settings.work_dir)
+        return self._settings.folder
 
     @property
     def interrupted(self) -> ExecutionResult | None:
@@ -519,23 +453,9 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
         return self._runtime
 
 
-def absolute(folder: str) -> Path:
-    """Return a configured folder as an absolute path."""
-    return Path(folder).expanduser().absolute()
-
-
 async def _end_cell(session: Session, cell: asyncio.Task[ExecutionResult]) -> None:
     await session.cancel()
     await asyncio.wait((cell,), timeout=_END_SECONDS)
     if not cell.done():
         cell.cancel()
         await asyncio.wait((cell,), timeout=_END_SECONDS)
-
-
-def _empty(folder: Path) -> None:
-    for entry in os.scandir(folder):
-        if entry.is_dir(follow_symlinks=False):
-            remove_folder(Path(entry.path))
-        else:
-            with contextlib.suppress(OSError):
-                Path(entry.path).unlink()

@@ -1,4 +1,4 @@
-"""Writing what code leaves behind: files that blocks name, whole outputs, and bounded text for a model."""
+"""What the author of code reads, as bounded text with remarks, and the files that blocks and outputs are kept in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-__all__ = ["bound_output", "keep_named_file", "save_output"]
+from coderoom.outcome import Outcome
+from coderoom.sandbox import ExecutionResult, Limits
+
+__all__ = ["STATE_LOST", "bound_output", "keep_named_file", "remark_on", "save_output", "with_line"]
 
 _WORKSPACE = "/workspace/"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -155,3 +158,55 @@ def _cut_tail(text: str, size: int) -> str:
     begin = len(text) - size
     start = text.find("\n", begin, begin + size // 4)
     return text[start + 1 :] if start >= 0 else text[begin:]
+
+
+STATE_LOST = "The session was restarted: earlier variables are gone."
+_STATE_KEPT = "Variables that were set before are still there."
+_NOT_IN_OUTPUT = ("Limit", "Timeout", "Cancelled", "Signal")
+_MIB = 1 << 20
+
+
+def with_line(output: str, text: str) -> str:
+    """Return the output with a line of text after it."""
+    gap = "" if not output or output.endswith("\n") else "\n"
+    return f"{output}{gap}{text}\n"
+
+
+def remark_on(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
+    """Return why code was ended, or which limit it met, and what is left; empty if its output says that.
+
+    Args:
+        result: The result.
+        limits: What the code could use.
+        in_session: Whether there are variables that could be lost.
+    """
+    error, message, is_printed = result.error, "", False
+    # An error with a traceback is the code's own, whatever its name.
+    if error is not None and not error.traceback and error.type in _NOT_IN_OUTPUT:
+        if in_session:
+            return error.message
+        return error.message.partition(". ")[0].rstrip(".") + "."  # The rest is about the session.
+    if result.outcome is Outcome.MEMORY:
+        message = f"The code wanted more memory than the {limits.memory_bytes // _MIB:,} MiB that it may have."
+        is_printed = error is not None and message in error.message
+        if is_printed:
+            message = ""
+    elif result.outcome is Outcome.ERROR:
+        message = _limit(result, limits)
+    if in_session and result.state_lost:
+        return f"{message} {STATE_LOST}".strip()
+    return f"{message} {_STATE_KEPT}".strip() if in_session and (message or is_printed) else message
+
+
+def _limit(result: ExecutionResult, limits: Limits) -> str:
+    match result.limit:
+        case "open_files":
+            return f"The code may have {limits.open_files} files open at a time."
+        case "processes":
+            return f"The code may have {limits.processes} processes and threads at a time."
+        case "file_size":
+            return f"The code may write files of up to {limits.file_bytes:,} bytes."
+        case "disk":
+            return f"The code may write {limits.disk_bytes // _MIB:,} MiB."
+        case _:
+            return ""
