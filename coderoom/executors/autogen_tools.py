@@ -19,6 +19,7 @@ import jsonschema
 import referencing
 from pydantic import BaseModel, ValidationError
 
+from coderoom._util.autogen import function_of, is_started, mcp_schemas, server_params_of
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.sandbox.functions import (
     Arguments,
@@ -120,7 +121,7 @@ def from_tool(tool: ToolLike) -> HostFunction:
         result = await result if inspect.isawaitable(result) else result
         return _from_mcp(result) if _is_mcp(result) else result
 
-    wrapped = getattr(tool, "_func", None)
+    wrapped, _ = function_of(tool)
     return HostFunction(
         name=name,
         signature=signature,
@@ -131,7 +132,7 @@ def from_tool(tool: ToolLike) -> HostFunction:
         run=run,
         shown=shown,
         notes=notes,
-        gives_text=hasattr(tool, "_server_params"),
+        gives_text=server_params_of(tool) is not None,
     )
 
 
@@ -174,11 +175,10 @@ def _args_type(tool: Any) -> Any:
 
 def _own_signature(tool: Any) -> Signed | None:
     """The signature of the function that a `FunctionTool` has, which tells more than its schema."""
-    signature = getattr(tool, "_signature", None)
-    if not isinstance(signature, inspect.Signature):
+    function, signature = function_of(tool)
+    if signature is None:
         return None
     signature = without_token(signature)
-    function = getattr(tool, "_func", None)
     resolved = resolve(function, signature) if callable(function) else signature
     return without_remarks(signature, resolved), *show(signature, resolved)
 
@@ -202,7 +202,7 @@ async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
     Raises:
         RequestError: It cannot be started or does not answer, or the name of a tool cannot be made one of Python's.
     """
-    started = _is_started(workbench)
+    started = is_started(workbench)
     try:
         tools = await workbench.list_tools()
     except CodeRoomError:
@@ -212,36 +212,21 @@ async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
             with suppress(Exception):
                 await workbench.stop()  # type: ignore[attr-defined]
         raise _unusable(workbench, error) from error
-    whole = await _mcp_schemas(workbench) if "$ref" in str(tools) else {}
+    whole = await mcp_schemas(workbench) if "$ref" in str(tools) else {}
     return [_from_schema(workbench, tool, whole.get(tool["name"])) for tool in tools]
-
-
-async def _mcp_schemas(workbench: Any) -> dict[str, Mapping[str, Any]]:
-    """The schemas of an MCP server's tools as the server gives them: AutoGen's lack what `$ref` refers to."""
-    names = {original: name for name, original in getattr(workbench, "_override_name_to_original", {}).items()}
-    try:
-        answer = await (await workbench._actor.call("list_tools", None))
-        return {names.get(tool.name, tool.name): tool.inputSchema for tool in answer.tools}
-    except Exception:  # It is none of an MCP server, or another version of it.
-        return {}
 
 
 def _unusable(workbench: object, error: BaseException) -> RequestError:
     """What is raised for a workbench that does not tell its tools."""
-    again = ", or stop it and start it again if its server has ended" if _is_started(workbench) else ""
+    again = ", or stop it and start it again if its server has ended" if is_started(workbench) else ""
     return RequestError(
         f"The workbench {type(workbench).__name__!r} cannot be used, since it does not tell its tools "
         f"({_cause(error)}). Check its settings, and that {_server_of(workbench)} can be started and reached{again}."
     )
 
 
-def _is_started(workbench: object) -> bool:
-    # AutoGen's keeps that to itself, under this name.
-    return getattr(workbench, "_actor", None) is not None
-
-
 def _server_of(workbench: object) -> str:
-    params = getattr(workbench, "_server_params", None)
+    params = server_params_of(workbench)
     command, url = getattr(params, "command", None), getattr(params, "url", None)
     if isinstance(command, str):
         return f"its server `{shlex.join([command, *map(str, getattr(params, 'args', None) or ())])}`"

@@ -13,6 +13,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
+from coderoom._util.autogen import is_executor_started
 from coderoom._util.calls import await_with_token
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import encodable
@@ -117,7 +118,7 @@ class ExecutorRunner:
         if self._starting is not None and not self._starting.done():
             await asyncio.wait((self._starting,))
         async with self._lock:
-            if self._started or _is_started(self._executor):
+            if self._started or is_executor_started(self._executor):
                 self._started = False
                 with self._translated("could not be stopped"):
                     await self._executor.stop()
@@ -187,7 +188,7 @@ class ExecutorRunner:
 
     async def _start(self) -> None:
         async with self._lock:
-            if not self._started and not _is_started(self._executor):
+            if not self._started and not is_executor_started(self._executor):
                 with self._translated("could not be started"):
                     await self._executor.start()
             self._started = True
@@ -279,8 +280,3 @@ def _from_result(result: CodeResult, duration: float) -> ExecutionResult:
     else:
         outcome = Outcome.ERROR
     return ExecutionResult(outcome, code, output=output, duration=duration)
-
-
-def _is_started(executor: CodeExecutor) -> bool:
-    # AutoGen's executors have one of these two names, and a second start would start, for instance, a second container.
-    return any(getattr(executor, name, False) is True for name in ("_running", "_started"))
