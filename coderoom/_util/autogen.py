@@ -1,4 +1,4 @@
-"""The private names of AutoGen that CodeRoom uses, and those of the clients below it; no other module has any.
+"""The private names of AutoGen and AutoGen Studio that CodeRoom uses; no other module has any.
 
 AutoGen is frozen at 0.7.5, and a test checks that each name is there. Not listed are the protected members of AutoGen's
 classes that CodeRoom's subclasses use on themselves.
@@ -6,7 +6,10 @@ classes that CodeRoom's subclasses use on themselves.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from autogen_agentchat.base import Team
@@ -42,11 +45,16 @@ __all__ = [
     "agents_of",
     "closers_of",
     "executor_of",
+    "forget_early_answers",
+    "function_of",
+    "is_executor_started",
     "is_running",
     "is_started",
     "loads_past_versions",
+    "mcp_schemas",
     "model_client_of",
     "participants_of",
+    "server_params_of",
     "transports_of",
     "work_dir_of",
 ]
@@ -109,6 +117,11 @@ def is_running(team: Any) -> bool:
     return bool(getattr(team, "_is_running", True))
 
 
+def is_executor_started(executor: Any) -> bool:
+    """Whether an executor is known to be started: a second start of AutoGen's would start a second container, say."""
+    return any(getattr(executor, name, False) is True for name in ("_running", "_started"))
+
+
 def is_started(workbench: Any) -> bool:
     """Whether a workbench is known to be started: AutoGen's warns of a second start."""
     return getattr(workbench, "_actor", None) is not None
@@ -148,3 +161,38 @@ def transports_of(model_client: Any) -> list[Any]:
 def work_dir_of(executor: Any) -> Any:
     """The folder that an executor was told to work in: AutoGen's make a temporary one when asked for `work_dir`."""
     return getattr(executor, "_work_dir" if hasattr(executor, "_work_dir") else "work_dir", None)
+
+
+def function_of(tool: Any) -> tuple[Any, inspect.Signature | None]:
+    """The function that a `FunctionTool` wraps and its signature, which says more than the tool's schema."""
+    signature = getattr(tool, "_signature", None)
+    return getattr(tool, "_func", None), signature if isinstance(signature, inspect.Signature) else None
+
+
+def server_params_of(tool_or_workbench: Any) -> Any:
+    """How the MCP server of a tool or a workbench is reached; `None` if there is no such server."""
+    return getattr(tool_or_workbench, "_server_params", None)
+
+
+async def mcp_schemas(workbench: Any) -> dict[str, Mapping[str, Any]]:
+    """The schemas of an MCP server's tools as the server gives them: AutoGen's lack what `$ref` refers to."""
+    names = {original: name for name, original in getattr(workbench, "_override_name_to_original", {}).items()}
+    try:
+        answer = await (await workbench._actor.call("list_tools", None))
+        return {names.get(tool.name, tool.name): tool.inputSchema for tool in answer.tools}
+    except Exception:  # It is not an MCP server's workbench, or another version of it.
+        return {}
+
+
+def forget_early_answers(input_func: Callable[..., object]) -> None:
+    """Drop what AutoGen Studio was told before there was a question: it is not an answer to it.
+
+    Studio keeps such answers for the next question, which may be about other code. Its input function is a closure;
+    other programs' functions are left alone.
+    """
+    with suppress(TypeError, ValueError):  # It is not a closure, or has names that are not bound yet.
+        known = inspect.getclosurevars(input_func).nonlocals
+        queues = getattr(known.get("self"), "_input_responses", None)
+        queue = queues.get(known.get("run_id")) if isinstance(queues, dict) else None
+        while isinstance(queue, asyncio.Queue) and not queue.empty():
+            queue.get_nowait()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from autogen_core import CancellationToken, ComponentModel
+from autogen_core import ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-__all__ = ["DumpsAsItself", "Seconds", "StrictConfig", "TimedConfig", "linked", "load_if_given"]
+__all__ = ["DumpsAsItself", "Seconds", "StrictConfig", "TimedConfig", "load_if_given"]
 
 T = TypeVar("T")
 
@@ -51,19 +49,3 @@ class DumpsAsItself:
 def load_if_given(model: ComponentModel | None, load: Callable[[ComponentModel], T]) -> T | None:
     """What `load`, a class's `load_component`, makes of `model`, or `None` for `None`."""
     return None if model is None else load(model)
-
-
-async def linked(call: Awaitable[T], cancellation_token: CancellationToken) -> T:
-    """Wait for `call`, which ends when the token is cancelled, also if it does not look at it itself."""
-    loop = asyncio.get_running_loop()
-    future = asyncio.ensure_future(call)
-    if cancellation_token.is_cancelled():
-        future.cancel()
-
-    def end() -> None:
-        # From whatever thread; and a token may be cancelled long after the call, when the loop is gone.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(future.cancel)
-
-    cancellation_token.add_callback(end)
-    return await future

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["clearing_pids", "janitor_pid", "remove_folder", "temporary_folder"]
+__all__ = ["clearing_pids", "empty_folder", "janitor_pid", "remove_folder", "temporary_folder"]
 
 _REMOVE: Final = 'chmod -R u+rwx -- "$1"; rm -rf -- "$1"'
 # The pipe ends also when the host is killed. Processes of the host may write for a moment longer, so it tries again.
@@ -87,6 +87,16 @@ def remove_folder(path: Path) -> None:
             finally:
                 _removing.discard(removing.pid)
     _dismiss_if_idle()
+
+
+def empty_folder(path: Path) -> None:
+    """Remove the content of a folder, as far as that is possible."""
+    for entry in os.scandir(path):
+        if entry.is_dir(follow_symlinks=False):
+            remove_folder(Path(entry.path))
+        else:
+            with contextlib.suppress(OSError):
+                Path(entry.path).unlink()
 
 
 def _dismiss_if_idle() -> None:

@@ -1,34 +1,38 @@
-"""One write-and-run inside a turn: what to run, how it went, and whether another one follows."""
+"""An attempt: what to run, approval, the run, and what came of it."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
 from autogen_agentchat.messages import BaseChatMessage, MultiModalMessage
-from autogen_core.code_executor import CodeBlock, CodeResult
-from pydantic import BaseModel, model_validator
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.models import LLMMessage
 
-from coderoom.blocks import Block, extract_code_blocks, normalize_language
+from coderoom._util.calls import await_with_token
+from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, ask_approval
+from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
+from coderoom.errors import RequestError
+from coderoom.executors import Checkpoints, bound_output, runner_for, save_output
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, FunctionCall
+from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall, OutputChunk
 
 __all__ = [
     "Attempt",
     "CodeFormat",
-    "RetryDecision",
+    "CodeRunner",
     "Selection",
-    "StopReason",
     "calls_made",
     "select_blocks",
     "texts_of",
-    "why_no_more",
-    "why_stop",
 ]
 
 CodeFormat = Literal["fence", "execute"]
@@ -236,6 +240,8 @@ def _file(artifact: Artifact) -> str:
 
 
 _MOST_CALLS = 20
+_CANCELLED_CODE = 125
+_OUTPUT_UNKNOWN = "(not known)"
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "
@@ -243,82 +249,182 @@ _NO_OUTPUT = (
 )
 
 
-class RetryDecision(BaseModel):
-    """A model's decision on whether failed code is worth another attempt."""
+class CodeRunner:
+    """Runs what an agent selected, if it may, and says how it went.
 
-    reason: str
-    """What went wrong, and how the next attempt mends it."""
-    retry: bool
-    """Whether to try again."""
+    Args:
+        executor: Where code runs; it is started on first use.
+        approval: Who is asked first, or `None` for nobody.
+        max_output_chars: How many characters of output a model gets to see; the rest is kept in a file.
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in(cls, data: Any) -> Any:
-        # Required, as strict structured output wants it; a model without that may leave it out.
-        return {"reason": "", **data} if isinstance(data, dict) else data
+    Attributes:
+        last_attempt: The last attempt, or what is known of it if it was cancelled; `None` if its code was not started.
 
+    Raises:
+        ValueError: `max_output_chars` is below 200.
+    """
 
-class StopReason(StrEnum):
-    """Why an agent ended its turn."""
+    def __init__(
+        self, executor: CodeExecutor, approval: Approval | ApprovalFuncType | None, max_output_chars: int
+    ) -> None:
+        if max_output_chars < 200:
+            raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
+        self.executor = runner_for(executor)
+        self._given = executor
+        self._approval = approval
+        self._max_output_chars = max_output_chars
+        # For the outputs of an executor that works in no folder of this machine.
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._mark: Any = None
+        self.last_attempt: Attempt | None = None
 
-    SUCCEEDED = "succeeded"
-    """The code ran and ended well."""
-    NO_CODE = "no_code"
-    """There was nothing to run: the reply is the answer."""
-    REJECTED = "rejected"
-    """The approval, or the policy of the sandbox, said no."""
-    CANCELLED = "cancelled"
-    """The executor was stopped while the code ran."""
-    FAILED = "failed"
-    """The code failed, and no further attempt was allowed in the first place."""
-    RETRIES_EXHAUSTED = "retries_exhausted"
-    """The last attempt that was allowed failed."""
-    SAME_FAILURE = "same_failure"
-    """The same code failed in the same way as before: another attempt would cost and not help."""
-    ANSWERED = "answered"
-    """After code that ran the model answered without any."""
-    MAX_STEPS = "max_steps"
-    """As many pieces of code were run as a turn may have."""
-    MAX_TOKENS = "max_tokens"
-    """The model has used the tokens that a turn may have."""
-    MAX_SECONDS = "max_seconds"
-    """The time that a turn may take was up."""
-    NOT_RETRIED = "not_retried"
-    """The model decided that another attempt is not worth it, or its decision could not be read."""
+    def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
+        """Ask somebody else, and return who was asked until now."""
+        own, self._approval = self._approval, approval
+        return own
+
+    async def attempt(
+        self,
+        number: int,
+        selection: Selection,
+        context: Sequence[LLMMessage],
+        cancellation_token: CancellationToken,
+        on_output: Callable[[OutputChunk], None] | None = None,
+    ) -> Attempt:
+        """Run the selected blocks as attempt `number`.
+
+        Args:
+            number: The attempt's number, counted from 1.
+            selection: What to run.
+            context: The conversation, for whoever decides on the approval.
+            cancellation_token: Ends what runs.
+            on_output: Called with what the code prints while it prints it, if the executor can tell.
+
+        Raises:
+            SandboxUnavailable: If the place where code runs broke.
+            asyncio.CancelledError: If the token was cancelled; nothing is left running.
+        """
+        blocks, notes = selection.blocks, selection.notes
+        self.last_attempt = None
+        if not blocks:
+            return Attempt(
+                number, (), Outcome.ERROR, 1, "", notes, incomplete=selection.cut, left_out=selection.left_out
+            )
+        refusal = await self._refusal(selection, context, cancellation_token)
+        if refusal is not None:
+            return Attempt(number, blocks, Outcome.REJECTED, 1, "", notes, reason=refusal)
+        try:
+            result = await self.executor.run(blocks, cancellation_token, on_output)
+        except asyncio.CancelledError:
+            known = getattr(self._given, "interrupted", None) or ExecutionResult(
+                Outcome.CANCELLED, _CANCELLED_CODE, output=_OUTPUT_UNKNOWN
+            )
+            self.last_attempt = self._to_attempt(number, selection, known)
+            raise
+        self.last_attempt = self._to_attempt(number, selection, result)
+        return self.last_attempt
+
+    def _to_attempt(self, number: int, selection: Selection, result: ExecutionResult) -> Attempt:
+        blocks, notes = selection.blocks, selection.notes
+        if result.outcome is Outcome.REJECTED:
+            reason, code = result.output.strip(), result.exit_code
+            return Attempt(number, blocks, Outcome.REJECTED, code, "", notes, reason=reason, by_policy=True)
+        output, output_file = self._bound(result)
+        outcome, exit_code = result.outcome, result.exit_code
+        incomplete = selection.cut and outcome is Outcome.OK
+        if incomplete:
+            outcome, exit_code = Outcome.ERROR, 1
+        return Attempt(
+            number,
+            blocks,
+            outcome,
+            exit_code,
+            output,
+            notes,
+            output_file,
+            incomplete=incomplete,
+            left_out=selection.left_out,
+            artifacts=result.artifacts,
+            calls=result.calls,
+            state_lost=result.state_lost,
+        )
+
+    async def keep_state(self, cancellation_token: CancellationToken) -> None:
+        """Keep the executor's state, if this turn has not done so yet.
+
+        Raises:
+            RequestError: There is more than can be kept.
+            SandboxUnavailable: If the place where code runs broke.
+        """
+        if self._mark is None:
+            await await_with_token(self.executor.start(), cancellation_token)
+            self._mark = await await_with_token(self._checkpoints.checkpoint(), cancellation_token)
+
+    async def undo(self, cancellation_token: CancellationToken) -> str:
+        """Go back to the state that was kept in this turn.
+
+        Returns:
+            What is as it was, in words; empty if no state was kept.
+
+        Raises:
+            SandboxUnavailable: If the place where code runs broke.
+        """
+        return (
+            ""
+            if self._mark is None
+            else await await_with_token(self._checkpoints.rollback(self._mark), cancellation_token)
+        )
+
+    async def release_state(self) -> None:
+        """Keep the state no longer: the turn is over."""
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            await self._checkpoints.release(mark)
 
     @property
-    def why_without_answer(self) -> str:
-        """Why a turn that ended so has no answer, in words; empty if it has one."""
-        why = _WHY_WITHOUT_ANSWER.get(self)
-        return "" if why is None else f"The turn was ended before there was an answer: {why}."
+    def _checkpoints(self) -> Checkpoints:
+        executor = self._given
+        if not isinstance(executor, Checkpoints):
+            raise RequestError(f"The code executor {type(executor).__name__!r} cannot go back to earlier states.")
+        return executor
 
+    def _own_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True)
+        return Path(self._folder.name)
 
-_WHY_WITHOUT_ANSWER = {
-    StopReason.MAX_STEPS: "as many pieces of code were run as a turn may have",
-    StopReason.MAX_TOKENS: "the model has used the tokens that a turn may have",
-    StopReason.MAX_SECONDS: "the time that a turn may take was up",
-    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
-    StopReason.CANCELLED: "the code was stopped from outside",
-}
+    async def close(self) -> None:
+        """Stop the executor, and let go of what the approval and the outputs hold."""
+        await self.executor.stop()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+        if isinstance(self._approval, Approval):
+            await self._approval.close()
 
+    async def _refusal(
+        self, selection: Selection, context: Sequence[LLMMessage], cancellation_token: CancellationToken
+    ) -> str | None:
+        if self._approval is None:
+            return None
+        code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
+        request = ApprovalRequest(code=code, context=list(context))
+        response = await await_with_token(ask_approval(self._approval, request), cancellation_token)
+        return None if response.approved else response.reason or "no reason was given"
 
-def why_no_more(attempts: Sequence[Attempt]) -> StopReason | None:
-    """Why nothing follows the last of `attempts`, however much is allowed; `None` if something may."""
-    last = attempts[-1]
-    if last.outcome is Outcome.REJECTED:
-        return StopReason.REJECTED
-    if last.outcome is Outcome.CANCELLED:
-        return StopReason.CANCELLED
-    if last.failure is not None and any(last.failure == earlier.failure for earlier in attempts[:-1]):
-        return StopReason.SAME_FAILURE
-    return None
+    def _bound(self, result: ExecutionResult) -> tuple[str, Path | None]:
+        limit, output = self._max_output_chars, result.output
+        if len(output) <= limit:
+            return output, None
+        folder = self.executor.work_dir
+        path = self._save(output, folder)
+        # By the name that also works for the code: behind a wall the folder is elsewhere.
+        named = path.relative_to(folder) if folder is not None and path.is_relative_to(folder) else path
+        total = max(len(output), result.output_size) if result.truncated else len(output)
+        return bound_output(output, limit, whole=named, total=total, partly=result.truncated), path
 
-
-def why_stop(attempts: Sequence[Attempt], max_retries: int) -> StopReason | None:
-    """Whether the last of `attempts` ends the turn, and why; `None` if another one may follow."""
-    if attempts[-1].outcome is Outcome.OK:
-        return StopReason.SUCCEEDED
-    reason = why_no_more(attempts)
-    if reason is None and len(attempts) > max_retries:
-        return StopReason.RETRIES_EXHAUSTED if max_retries else StopReason.FAILED
-    return reason
+    def _save(self, output: str, folder: Path | None) -> Path:
+        if folder is not None:
+            with contextlib.suppress(OSError):  # It is the code's folder, which may have left no room.
+                return save_output(output, folder)
+        return save_output(output, self._own_folder())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import uuid
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
@@ -32,15 +34,22 @@ from autogen_core.models import (
 )
 from pydantic import BaseModel, Field
 
-from coderoom._util.components import linked
-from coderoom._util.connections import close_with_loop
-from coderoom._util.structured import Answer, ask_structured
-from coderoom._util.tasks import cancel_and_wait
-from coderoom._util.text import encodable
+from coderoom._util.calls import Answer, ask_structured, await_with_token, call_model
 from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.agents import metadata as keys
-from coderoom.agents.code_runner import CodeRunner
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks
+from coderoom.agents.messages import (
+    StopReason,
+    code_event,
+    context_message,
+    execution_event,
+    output_chunk,
+    plain_answer,
+    with_output,
+)
 from coderoom.approval import Approval, ApprovalFuncType
+from coderoom.outcome import Outcome
+from coderoom.sandbox import OutputChunk
 
 __all__ = ["CodingAgent", "Conversation", "ConversationState", "Item", "ModelAgent", "StreamingAgent"]
 
@@ -49,9 +58,9 @@ DecisionT = TypeVar("DecisionT", bound=BaseModel)
 Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""
 
-_SOON: Final = 0.01
-"""Seconds within which a chunk that is there already is read."""
-_MOST_READY: Final = 100
+OnOutput = Callable[[OutputChunk], None]
+
+_NOT_RUN = "The turn was ended before the code above was run."
 
 
 class StreamingAgent(BaseChatAgent):
@@ -131,8 +140,49 @@ class ModelAgent(StreamingAgent):
         return self._system_message or ""
 
 
-class CodingAgent(ModelAgent):
-    """An agent that has code run, and that can pause between model calls and runs.
+@dataclass
+class Turn:
+    """What has happened in a turn so far. The agents' own turns add their limits.
+
+    Attributes:
+        token: Ends the turn's model calls and its code.
+        attempts: The attempts so far, in order.
+        tokens: How many tokens the model calls have used.
+        answer: The message that ends the turn, once there is one.
+        interrupted: Whether the last attempt was cut short by the end of the turn.
+    """
+
+    token: CancellationToken
+    attempts: list[Attempt] = field(default_factory=list)
+    tokens: int = 0
+    answer: TextMessage | None = None
+    interrupted: bool = False
+
+    @property
+    def number(self) -> int:
+        """The number of the next attempt, from 1."""
+        return len(self.attempts) + 1
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why there is no further attempt, whatever the limits; `None` if there may be one."""
+        if not self.attempts:
+            return None
+        *earlier, last = self.attempts
+        if last.outcome is Outcome.REJECTED:
+            return StopReason.REJECTED
+        if last.outcome is Outcome.CANCELLED:
+            return StopReason.CANCELLED
+        if last.failure is not None and any(last.failure == attempt.failure for attempt in earlier):
+            return StopReason.SAME_FAILURE
+        return None
+
+
+TurnT = TypeVar("TurnT", bound=Turn)
+
+
+class CodingAgent(ModelAgent, Generic[TurnT]):
+    """An agent that writes code and has it run, step by step, and that can pause between model calls and runs.
 
     Args:
         name: The agent's name.
@@ -142,6 +192,8 @@ class CodingAgent(ModelAgent):
         model_client_stream: Whether to yield the model's chunks as they come.
         system_message: What every model call begins with, or `None`.
         runner: Runs the code.
+        languages: The languages that run.
+        code_format: Where code to run stands in the model's replies; `None`: in fences and in `<execute>` tags.
     """
 
     def __init__(
@@ -153,18 +205,34 @@ class CodingAgent(ModelAgent):
         model_client_stream: bool,
         system_message: str | None,
         runner: CodeRunner,
+        languages: Sequence[str],
+        code_format: CodeFormat | None = None,
     ) -> None:
         super().__init__(name, description, model_client, model_context, system_message)
         self._model_client_stream = model_client_stream
         self._runner = runner
+        self._languages = list(languages)
+        self._code_format = code_format
+        self._streams_output = self._shows_pictures = False
         self._resumed = asyncio.Event()
         self._resumed.set()
 
-    async def _recorded(self, turn: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
-        """A turn whose `Response` has all that came before it, and that lets go of the executor's state at its end."""
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn: yield what happens as it happens, and the `Response` last.
+
+        Args:
+            messages: What is new since the last turn.
+            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
+
+        Raises:
+            SandboxUnavailable: The executor broke.
+            asyncio.CancelledError: The token was cancelled.
+        """
         inner: list[BaseAgentEvent | BaseChatMessage] = []
         try:
-            async with aclosing(turn) as items:
+            async with aclosing(self._turn(messages, cancellation_token)) as items:
                 async for item in items:
                     if isinstance(item, Response):
                         item.inner_messages = inner
@@ -173,11 +241,98 @@ class CodingAgent(ModelAgent):
                         inner.append(item)
                     yield item
         finally:
-            await self._runner.let_go()
+            await self._runner.release_state()
+
+    @abstractmethod
+    def _turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item, None]:
+        """Take a turn; the `Response` comes last."""
+
+    @abstractmethod
+    async def _attempt(
+        self, turn: TurnT, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput | None
+    ) -> Attempt:
+        """Run the selected code as the turn's next attempt."""
+
+    async def _answer(self, turn: TurnT, message_id: str, reply: CreateResult) -> TextMessage | None:
+        """The message that ends a turn with a reply without code; `None` if the model is to reply again."""
+        return plain_answer(self.name, message_id, reply, turn.attempts)
 
     def _end_turn(self) -> None:
-        """The turn went well."""
+        """The turn succeeded."""
         self._conversation.end_turn()
+
+    # --- The loop: write, run, look at the result ---
+
+    async def _steps(self, turn: TurnT) -> AsyncGenerator[Item, None]:
+        """Take steps until there is an answer or a reason to stop."""
+        while turn.answer is None and turn.stop_reason is None:
+            async with aclosing(self._step(turn)) as items:
+                async for item in items:
+                    yield item
+
+    async def _step(self, turn: TurnT) -> AsyncGenerator[Item, None]:
+        """Call the model once, and run the code that it writes."""
+        message_id = str(uuid.uuid4())
+        reply: CreateResult | None = None
+        async with aclosing(self._ask_model(message_id, turn.token)) as parts:
+            async for part in parts:
+                if isinstance(part, CreateResult):
+                    reply = part
+                else:
+                    yield part
+        assert reply is not None
+        turn.tokens += reply.usage.prompt_tokens + reply.usage.completion_tokens
+        selection = select_blocks([str(reply.content)], self._languages, self._code_format)
+        if not selection.is_code:
+            for note in selection.notes:
+                await self._add_to_context(note)
+            turn.answer = await self._answer(turn, message_id, reply)
+            if turn.answer is None:
+                yield code_event(self.name, message_id, reply, turn.number, ())
+            return
+        number = turn.number
+        self._runner.last_attempt = None
+        try:
+            yield code_event(self.name, message_id, reply, number, selection.blocks)
+            async with aclosing(self._run(turn, selection)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except (asyncio.CancelledError, GeneratorExit):
+            if turn.number == number:
+                await self._keep_unfinished(turn)
+            raise
+        yield execution_event(self.name, turn.attempts[-1])
+
+    async def _run(self, turn: TurnT, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
+        """Run the code, yield its output if that is streamed, and tell the model what happened."""
+        await self._wait_if_paused(turn.token)
+        context = await self._model_context.get_messages()
+        if not self._streams_output:
+            await self._keep(turn, await self._attempt(turn, selection, context, None))
+            return
+        message_id = str(uuid.uuid4())
+        run = with_output(lambda tell: self._attempt(turn, selection, context, tell))
+        async with aclosing(run) as items:
+            async for item in items:
+                if isinstance(item, Attempt):
+                    await self._keep(turn, item)
+                else:
+                    yield output_chunk(self.name, message_id, item)
+
+    async def _keep(self, turn: TurnT, attempt: Attempt) -> None:
+        """Add an attempt to the turn, and tell the model about it."""
+        turn.attempts.append(attempt)
+        await self._model_context.add_message(context_message(self.name, attempt, self._shows_pictures))
+
+    async def _keep_unfinished(self, turn: TurnT) -> None:
+        """The turn was ended before the code had ended; tell the model what is known."""
+        if self._runner.last_attempt is None:
+            await self._add_to_context(_NOT_RUN)
+        else:
+            turn.interrupted = True
+            await self._keep(turn, self._runner.last_attempt)
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Wait before the next model call or run, until `on_resume`."""
@@ -224,7 +379,7 @@ class CodingAgent(ModelAgent):
         await self._model_context.add_message(UserMessage(content=text, source=self.name))
 
     async def _wait_if_paused(self, cancellation_token: CancellationToken) -> None:
-        await linked(self._resumed.wait(), cancellation_token)
+        await await_with_token(self._resumed.wait(), cancellation_token)
 
     def _approval_config(self, approval: Approval | ApprovalFuncType | None) -> ComponentModel | None:
         """An approval as it stands in a config.
@@ -305,97 +460,3 @@ class Conversation:
         system = [] if self.system_message is None else [SystemMessage(content=self.system_message)]
         messages = [*system, *await self.context.get_messages(), *more]
         return messages if model_client.model_info.get("vision") else remove_images(messages)
-
-
-async def call_model(
-    model_client: ChatCompletionClient,
-    messages: Sequence[LLMMessage],
-    *,
-    stream: bool,
-    source: str,
-    message_id: str,
-    cancellation_token: CancellationToken,
-) -> AsyncGenerator[ModelClientStreamingChunkEvent | CreateResult, None]:
-    """Call the model and yield its chunks, if asked for, and its result last.
-
-    Args:
-        model_client: The model.
-        messages: All that it gets.
-        stream: Whether to yield chunks as they come.
-        source: The agent's name, for the chunks.
-        message_id: The id of the message that this call becomes, by which a UI joins the chunks.
-        cancellation_token: Ends the call at once, also for a client that does not look at it.
-
-    Raises:
-        TypeError: If the model answers with anything but text.
-    """
-    await close_with_loop(model_client)
-    result: CreateResult | None = None
-    if stream:
-        async with aclosing(_stream(model_client, messages, cancellation_token)) as items:
-            async for item in items:
-                if isinstance(item, CreateResult):
-                    result = item
-                else:
-                    text = encodable(item)
-                    yield ModelClientStreamingChunkEvent(content=text, source=source, full_message_id=message_id)
-        if result is None:
-            raise TypeError(f"{type(model_client).__name__} ended its stream without a result.")
-    else:
-        result = await linked(model_client.create(messages, cancellation_token=cancellation_token), cancellation_token)
-    if not isinstance(result.content, str):
-        names = ", ".join(repr(call.name) for call in result.content)
-        raise TypeError(
-            f"The model called {names} as a tool. It is offered none, and is to answer with text, in which its code "
-            "stands. Try another model, or tell it so in `system_message`."
-        )
-    thought = None if result.thought is None else encodable(result.thought)
-    yield result.model_copy(update={"content": encodable(result.content), "thought": thought})
-
-
-async def _stream(
-    model_client: ChatCompletionClient, messages: Sequence[LLMMessage], cancellation_token: CancellationToken
-) -> AsyncGenerator[str | CreateResult, None]:
-    # OpenAI's client tells a stream's tokens only if it is asked to, by an argument that others do not have.
-    asks = "include_usage" in inspect.signature(model_client.create_stream).parameters
-    more: dict[str, Any] = {"include_usage": True} if asks else {}
-    # A token of its own: see `_hang_up`.
-    own_token = CancellationToken()
-    chunks = model_client.create_stream(messages, cancellation_token=own_token, **more)
-    finished = False
-    try:
-        while not finished:
-            if cancellation_token.is_cancelled():
-                raise asyncio.CancelledError
-            try:
-                item = await linked(anext(chunks), cancellation_token)
-            except StopAsyncIteration:
-                finished = True
-            else:
-                yield item
-    finally:
-        try:
-            if not finished:
-                await _hang_up(chunks, own_token)
-        finally:
-            await chunks.aclose()
-
-
-async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: CancellationToken) -> None:
-    """Make a client end its connection.
-
-    AutoGen's clients keep it open, and the service goes on writing, if their stream is closed between two chunks.
-    They end it when they are cancelled while they wait for the next one.
-    """
-    # What is there already may be read, but not the whole of a service that never pauses.
-    for _ in range(_MOST_READY):
-        read = asyncio.ensure_future(anext(chunks))
-        try:
-            await asyncio.wait([read], timeout=_SOON)
-            if not read.done():
-                token.cancel()
-                await asyncio.wait([read], timeout=_SOON)
-        finally:
-            await cancel_and_wait(read)
-        if read.cancelled() or read.exception() is not None:
-            return

@@ -3,55 +3,92 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
     BaseChatMessage,
-    ModelClientStreamingChunkEvent,
+    TextMessage,
 )
-from autogen_core import CancellationToken, Component
+from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import BufferedChatCompletionContext, ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
+from pydantic import Field, model_validator
 
-from coderoom._util.components import DumpsAsItself, linked, load_if_given
+from coderoom._util.calls import await_with_token
+from coderoom._util.components import DumpsAsItself, StrictConfig, load_if_given
 from coderoom.agents import prompts
-from coderoom.agents.attempt import Attempt, CodeFormat, Selection, StopReason, select_blocks
-from coderoom.agents.base import CodingAgent, Item
-from coderoom.agents.code_runner import CodeRunner
-from coderoom.agents.code_session import CodeSession
-from coderoom.agents.configs import (
-    CodeActAgentConfig,
-    CodeActAgentState,
-    OnError,
-    check_arguments,
-)
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
+from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput
+from coderoom.agents.code_session import CodeSession, OnError, PastCell
 from coderoom.agents.messages import (
-    code_event,
-    context_message,
+    StopReason,
     execution_event,
-    output_chunk,
     plain_answer,
     stopped_early,
 )
 from coderoom.agents.tools import check_tools, dump_tool, load_tool
-from coderoom.agents.turn import Turn, TurnLimits, with_output
-from coderoom.agents.unrun import unrun_code
+from coderoom.agents.turn import LimitedTurn, TurnLimits
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import SandboxCodeExecutor
 
-__all__ = ["CodeActAgent"]
+__all__ = ["CodeActAgent", "CodeActAgentConfig"]
 
 
+_OTHERS = ("coderoom.executors.LocalCodeExecutor", "autogen_ext.code_executors.")
 _REMEMBERED = 50
 
 
-class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
+class CodeActAgentConfig(StrictConfig):
+    """The declarative form of a `CodeActAgent`; each field is the constructor's argument of that name."""
+
+    name: str
+    model_client: ComponentModel
+    code_executor: ComponentModel | None = None
+    tools: list[ComponentModel] = Field(default_factory=list)
+    workbench: list[ComponentModel] = Field(default_factory=list)
+    model_context: ComponentModel | None = None
+    model_client_stream: bool = False
+    description: str | None = None
+    system_message: str | None = None
+    """Left out: the default one. Null or an empty string: nothing but the functions."""
+    code_format: CodeFormat = "fence"
+    max_steps: int = Field(default=10, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_seconds: float | None = Field(default=None, gt=0)
+    on_error: OnError = "keep"
+    approval: ComponentModel | None = None
+    """The constructor's `approval_func`, which must be a component to stand in a config."""
+    max_output_chars: int = Field(default=10_000, ge=200)
+
+    @model_validator(mode="after")
+    def _keeps_a_session(self) -> Self:
+        executor = self.code_executor
+        if executor is None:
+            return self
+        if executor.provider.startswith(_OTHERS):
+            name = executor.provider.rpartition(".")[2]
+            raise ValueError(f"CodeActAgent needs a SandboxCodeExecutor as its code_executor, not {name!r}.")
+        state = executor.config.get("state", "session")
+        if state != "session":
+            raise ValueError(f"CodeActAgent needs a code_executor with state='session', not {state!r}.")
+        return self
+
+
+class CodeActAgentState(ConversationState):
+    """What `CodeActAgent.save_state` gives."""
+
+    type: str = "CodeActAgentState"
+    cells: list[PastCell] = Field(default_factory=list)
+    failed: int = 0
+    workbench: list[Mapping[str, Any]] = Field(default_factory=list)
+
+
+class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     """Solves tasks by code that it writes, runs in one lasting session, and reads the results of, step by step.
 
     The code can call functions of the host: plain or async ones of Python, AutoGen's tools, and all tools of a
@@ -122,20 +159,31 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
             raise ValueError(f"CodeActAgent needs a SandboxCodeExecutor, not {type(code_executor).__name__!r}.")
         if executor.state != "session":
             raise ValueError(f"CodeActAgent needs an executor with state='session', not {executor.state!r}.")
-        check_arguments(code_format, on_error)
+        _check_choices(code_format, on_error)
         runner = CodeRunner(executor, approval_func, max_output_chars)
-        super().__init__(name, description, model_client, context, model_client_stream, system_message, runner)
+        languages = [name for name in self.LANGUAGES if name in executor.languages]
+        super().__init__(
+            name,
+            description,
+            model_client,
+            context,
+            model_client_stream,
+            system_message,
+            runner,
+            languages,
+            code_format,
+        )
         self._limits = TurnLimits(max_steps, max_tokens, max_seconds)
         self._executor = executor
         self._tools = check_tools(tools)
         self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
-        self._code_format: CodeFormat = code_format
+        self._format = code_format
         self._on_error: OnError = on_error
         self._approval_func = approval_func
         self._max_output_chars = max_output_chars
-        self._languages = [name for name in self.LANGUAGES if name in executor.languages]
         self._session = CodeSession(executor, runner, self._tools, self._workbenches, on_error)
-        self._sees = bool(model_client.model_info.get("vision"))
+        self._streams_output = model_client_stream
+        self._shows_pictures = bool(model_client.model_info.get("vision"))
 
     # --- What AutoGen asks of an agent ---
 
@@ -176,36 +224,19 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
 
     # --- A turn: write, run, read, and again ---
 
-    def on_messages_stream(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        """Take a turn: yield what happens as it happens, and the `Response` last.
-
-        Args:
-            messages: What is new since the last turn.
-            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
-
-        Raises:
-            SandboxUnavailable: The place where code runs broke.
-            asyncio.CancelledError: The token was cancelled.
-        """
-        return self._recorded(self._turn(messages, cancellation_token))
-
     async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
-        turn = Turn(self._limits, cancellation_token)
-        self._session.forget_cut()
+        turn = LimitedTurn(self._limits, cancellation_token)
         try:
             await self._prepare(messages, turn.token)
-            while turn.stop_reason is None:
-                async with aclosing(self._step(turn)) as items:
-                    async for item in items:
-                        yield item
+            async with aclosing(self._steps(turn)) as items:
+                async for item in items:
+                    yield item
         except asyncio.CancelledError:
             if not turn.ran_out_of_time:
                 raise
-            if self._session.cut is not None:
+            if turn.interrupted:
                 yield execution_event(self.name, turn.attempts[-1])
         finally:
             turn.close()
@@ -217,87 +248,30 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
 
     async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
         await self._conversation.take(messages)
-        functions = await linked(self._session.functions(), cancellation_token)
+        functions = await await_with_token(self._session.functions(), cancellation_token)
         self._conversation.system_message = prompts.with_functions(
-            self._system_message, self._code_format, self._languages, functions
+            self._system_message, self._format, self._languages, functions
         )
         if lost := await self._session.restore(cancellation_token):
             await self._add_to_context(lost)
 
-    async def _step(self, turn: Turn) -> AsyncGenerator[Item, None]:
-        """One model call, and the run of the code that it gave."""
-        message_id = str(uuid.uuid4())
-        reply: CreateResult | None = None
-        async with aclosing(self._ask_model(message_id, turn.token)) as parts:
-            async for part in parts:
-                if isinstance(part, CreateResult):
-                    reply = part
-                else:
-                    yield part
-        assert reply is not None
-        turn.use(reply.usage)
-        selection = select_blocks([str(reply.content)], self._languages, self._code_format)
-        if not selection.is_code:
-            for note in selection.notes:
-                await self._add_to_context(note)
-            if not await self._ask_again(turn, str(reply.content)):
-                past = [] if turn.whole is None else [turn.whole]
-                turn.answer = plain_answer(self.name, message_id, reply, past, StopReason.ANSWERED)
-                return
-            yield code_event(self.name, message_id, reply, turn.number, ())
-            return
-        self._session.forget_cut()
-        ran = len(turn.attempts)
-        try:
-            yield code_event(self.name, message_id, reply, turn.number, selection.blocks)
-            async with aclosing(self._run(turn, selection)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        except (asyncio.CancelledError, GeneratorExit):
-            if len(turn.attempts) == ran:
-                await self._take_cut(turn)
-            raise
-        yield execution_event(self.name, turn.attempts[-1])
+    async def _answer(self, turn: LimitedTurn, message_id: str, reply: CreateResult) -> TextMessage | None:
+        """The reply as the answer, unless the model is told, once in a turn, of code where none is run."""
+        if not turn.asked_again and turn.stop_reason is None:
+            notice = prompts.unrun_code(str(reply.content), self._languages, self._format, turn.known_texts)
+            if notice:
+                turn.asked_again = True
+                await self._add_to_context(notice)
+                return None
+        past = [] if turn.whole is None else [turn.whole]
+        return plain_answer(self.name, message_id, reply, past, StopReason.ANSWERED)
 
-    async def _ask_again(self, turn: Turn, reply: str) -> bool:
-        """Tell the model of code that is not run where it stands, once in a turn that may go on."""
-        if turn.asked_again or turn.stop_reason is not None:
-            return False
-        told = unrun_code(reply, self._languages, self._code_format, turn.known_texts)
-        if told:
-            turn.asked_again = True
-            await self._add_to_context(told)
-        return bool(told)
+    async def _attempt(
+        self, turn: LimitedTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput | None
+    ) -> Attempt:
+        return await self._session.run(turn.number, selection, context, turn.token, on_output)
 
-    async def _run(self, turn: Turn, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
-        """Run the code, yield its output if that is wanted, and put what came of it into the context."""
-        await self._wait_if_paused(turn.token)
-        context = await self._model_context.get_messages()
-        message_id = str(uuid.uuid4())
-        run = with_output(
-            lambda tell: self._session.run(
-                turn.number, selection, context, turn.token, tell if self._model_client_stream else None
-            )
-        )
-        async with aclosing(run) as items:
-            async for item in items:
-                if isinstance(item, Attempt):
-                    await self._take(turn, item)
-                else:
-                    yield output_chunk(self.name, message_id, item)
-
-    async def _take(self, turn: Turn, attempt: Attempt) -> None:
-        turn.attempts.append(attempt)
-        await self._model_context.add_message(context_message(self.name, attempt, self._sees))
-
-    async def _take_cut(self, turn: Turn) -> None:
-        """The turn is ended before the code has ended; what is known of it is no less true."""
-        if self._session.cut is None:
-            await self._add_to_context(prompts.NOT_BEGUN)
-        else:
-            await self._take(turn, self._session.cut)
-
-    def _stopped(self, turn: Turn) -> BaseChatMessage:
+    def _stopped(self, turn: LimitedTurn) -> TextMessage:
         """The message of a turn that ended without an answer."""
         assert turn.stop_reason is not None
         return stopped_early(self.name, turn.stop_reason, turn.whole)
@@ -314,7 +288,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
             model_client_stream=self._model_client_stream,
             description=self.description,
             system_message=self._system_message_in_config,
-            code_format=self._code_format,
+            code_format=self._format,
             max_steps=self._limits.steps,
             max_tokens=self._limits.tokens,
             max_seconds=self._limits.seconds,
@@ -344,3 +318,14 @@ class CodeActAgent(DumpsAsItself, CodingAgent, Component[CodeActAgentConfig]):
             approval_func=load_if_given(config.approval, Approval.load_component),
             max_output_chars=config.max_output_chars,
         )
+
+
+def _check_choices(code_format: CodeFormat, on_error: OnError) -> None:
+    """Check what a constructor gets, as the config is checked.
+
+    Raises:
+        ValueError: One is none of the words that there are.
+    """
+    for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
+        if value not in get_args(known):
+            raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")

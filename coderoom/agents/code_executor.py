@@ -2,56 +2,102 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
     BaseChatMessage,
     TextMessage,
 )
-from autogen_core import CancellationToken, Component
+from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from pydantic import Field
 
-from coderoom._util.components import DumpsAsItself, load_if_given
+from coderoom._util.components import DumpsAsItself, StrictConfig, load_if_given
 from coderoom.agents import metadata as keys
-from coderoom.agents import prompts
-from coderoom.agents.attempt import (
-    Attempt,
-    RetryDecision,
-    Selection,
-    StopReason,
-    select_blocks,
-    texts_of,
-    why_stop,
-)
-from coderoom.agents.base import CodingAgent, Item
-from coderoom.agents.code_runner import CodeRunner
-from coderoom.agents.configs import (
-    CodeExecutorAgentConfig,
-    CodeExecutorAgentState,
-    RetryFrom,
-    check_retries,
-)
+from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
+from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
 from coderoom.agents.messages import (
-    code_event,
+    RetryDecision,
+    StopReason,
+    ask_for_retry,
+    before_reflection,
     decision_event,
     execution_event,
     facts,
     final_message,
-    plain_answer,
+    retry_plan,
 )
 from coderoom.approval import Approval, ApprovalFuncType
+from coderoom.executors import Checkpoints
+from coderoom.outcome import Outcome
 
-__all__ = ["CodeExecutorAgent"]
+__all__ = ["CodeExecutorAgent", "CodeExecutorAgentConfig"]
 
 
-class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentConfig]):
+RetryFrom = Literal["failed", "clean"]
+
+
+class CodeExecutorAgentConfig(StrictConfig):
+    """The declarative form of a `CodeExecutorAgent`; each field is the constructor's argument of that name."""
+
+    name: str
+    code_executor: ComponentModel
+    model_client: ComponentModel | None = None
+    model_context: ComponentModel | None = None
+    model_client_stream: bool = False
+    max_retries_on_error: int = Field(default=0, ge=0)
+    description: str | None = None
+    system_message: str | None = None
+    """Left out: the default one. Null or an empty string: none at all."""
+    sources: list[str] | None = None
+    supported_languages: list[str] | None = None
+    approval: ComponentModel | None = None
+    """The constructor's `approval_func`, which must be a component to stand in a config."""
+    reflect: bool = True
+    max_output_chars: int = Field(default=10_000, ge=200)
+    retry_from: RetryFrom = "failed"
+
+
+class CodeExecutorAgentState(ConversationState):
+    """What `CodeExecutorAgent.save_state` gives."""
+
+    type: str = "CodeExecutorAgentState"
+
+
+@dataclass
+class RetryTurn(Turn):
+    """A turn in which failed code may be tried again.
+
+    Attributes:
+        max_retries: How many further attempts there may be.
+        gave_up: Whether the model decided against another attempt.
+    """
+
+    max_retries: int = 0
+    gave_up: bool = False
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why there is no further attempt; `None` if there may be one."""
+        if not self.attempts:
+            return None
+        if self.attempts[-1].outcome is Outcome.OK:
+            return StopReason.SUCCEEDED
+        if reason := super().stop_reason:
+            return reason
+        if len(self.attempts) > self.max_retries:
+            return StopReason.RETRIES_EXHAUSTED if self.max_retries else StopReason.FAILED
+        return StopReason.NOT_RETRIED if self.gave_up else None
+
+
+class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExecutorAgentConfig]):
     """Runs the code of others, or writes, runs and repairs its own.
 
     Without a `model_client` it runs the fenced code blocks that it finds in new messages and answers with what
@@ -129,19 +175,19 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
         max_output_chars: int = 10_000,
         retry_from: RetryFrom = "failed",
     ) -> None:
-        check_retries(max_retries_on_error, model_client, retry_from, code_executor)
+        _check_retries(max_retries_on_error, model_client, retry_from, code_executor)
         if isinstance(sources, str):
             raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         if description is None:
             description = self.DEFAULT_TERMINAL_DESCRIPTION if model_client is None else self.DEFAULT_AGENT_DESCRIPTION
         runner = CodeRunner(code_executor, approval_func, max_output_chars)
-        super().__init__(name, description, model_client, model_context, model_client_stream, system_message, runner)
+        languages = self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
+        super().__init__(
+            name, description, model_client, model_context, model_client_stream, system_message, runner, languages
+        )
         self._code_executor = code_executor
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
-        self._supported_languages = list(
-            self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
-        )
         self._approval_func = approval_func
         self._reflect = reflect
         self._max_output_chars = max_output_chars
@@ -177,21 +223,11 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
         """Stop the executor. It starts again if the agent is used again."""
         await self._runner.close()
 
-    def on_messages_stream(
+    def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
-        """Take a turn: yield what happens as it happens, and the `Response` last.
-
-        Args:
-            messages: What is new since the last turn.
-            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
-
-        Raises:
-            SandboxUnavailable: The place where code runs broke.
-            asyncio.CancelledError: The token was cancelled.
-        """
         turn = self._run_found_code if self._model_client is None else self._write_and_run
-        return self._recorded(turn(messages, cancellation_token))
+        return turn(messages, cancellation_token)
 
     # --- A turn without a model ---
 
@@ -208,7 +244,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
         await self._wait_if_paused(cancellation_token)
         attempt = await self._runner.attempt(1, selection, context, cancellation_token)
         yield execution_event(self.name, attempt)
-        stop_reason = why_stop([attempt], 0)
+        stop_reason = RetryTurn(cancellation_token, [attempt]).stop_reason
         text = attempt.describe() if attempt.blocks else no_code
         yield Response(chat_message=TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason)))
 
@@ -226,84 +262,59 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
         await self._conversation.take(messages)
-        attempts: list[Attempt] = []
-        stop_reason: StopReason | None = None
-        reply: CreateResult | None = None
-        while stop_reason is None:
-            message_id = str(uuid.uuid4())
-            async with aclosing(self._ask_model(message_id, cancellation_token)) as parts:
-                async for part in parts:
-                    if isinstance(part, CreateResult):
-                        reply = part
-                    else:
-                        yield part
-            assert reply is not None
-            number = len(attempts) + 1
-            selection = select_blocks([str(reply.content)], self._supported_languages)
-            if not selection.is_code:
-                for note in selection.notes:
-                    await self._add_to_context(note)
-                yield Response(chat_message=plain_answer(self.name, message_id, reply, attempts))
-                return
-            yield code_event(self.name, message_id, reply, number, selection.blocks)
-            attempt = await self._run(number, selection, cancellation_token)
-            attempts.append(attempt)
-            yield execution_event(self.name, attempt)
-            stop_reason = why_stop(attempts, self._max_retries_on_error)
-            if stop_reason is None:
-                decision, usage = await self._decide(attempt, cancellation_token)
-                yield decision_event(self.name, attempt, decision, usage)
-                if decision.retry:
-                    undone = await self._runner.undo(cancellation_token)
-                    await self._add_to_context(prompts.retry_plan(decision, undone))
-                else:
-                    stop_reason = StopReason.NOT_RETRIED
-        async with aclosing(self._sum_up(attempts[-1], stop_reason, cancellation_token)) as items:
+        turn = RetryTurn(cancellation_token, max_retries=self._max_retries_on_error)
+        async with aclosing(self._steps(turn)) as items:
             async for item in items:
                 yield item
+        if turn.answer is None:
+            async with aclosing(self._sum_up(turn)) as parts:
+                async for part in parts:
+                    yield part
+        assert turn.answer is not None
+        yield Response(chat_message=turn.answer)
 
-    async def _run(self, number: int, selection: Selection, cancellation_token: CancellationToken) -> Attempt:
-        """Run the code; what came of it goes into the context."""
-        await self._wait_if_paused(cancellation_token)
-        context = await self._model_context.get_messages()
+    async def _step(self, turn: RetryTurn) -> AsyncGenerator[Item, None]:
+        """A step, and the decision on another one after a failure."""
+        async with aclosing(super()._step(turn)) as items:
+            async for item in items:
+                yield item
+        if turn.answer is not None or turn.stop_reason is not None:
+            return
+        attempt = turn.attempts[-1]
+        await self._wait_if_paused(turn.token)
+        answer = await self._ask_for(RetryDecision, ask_for_retry(attempt), turn.token)
+        decision = answer.value or RetryDecision(retry=False, reason="The model's decision could not be read.")
+        yield decision_event(self.name, attempt, decision, answer.usage)
+        if decision.retry:
+            await self._add_to_context(retry_plan(decision, await self._runner.undo(turn.token)))
+        else:
+            turn.gave_up = True
+
+    async def _attempt(
+        self, turn: RetryTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput | None
+    ) -> Attempt:
         if self._retry_from == "clean" and self._max_retries_on_error > 0:
-            await self._runner.keep_state(cancellation_token)
-        try:
-            attempt = await self._runner.attempt(number, selection, context, cancellation_token)
-        except asyncio.CancelledError:
-            await self._add_to_context(prompts.CANCELLED)
-            raise
-        await self._add_to_context(attempt.describe())
-        return attempt
+            await self._runner.keep_state(turn.token)
+        return await self._runner.attempt(turn.number, selection, context, turn.token, on_output)
 
-    async def _decide(
-        self, attempt: Attempt, cancellation_token: CancellationToken
-    ) -> tuple[RetryDecision, RequestUsage | None]:
-        """Let the model decide on another attempt; an answer that cannot be read means no."""
-        await self._wait_if_paused(cancellation_token)
-        answer = await self._ask_for(RetryDecision, prompts.ask_for_retry(attempt), cancellation_token)
-        unreadable = RetryDecision(retry=False, reason="The model's decision could not be read.")
-        return answer.value or unreadable, answer.usage
-
-    async def _sum_up(
-        self, attempt: Attempt, stop_reason: StopReason, cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        message_id = str(uuid.uuid4())
+    async def _sum_up(self, turn: RetryTurn) -> AsyncGenerator[Item, None]:
+        assert turn.stop_reason is not None
+        attempt, message_id = turn.attempts[-1], str(uuid.uuid4())
         summary: CreateResult | None = None
-        if self._reflect and stop_reason is not StopReason.REJECTED:
-            hint = prompts.before_reflection(attempt, stop_reason)
-            async with aclosing(self._ask_model(message_id, cancellation_token, hint)) as parts:
+        if self._reflect and turn.stop_reason is not StopReason.REJECTED:
+            hint = before_reflection(attempt, turn.stop_reason)
+            async with aclosing(self._ask_model(message_id, turn.token, hint)) as parts:
                 async for part in parts:
                     if isinstance(part, CreateResult):
                         summary = part
                     else:
                         yield part
-        yield Response(chat_message=final_message(self.name, message_id, summary, attempt, stop_reason))
+        turn.answer = final_message(self.name, message_id, summary, attempt, turn.stop_reason)
 
     # --- Small parts ---
 
     def _select(self, messages: Sequence[BaseChatMessage]) -> Selection:
-        return select_blocks([text for message in messages for text in texts_of(message)], self._supported_languages)
+        return select_blocks([text for message in messages for text in texts_of(message)], self._languages)
 
     # --- What AutoGen's agent offers beside its turn ---
 
@@ -335,7 +346,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
             description=self.description,
             system_message=self._system_message_in_config,
             sources=self._sources,
-            supported_languages=self._supported_languages,
+            supported_languages=self._languages,
             approval=self._approval_config(self._approval_func),
             reflect=self._reflect,
             max_output_chars=self._max_output_chars,
@@ -360,4 +371,25 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent, Component[CodeExecutorAgentC
             reflect=config.reflect,
             max_output_chars=config.max_output_chars,
             retry_from=config.retry_from,
+        )
+
+
+def _check_retries(
+    count: int, model_client: ChatCompletionClient | None, retry_from: RetryFrom, executor: CodeExecutor
+) -> None:
+    """Check the arguments that are about further attempts.
+
+    Raises:
+        ValueError: They do not fit together.
+    """
+    if count < 0:
+        raise ValueError(f"max_retries_on_error must be 0 or more, not {count}.")
+    if count > 0 and model_client is None:
+        raise ValueError("max_retries_on_error needs a model_client: without one nobody can write the next try.")
+    if retry_from not in get_args(RetryFrom):
+        raise ValueError(f"retry_from must be one of {', '.join(map(repr, get_args(RetryFrom)))}, not {retry_from!r}.")
+    if retry_from == "clean" and not isinstance(executor, Checkpoints):
+        raise ValueError(
+            "retry_from='clean' needs an executor that can undo what code did, such as SandboxCodeExecutor; "
+            f"{type(executor).__name__!r} cannot."
         )

@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary, ref
 
 from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
 from autogen_core.models import LLMMessage
 from autogen_core.tools import Workbench
+from pydantic import BaseModel, ConfigDict, Field
 
-from coderoom._util.components import linked
+from coderoom._util.calls import await_with_token
 from coderoom._util.tasks import run_uncancellable
-from coderoom.agents.attempt import Attempt, Selection, calls_made
-from coderoom.agents.code_runner import CodeRunner
-from coderoom.agents.configs import OnError, PastCell
-from coderoom.agents.replay import changed_cell, digest_of, lost_cell, restored
+from coderoom.agents.attempt import Attempt, CodeRunner, Selection, calls_made
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, RecordedCall, host_functions
 
-__all__ = ["CodeSession"]
+__all__ = ["CodeSession", "OnError", "PastCell"]
+
+OnError = Literal["keep", "rollback"]
 
 _BEGINNING = 500
 _users: WeakKeyDictionary[SandboxCodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
+
+
+class PastCell(BaseModel):
+    """A reply's code that ran well, with what the host answered it.
+
+    Attributes:
+        blocks: The blocks, in order.
+        calls: The answers of host functions.
+        output: The beginning of what it printed.
+        output_digest: What the whole of it comes to; `None` if nobody knows.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    blocks: list[CodeBlock]
+    calls: list[RecordedCall] = Field(default_factory=list)
+    output: str | None = None
+    output_digest: str | None = None
 
 
 class CodeSession:
@@ -40,9 +63,6 @@ class CodeSession:
         tools: Functions and tools that they may call.
         workbenches: Workbenches whose tools they may call.
         on_error: Whether what a failed cell did is kept or undone.
-
-    Attributes:
-        cut: What is known of the last cell, if that was cancelled in its midst.
     """
 
     def __init__(
@@ -66,11 +86,6 @@ class CodeSession:
         self._to_restore = False
         self._called: list[FunctionCall] = []
         self._forgotten: list[FunctionCall] = []
-        self.cut: Attempt | None = None
-
-    def forget_cut(self) -> None:
-        """Another cell begins, or another turn."""
-        self.cut = None
 
     async def functions(self) -> tuple[HostFunction, ...]:
         """What the cells may call; workbenches are asked for their tools the first time.
@@ -108,44 +123,43 @@ class CodeSession:
         on_output: Callable[[OutputChunk], None] | None,
     ) -> Attempt:
         """Run the blocks of a reply; what a failure left behind is undone, if that is wanted."""
-        self.forget_cut()
-        await linked(self._workbenches.mend(), cancellation_token)
+        await await_with_token(self._workbenches.mend(), cancellation_token)
         if self._on_error == "rollback":
             await self._runner.keep_state(cancellation_token)
         self._recorder.take()
+        undo = True
         try:
-            attempt = await self._runner.attempt(number, selection, context, cancellation_token, on_output)
-            attempt = await self._conclude(attempt, undo=attempt.outcome is not Outcome.CANCELLED)
-        except asyncio.CancelledError:
-            cut = self._runner.interrupted(number, selection)
-            if cut is not None:
-                await run_uncancellable(self._take_cut(cut))
-            raise
+            try:
+                attempt = await self._runner.attempt(number, selection, context, cancellation_token, on_output)
+                undo = attempt.outcome is not Outcome.CANCELLED
+            finally:
+                # Also after a cancellation, which then leaves what is known of the attempt.
+                await run_uncancellable(self._conclude(undo))
         finally:
-            await self._runner.let_go()
-        return attempt
+            await self._runner.release_state()
+        return self._runner.last_attempt or attempt
 
-    async def _take_cut(self, attempt: Attempt) -> None:
-        self.cut = await self._conclude(attempt, undo=True)
-
-    async def _conclude(self, attempt: Attempt, *, undo: bool) -> Attempt:
-        """Remember a cell that ran well; undo another one, unless its executor was stopped, which is not undone."""
+    async def _conclude(self, undo: bool) -> None:
+        """Remember code that succeeded; undo other code, unless its executor was stopped, which is not undone."""
+        attempt = self._runner.last_attempt
+        if attempt is None:
+            return
         self._workbenches.note(attempt.calls)
         self._called += attempt.calls
         undone = ""
         if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
-            with suppress(CodeRoomError):  # Then nothing of the kind is promised.
+            with suppress(CodeRoomError):  # Then the model is not told that it was undone.
                 undone = await self._runner.undo(CancellationToken())
         if undone:
             notes = (*attempt.notes, _UNDONE.format(undone=undone))
-            return replace(attempt, notes=notes, undone="files" in undone)
+            self._runner.last_attempt = replace(attempt, notes=notes, undone="files" in undone)
+            return
         if attempt.state_lost:
             self._cells, self._failed = [], 0
         if attempt.outcome is Outcome.OK:
             self._cells.append(_remember(attempt, self._recorder.take()))
         elif attempt.ran:
             self._failed += 1
-        return attempt
 
     def end_turn(self) -> None:
         """The turn went well: all that it called is in the conversation."""
@@ -231,3 +245,74 @@ def _output_of(output: str) -> dict[str, Any]:
 _UNDONE = "The failed code was undone: {undone} are as they were before it, and nothing that it made of them is left."
 _PUT_BACK = "An earlier turn was cut short, and the conversation and the variables were put back to before it."
 _FAILED_BEFORE = "code that had not ended well ({count} times) was not run again"
+
+
+_SHOWN = 200
+_MOST_NAMES = 20
+
+
+def digest_of(output: str) -> str:
+    """What two outputs have in common that say the same; addresses and the numbers of cells differ in any case."""
+    text = re.sub(r"0x[0-9a-fA-F]+|<cell \d+>", "#", output)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def lost_cell(cell: PastCell, outcome: Outcome, output: str) -> str:
+    """A cell that ran well before and did not this time."""
+    end = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
+    return f"the code that begins with {_beginning(cell)!r} ended with {outcome.value!r} this time ({end[:_SHOWN]})"
+
+
+def changed_cell(cell: PastCell, output: str) -> str:
+    """A cell that gave something else than before; empty if it gave the same, or nobody knows."""
+    if cell.output_digest is None or cell.output_digest == digest_of(output):
+        return ""
+    before, now = (text.strip()[:_SHOWN] for text in (cell.output or "", output))
+    names = sorted({name for block in cell.blocks for name in _names_set(block)})
+    told = f"the code that begins with {_beginning(cell)!r} gave {before!r} before and {now!r} now"
+    if not names:
+        return told
+    more = "" if len(names) <= _MOST_NAMES else f" and {len(names) - _MOST_NAMES} more"
+    return f"{told}; it sets {', '.join(names[:_MOST_NAMES])}{more}"
+
+
+def restored(lost: Sequence[str], changed: Sequence[str]) -> str:
+    """What did not come back as it was; empty if all did."""
+    parts = []
+    if lost:
+        parts.append(f"Not everything came back:\n{_listed(lost)}\n{_SET_AGAIN}")
+    if changed:
+        parts.append(f"Some of it came out otherwise this time:\n{_listed(changed)}\n{_LOOK}")
+    return "\n\n".join([f"{_ANEW} {parts[0]}", *parts[1:]]) if parts else ""
+
+
+def _beginning(cell: PastCell) -> str:
+    lines = (line for block in cell.blocks for line in block.code.splitlines() if line.strip())
+    return next(lines, "").strip()[:100]
+
+
+def _listed(items: Sequence[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _names_set(block: CodeBlock) -> Iterator[str]:
+    """The variables that a block of Python sets, as far as its text says."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(block.code, mode="exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
+
+
+_ANEW = (
+    "The session was started anew, and the code that had run well in it was run again, without calling functions again."
+)
+_SET_AGAIN = "What that code had set is gone. Set it again before you use it."
+_LOOK = "What it has set may differ from what you saw before; look at it again before you rely on it."

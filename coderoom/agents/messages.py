@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
@@ -17,15 +21,20 @@ from autogen_core import Image
 from autogen_core.code_executor import CodeBlock
 from autogen_core.models import CreateResult, RequestUsage, UserMessage
 from PIL import Image as PILImage
+from pydantic import BaseModel, model_validator
 
+from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
-from coderoom.agents import prompts
-from coderoom.agents.attempt import Attempt, RetryDecision, StopReason
+from coderoom.agents.attempt import Attempt
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import Artifact, OutputChunk
 
 __all__ = [
+    "RetryDecision",
+    "StopReason",
+    "ask_for_retry",
+    "before_reflection",
     "code_event",
     "context_message",
     "decision_event",
@@ -36,10 +45,80 @@ __all__ = [
     "picture_of",
     "plain_answer",
     "report",
+    "retry_plan",
     "stopped_early",
+    "why_no_more",
+    "with_output",
     "without_questions",
 ]
 
+T = TypeVar("T")
+
+
+class RetryDecision(BaseModel):
+    """A model's decision on whether failed code is worth another attempt."""
+
+    reason: str
+    """What went wrong, and how the next attempt mends it."""
+    retry: bool
+    """Whether to try again."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        # Required, as strict structured output wants it; a model without that may leave it out.
+        return {"reason": "", **data} if isinstance(data, dict) else data
+
+
+class StopReason(StrEnum):
+    """Why an agent ended its turn."""
+
+    SUCCEEDED = "succeeded"
+    """The code ran and ended well."""
+    NO_CODE = "no_code"
+    """There was nothing to run: the reply is the answer."""
+    REJECTED = "rejected"
+    """The approval, or the policy of the sandbox, said no."""
+    CANCELLED = "cancelled"
+    """The executor was stopped while the code ran."""
+    FAILED = "failed"
+    """The code failed, and no further attempt was allowed in the first place."""
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    """The last attempt that was allowed failed."""
+    SAME_FAILURE = "same_failure"
+    """The same code failed in the same way as before: another attempt would cost and not help."""
+    ANSWERED = "answered"
+    """After code that ran the model answered without any."""
+    MAX_STEPS = "max_steps"
+    """As many pieces of code were run as a turn may have."""
+    MAX_TOKENS = "max_tokens"
+    """The model has used the tokens that a turn may have."""
+    MAX_SECONDS = "max_seconds"
+    """The time that a turn may take was up."""
+    NOT_RETRIED = "not_retried"
+    """The model decided that another attempt is not worth it, or its decision could not be read."""
+
+    @property
+    def why_without_answer(self) -> str:
+        """Why a turn that ended so has no answer, in words; empty if it has one."""
+        why = _WHY_WITHOUT_ANSWER.get(self)
+        return "" if why is None else f"The turn was ended before there was an answer: {why}."
+
+
+_WHY_WITHOUT_ANSWER = {
+    StopReason.MAX_STEPS: "as many pieces of code were run as a turn may have",
+    StopReason.MAX_TOKENS: "the model has used the tokens that a turn may have",
+    StopReason.MAX_SECONDS: "the time that a turn may take was up",
+    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
+    StopReason.CANCELLED: "the code was stopped from outside",
+}
+
+
+_MOST_STREAMED = 1_000_000
+_MOST_AT_ONCE = 100
+"""How many pieces are told as they come. Each has a price for whoever shows it: a flood comes in fewer, larger ones."""
+_GATHER_SECONDS = 0.05
+_NO_MORE = "\n[What the code prints after this is not shown while it runs.]\n"
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
 _LARGEST_PICTURE = 8 * 1024 * 1024
 _MOST_PIXELS = 25_000_000
@@ -125,7 +204,7 @@ def decision_event(
     """
     return CodeGenerationEvent(
         retry_attempt=attempt.number - 1,
-        content=prompts.retry_notice(attempt, decision),
+        content=_retry_notice(attempt, decision),
         code_blocks=[],
         source=source,
         models_usage=usage,
@@ -161,6 +240,58 @@ def output_chunk(source: str, message_id: str, chunk: OutputChunk) -> ModelClien
     return ModelClientStreamingChunkEvent(
         content=chunk.text, source=source, full_message_id=message_id, metadata={keys.EVENT: keys.OUTPUT}
     )
+
+
+async def with_output(
+    run: Callable[[Callable[[OutputChunk], None]], Coroutine[Any, Any, T]],
+) -> AsyncGenerator[OutputChunk | T, None]:
+    """Run something that tells of output.
+
+    Args:
+        run: What to run; it gets the function to tell output to.
+
+    Yields:
+        The output, piece by piece, as long as it is not endless, and last what `run` returned.
+    """
+    waiting: deque[OutputChunk] = deque()
+    news = asyncio.Event()
+    told = 0
+
+    def tell(chunk: OutputChunk) -> None:
+        nonlocal told
+        if told < _MOST_STREAMED:
+            told += len(chunk.text)
+            waiting.append(chunk if told < _MOST_STREAMED else OutputChunk("stderr", _NO_MORE))
+            news.set()
+
+    task = asyncio.ensure_future(run(tell))
+    task.add_done_callback(lambda _: news.set())
+    pieces = 0
+    try:
+        while waiting or not task.done():
+            if not waiting:
+                news.clear()
+                await news.wait()
+                continue
+            pieces += 1
+            if pieces > _MOST_AT_ONCE:
+                await asyncio.wait([task], timeout=_GATHER_SECONDS)
+                while waiting:
+                    yield _gathered(waiting)
+            else:
+                yield waiting.popleft()
+        yield await task
+    finally:
+        await cancel_and_wait(task)
+
+
+def _gathered(waiting: deque[OutputChunk]) -> OutputChunk:
+    """The first piece, together with those behind it that went to the same place."""
+    first = waiting.popleft()
+    texts = [first.text]
+    while waiting and waiting[0].stream == first.stream:
+        texts.append(waiting.popleft().text)
+    return OutputChunk(first.stream, "".join(texts))
 
 
 def context_message(source: str, attempt: Attempt, sees: bool) -> UserMessage:
@@ -211,3 +342,54 @@ def without_questions(result: TaskResult) -> TaskResult:
     """A result without the questions that a person was asked: they are for people, not for agents and programs."""
     kept = [message for message in result.messages if keys.SHOWN not in message.metadata]
     return result.model_copy(update={"messages": kept})
+
+
+_WHY_STOPPED = {
+    StopReason.FAILED: "none was allowed",
+    StopReason.RETRIES_EXHAUSTED: "no attempts are left",
+    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
+    StopReason.NOT_RETRIED: "it was decided not to try again",
+}
+
+
+def ask_for_retry(attempt: Attempt) -> str:
+    """The question that a `RetryDecision` answers. The output stands just before it in the context."""
+    return (
+        f"Attempt {attempt.number} failed ({attempt.outcome}, exit code {attempt.exit_code}); "
+        "its output is in the message above. Is another attempt worth it? Say in `reason` what went wrong and how "
+        "you would mend it, and in `retry` whether to try again."
+    )
+
+
+def _retry_notice(attempt: Attempt, decision: RetryDecision) -> str:
+    """What the event says about the decision; the wording of a retry is the one that AutoGen's users know."""
+    what = "Proposed correction" if decision.retry else "Not tried again"
+    return f"Attempt number: {attempt.number}\n{what}: {decision.reason}"
+
+
+def retry_plan(decision: RetryDecision, undone: str = "") -> str:
+    """What the next attempt is told about the decision that led to it, and what of the failed one was undone."""
+    plan = f"Try again. What went wrong and how to mend it: {decision.reason}"
+    if not undone:
+        return plan
+    return (
+        f"{plan}\nThe failed attempt was undone: {undone} are as they were before it, and nothing that it made of them "
+        "is left. Write the whole code again."
+    )
+
+
+def why_no_more(stop_reason: str) -> str | None:
+    """Why there is no further attempt where there might have been one; `None` if the turn ended otherwise."""
+    told = (StopReason.RETRIES_EXHAUSTED, StopReason.SAME_FAILURE)
+    return next((_WHY_STOPPED[reason] for reason in told if reason == stop_reason), None)
+
+
+def before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:
+    """What to tell a model that is to sum up a failure, so that it does not sound like a success."""
+    if stop_reason not in _WHY_STOPPED:
+        return None
+    return (
+        f"There will be no further attempt: {_WHY_STOPPED[stop_reason]}. The last one ended with outcome "
+        f"{attempt.outcome.value!r} and exit code {attempt.exit_code}. Sum up plainly what failed and what is missing. "
+        "Write no code."
+    )

@@ -1,48 +1,17 @@
-"""What agents say to their models."""
+"""What a `CodeActAgent` tells its model about code: where to put it, what it can call, and where it was not run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import re
+import warnings
+from collections.abc import Collection, Sequence
 
-from coderoom.agents.attempt import Attempt, CodeFormat, RetryDecision, StopReason
+from coderoom.agents.attempt import CodeFormat
+from coderoom.blocks import extract_code_blocks, normalize_language
 from coderoom.sandbox import HostFunction
 
-__all__ = [
-    "CANCELLED",
-    "NOT_BEGUN",
-    "ask_for_retry",
-    "before_reflection",
-    "retry_notice",
-    "retry_plan",
-    "why_no_more",
-    "with_functions",
-]
-
-CANCELLED = "The run was cancelled before it ended; what it printed is not known."
-NOT_BEGUN = "The turn was ended before the code above was run."
-
-_WHY_STOPPED = {
-    StopReason.FAILED: "none was allowed",
-    StopReason.RETRIES_EXHAUSTED: "no attempts are left",
-    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
-    StopReason.NOT_RETRIED: "it was decided not to try again",
-}
-
-
-def ask_for_retry(attempt: Attempt) -> str:
-    """The question that a `RetryDecision` answers. The output stands just before it in the context."""
-    return (
-        f"Attempt {attempt.number} failed ({attempt.outcome}, exit code {attempt.exit_code}); "
-        "its output is in the message above. Is another attempt worth it? Say in `reason` what went wrong and how "
-        "you would mend it, and in `retry` whether to try again."
-    )
-
-
-def retry_notice(attempt: Attempt, decision: RetryDecision) -> str:
-    """What the event says about the decision; the wording of a retry is the one that AutoGen's users know."""
-    what = "Proposed correction" if decision.retry else "Not tried again"
-    return f"Attempt number: {attempt.number}\n{what}: {decision.reason}"
-
+__all__ = ["unrun_code", "with_functions"]
 
 _FORMATS = {
     "fence": "Put code to run in a ```python block",
@@ -73,29 +42,55 @@ def with_functions(
     return "\n\n".join(parts)
 
 
-def retry_plan(decision: RetryDecision, undone: str = "") -> str:
-    """What the next attempt is told about the decision that led to it, and what of the failed one was undone."""
-    plan = f"Try again. What went wrong and how to mend it: {decision.reason}"
-    if not undone:
-        return plan
-    return (
-        f"{plan}\nThe failed attempt was undone: {undone} are as they were before it, and nothing that it made of them "
-        "is left. Write the whole code again."
+_IN_ONE_LINE = re.compile(r"^ {0,3}```(\w+)[ \t]+[^`\n]+```[ \t]*$", re.MULTILINE)
+_LONGEST = 20_000
+_SAYS = (ast.AnnAssign, ast.Pass)  # As `total: 5` is in an output.
+
+
+def unrun_code(reply: str, languages: Sequence[str], code_format: CodeFormat, known: Collection[str]) -> str:
+    """What to tell a model whose reply holds code, but none that is run; empty if the reply is an answer.
+
+    Args:
+        reply: The reply, in which there is nothing to run.
+        languages: The languages that are run here.
+        code_format: Where code to run stands.
+        known: What was run and printed in this turn: who shows that again wants nothing run.
+    """
+    runs = {normalize_language(language) for language in languages}
+    blocks = [block for block in extract_code_blocks(reply) if block.closed and not block.no_run]
+    new = [block for block in blocks if not any(block.code.strip() in text for text in known)]
+    if code_format == "execute":
+        fenced = any(block.tag != "execute" and block.language in runs for block in new)
+        return f"{_FENCED} {_AGAIN}" if fenced else ""
+    if any(normalize_language(tag) in runs for tag in _IN_ONE_LINE.findall(reply)):
+        return f"{_ONE_LINE} {_AGAIN}"
+    bare = any(block.language == "" and not block.tag and _is_python(block.code) for block in new)
+    return f"{_BARE} {_AGAIN}" if bare else ""
+
+
+def _is_python(code: str) -> bool:
+    """Whether it is Python that does something, and not some output."""
+    if len(code) > _LONGEST:
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(
+        isinstance(node.value, ast.Call | ast.Await) if isinstance(node, ast.Expr) else not isinstance(node, _SAYS)
+        for node in tree.body
     )
 
 
-def why_no_more(stop_reason: str) -> str | None:
-    """Why there is no further attempt where there might have been one; `None` if the turn ended otherwise."""
-    told = (StopReason.RETRIES_EXHAUSTED, StopReason.SAME_FAILURE)
-    return next((_WHY_STOPPED[reason] for reason in told if reason == stop_reason), None)
-
-
-def before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:
-    """What to tell a model that is to sum up a failure, so that it does not sound like a success."""
-    if stop_reason not in _WHY_STOPPED:
-        return None
-    return (
-        f"There will be no further attempt: {_WHY_STOPPED[stop_reason]}. The last one ended with outcome "
-        f"{attempt.outcome.value!r} and exit code {attempt.exit_code}. Sum up plainly what failed and what is missing. "
-        "Write no code."
-    )
+_AGAIN = "If it is only shown as part of your answer, give the whole answer again."
+_FENCED = (
+    "The code in your reply was not run: only what stands between <execute> and </execute> is. To have it run, put it "
+    "there."
+)
+_ONE_LINE = (
+    "The code in your reply was not run: a block begins with ```python on a line of its own and ends with ``` on a "
+    "line of its own. To have it run, write it so."
+)
+_BARE = "The code in your reply was not run: its block has no language. To have it run, begin the block with ```python."

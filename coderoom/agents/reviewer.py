@@ -12,8 +12,8 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient
 from pydantic import BaseModel, field_validator, model_validator
 
+from coderoom._util.calls import Answer
 from coderoom._util.components import DumpsAsItself, StrictConfig, load_if_given
-from coderoom._util.structured import Answer
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
 from coderoom.agents.base import ConversationState, ModelAgent

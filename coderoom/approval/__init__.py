@@ -8,8 +8,7 @@ An approval decides what is started. It is no wall around what runs: that is the
 
 from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 
-from coderoom.approval.ask import ask_approval
-from coderoom.approval.base import AlwaysApprove, Approval, NeverApprove
+from coderoom.approval.base import AlwaysApprove, Approval, NeverApprove, ask_approval
 from coderoom.approval.chain import ChainApproval
 from coderoom.approval.human import HumanApproval
 from coderoom.approval.model import ModelApproval

@@ -1,27 +1,170 @@
-"""A person at the terminal."""
+"""A person at the terminal: the code shown so that it cannot pose as anything else, and what an answer means."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import re
+import select
+import sys
 import threading
 from collections.abc import AsyncIterator
 from typing import Final, Self
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import Component
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.text import Text
 
 from coderoom._util.components import Seconds, TimedConfig
-from coderoom.approval.answers import DEFAULT_PROMPT, TRIES, not_understood, understand
-from coderoom.approval.ask import call_in_thread
-from coderoom.approval.base import Approval, no
-from coderoom.approval.terminal import discard_typed_ahead, input_descriptor, read_line, say, show_code
+from coderoom._util.text import visible
+from coderoom.approval.base import Approval, call_in_thread, no
 
-__all__ = ["HumanApproval"]
+__all__ = ["DEFAULT_PROMPT", "TRIES", "HumanApproval", "not_understood", "understand", "visible"]
+
+DEFAULT_PROMPT: Final = "Run this code?"
+TRIES: Final = 3
+"""How often a person is asked before an answer that is not understood is a no."""
+
+# A yes with something behind it that is no "because" may be a yes with a condition, which nobody would keep.
+_ANSWER = re.compile(
+    r"(?:(?P<no>no?)\b[\s,;:.!-]*(?:because\b)?|(?P<yes>y(?:es)?)[\s,;:.!]*(?:because\b|$))(?P<reason>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def understand(answer: str, who: str) -> ApprovalResponse | None:
+    """Read an answer.
+
+    Args:
+        answer: What the person wrote. Nothing at all is a no.
+        who: What to call the person in a reason that they did not give.
+
+    Returns:
+        The decision, or `None` if the answer is neither a yes nor a no.
+    """
+    if not answer.strip():
+        return no(f"{who} said no.")
+    match = _ANSWER.fullmatch(answer.strip())
+    if match is None:
+        return None
+    approved = match["yes"] is not None
+    reason = match["reason"].strip()
+    return ApprovalResponse(approved=approved, reason=reason or f"{who} said {'yes' if approved else 'no'}.")
+
+
+def not_understood() -> ApprovalResponse:
+    """The no after as many answers as there may be."""
+    return no(f"The person's answer was not understood {TRIES} times.")
+
+
+_POLL_SECONDS: Final = 0.05
+_LONGEST_LINE: Final = 4096
+_LONGEST_HIGHLIGHT: Final = 100_000
+
+
+def say(text: str) -> None:
+    """Write to the person, beside the program's own output."""
+    stream = sys.stderr
+    if stream is None:
+        raise OSError("there is no standard error")
+    stream.write(text)
+    stream.flush()
+
+
+def show_code(markdown: str) -> None:
+    """Show the whole request, each line behind a margin, so that no line of it can pose as the question.
+
+    Args:
+        markdown: The code as it stands in the request. It comes from a model and is not trusted.
+
+    Raises:
+        OSError, ValueError: If there is nowhere to show it.
+    """
+    lines = visible(markdown).splitlines()
+    header = f"Code that waits for approval ({len(lines)} line{'' if len(lines) == 1 else 's'}):"
+    stream = sys.stderr
+    if stream is None or not stream.isatty():
+        say("\n" + "\n".join([header, *(f"| {line}" for line in lines)]) + "\n")
+        return
+    text = "\n".join(lines)
+    console = Console(file=stream, markup=False, emoji=False, highlight=False)
+    console.print()
+    console.print(Text(header, style="bold"))
+    # Wrapped and never cropped: what is pushed out to the right must be seen too.
+    console.print(
+        Syntax(
+            text,
+            "markdown" if len(text) <= _LONGEST_HIGHLIGHT else "text",
+            theme="ansi_dark",
+            background_color="default",
+            line_numbers=True,
+            word_wrap=True,
+        )
+    )
+    stream.flush()
+
+
+def input_descriptor() -> int | None:
+    """Where a person's answers come from, or `None` if there is no such place."""
+    try:
+        descriptor = sys.stdin.fileno()
+        os.fstat(descriptor)
+    except (AttributeError, OSError, ValueError):
+        return None
+    return descriptor
+
+
+def discard_typed_ahead(descriptor: int) -> None:
+    """Forget what was typed at a terminal before there was a question: it is no answer to it."""
+    if not os.isatty(descriptor):
+        return
+    try:
+        import termios
+    except ImportError:
+        return
+    try:
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+    except termios.error:
+        return
+
+
+async def read_line(descriptor: int) -> str | None:
+    """Read a line, and leave everything behind it for the next reader.
+
+    It looks now and then instead of waiting in a thread, so that a cancel leaves no reader behind: one that is left
+    would take the next line, or abort the interpreter's exit.
+
+    Returns:
+        The line, or `None` at the end of input.
+    """
+    if sys.platform == "win32":  # `select` takes only sockets there, so a cancel costs the next line
+        return await call_in_thread(sys.stdin.readline) or None
+    line = bytearray()
+    while len(line) < _LONGEST_LINE:
+        try:
+            if not select.select([descriptor], [], [], 0)[0]:
+                await asyncio.sleep(_POLL_SECONDS)
+                continue
+            # One byte at a time, since what is read beyond the line's end cannot be put back.
+            byte = os.read(descriptor, 1)
+        except BlockingIOError:
+            await asyncio.sleep(_POLL_SECONDS)
+            continue
+        except OSError:
+            byte = b""
+        if not byte and not line:
+            return None
+        if byte in (b"", b"\n"):
+            break
+        line += byte
+    return line.decode(errors="replace")
+
 
 _WHO: Final = "A person at the terminal"
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
-_POLL_SECONDS: Final = 0.05
 _SETTLE_SECONDS: Final = 0.15
 
 # For the whole process and not for each event loop, since all of them share the one terminal.

@@ -9,11 +9,10 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel, StrictBool, model_validator
 
+from coderoom._util.calls import ask_structured
 from coderoom._util.components import Seconds, TimedConfig
-from coderoom._util.structured import ask_structured
 from coderoom._util.watching import at_end_of_run
-from coderoom.approval.ask import ask_approval
-from coderoom.approval.base import Approval, no
+from coderoom.approval.base import Approval, ask_approval, no
 from coderoom.blocks import fence
 
 __all__ = ["ModelApproval"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -13,10 +12,10 @@ from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import CancellationToken
 from rich.cells import cell_len, chop_cells
 
+from coderoom._util.autogen import forget_early_answers
 from coderoom._util.text import visible
-from coderoom.approval.answers import DEFAULT_PROMPT, TRIES, not_understood, understand
-from coderoom.approval.ask import call_in_thread, is_async
-from coderoom.approval.base import Approval, no
+from coderoom.approval.base import Approval, call_in_thread, is_async, no
+from coderoom.approval.human import DEFAULT_PROMPT, TRIES, not_understood, understand
 from coderoom.blocks import extract_code_blocks, fence
 
 __all__ = ["InputApproval", "InputFunc"]
@@ -95,7 +94,7 @@ class InputApproval(Approval):
 
     async def _answer(self, question: str) -> object:
         """What the input function answers. It is a task of its own, and left alone if it does not let go."""
-        _forget_early_answers(self._input_func)
+        forget_early_answers(self._input_func)
         token = CancellationToken()
         call = asyncio.ensure_future(self._call(question, token))
         call.add_done_callback(_look_at)
@@ -152,20 +151,6 @@ def _folded(code: str) -> str:
 def _in_width(line: str) -> list[str]:
     wide = line.expandtabs(8)
     return [line] if cell_len(wide) <= _WIDTH else chop_cells(wide, _WIDTH - 2)
-
-
-def _forget_early_answers(input_func: Callable[..., object]) -> None:
-    """Drop what was answered before there was a question: it is no answer to it.
-
-    AutoGen Studio keeps such answers for the next question, which may be about other code. Its function is a closure;
-    of other programs' functions nothing is known.
-    """
-    with suppress(TypeError, ValueError):  # It is none, or has names that are not bound yet.
-        known = inspect.getclosurevars(input_func).nonlocals
-        queues = getattr(known.get("self"), "_input_responses", None)
-        queue = queues.get(known.get("run_id")) if isinstance(queues, dict) else None
-        while isinstance(queue, asyncio.Queue) and not queue.empty():
-            queue.get_nowait()
 
 
 def _look_at(call: asyncio.Future[object]) -> None:

@@ -8,6 +8,6 @@ whatever its language, and the caller chooses.
 from __future__ import annotations
 
 from coderoom.blocks.code_blocks import Block, extract_code_blocks, fence
-from coderoom.blocks.info import normalize_language
+from coderoom.blocks.fences import normalize_language
 
 __all__ = ["Block", "extract_code_blocks", "fence", "normalize_language"]

@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock, blockquote, list_block
+from markdown_it.rules_block import StateBlock, blockquote, heading, list_block
 
-from coderoom.blocks.execute_tags import TagIndex, heading_rule, paragraph_rule
-from coderoom.blocks.fences import Find, PythonStrings, Scan, dedent, fence_rule, is_outdented, line_start, scan_of
-from coderoom.blocks.info import DATA_LANGUAGES, file_name, is_no_run, normalize_language, parse_info
+from coderoom.blocks.execute_tags import TagIndex, read_tags
+from coderoom.blocks.fences import (
+    Find,
+    Info,
+    PythonStrings,
+    Scan,
+    dedent,
+    fence_rule,
+    is_no_run,
+    is_outdented,
+    line_start,
+    normalize_language,
+    parse_info,
+    scan_of,
+)
 from coderoom.errors import RequestError
 
 __all__ = ["Block", "extract_code_blocks", "fence"]
 
+# Labels under which models show data and prose, not code that they want to be run.
+_DATA_LANGUAGES = frozenset(
+    "console css csv diff env html ini json json5 jsonl latex log markdown mermaid none output pycon svg text toml "  # noqa: SIM905
+    "tsv xml yaml".split()
+)
+_NAME_WITH_EXTENSION = re.compile(r"[^\s]*[^\s./\\]\.[A-Za-z][A-Za-z0-9]{0,9}")
+_NAME_COMMENT = re.compile(r"[ \t]*(?:#|//|--|<!--|/\*)[ \t]*(?:filename|file)[ \t]*:", re.IGNORECASE)
+_LONGEST_NAME_LINE = 4096
 _LINE_END = re.compile(r"\r\n?")
+_UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
+_INTERRUPTING = frozenset("`~>#*+-_=<0123456789")  # what the lines that end a paragraph begin with
 _MAX_NESTING = 20
 _MAX_QUOTES = 6
 _BUDGET = 100_000
@@ -54,7 +77,7 @@ class Block:
     @property
     def is_data(self) -> bool:
         """Whether the label is one under which models show data and prose, and not code to run."""
-        return self.language in DATA_LANGUAGES
+        return self.language in _DATA_LANGUAGES
 
     @property
     def run_language(self) -> str:
@@ -131,11 +154,34 @@ def _to_block(find: Find) -> Block:
         language=language,
         code=code,
         closed=find.closed,
-        filename=file_name(info, code),
+        filename=_file_name(info, code),
         tag="execute" if find.in_tag else info.tag,
         attributes=info.attributes,
         line=find.line + 1,
     )
+
+
+def _file_name(info: Info, code: str) -> str | None:
+    """Return the file name that the info string or a comment at the top of the code gives, as written."""
+    named = {key.lower(): value.strip() for key, value in info.attributes.items()}
+    title = named.get("title", "")
+    if not _NAME_WITH_EXTENSION.fullmatch(title):
+        title = ""
+    given = named.get("filename") or named.get("file") or named.get("path") or title or info.path
+    return given or _name_in_comment(code)
+
+
+def _name_in_comment(code: str) -> str | None:
+    first, _, rest = code.partition("\n")
+    line = rest.partition("\n")[0] if first.startswith("#!") else first
+    match = _NAME_COMMENT.match(line) if len(line) <= _LONGEST_NAME_LINE else None
+    if match is None:
+        return None
+    name = line[match.end() :].strip().removesuffix("-->").removesuffix("*/").strip()
+    name = name.strip("\"'`").strip()
+    # "# file: reads the whole of it" is a remark and no name.
+    is_name = len(name.split()) == 1 or _NAME_WITH_EXTENSION.fullmatch("".join(name.split()))
+    return name if is_name else None
 
 
 def _normalized(text: str) -> str:
@@ -162,8 +208,8 @@ def _parser() -> MarkdownIt:
     rules.at("blockquote", _shallow_quote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     rules.at("list", _shallow_list, {"alt": ["paragraph", "reference", "blockquote"]})
     rules.at("html_block", _comment_rule, {"alt": ["paragraph", "reference", "blockquote"]})
-    rules.at("heading", heading_rule, {"alt": ["paragraph", "reference", "blockquote"]})
-    rules.at("paragraph", paragraph_rule)
+    rules.at("heading", _heading_rule, {"alt": ["paragraph", "reference", "blockquote"]})
+    rules.at("paragraph", _paragraph_rule)
     # The paragraph rule reads underlined titles too; a link's definition is as good as a paragraph here.
     return parser.disable(["lheading", "reference"])
 
@@ -220,3 +266,55 @@ def _comment_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool
         begin = state.bMarks[line]
     state.line = line + 1
     return True
+
+
+def _paragraph_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a paragraph, a title with its underline included, and the tags in it; a block rule for markdown-it."""
+    _read_text(state, start, _paragraph_end(state, start, end), end)
+    return True
+
+
+def _heading_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a heading, and the tags in it; a block rule for markdown-it."""
+    if not heading(state, start, end, True):
+        return False
+    if not silent:
+        _read_text(state, start, start + 1, end)
+    return True
+
+
+def _paragraph_end(state: StateBlock, start: int, end: int) -> int:
+    terminators = state.md.block.ruler.getRules("paragraph")
+    parent, state.parentType = state.parentType, "paragraph"
+    line = start + 1
+    while line < end and not state.isEmpty(line):
+        if state.src[line_start(state, line)] not in _INTERRUPTING:
+            line += 1
+            continue
+        indent = state.sCount[line] - state.blkIndent
+        if 0 <= indent < 4 and _UNDERLINE.match(state.src, line_start(state, line), state.eMarks[line]):
+            line += 1
+            break
+        # A negative count marks the lazy lines of a block quote, which nothing ends.
+        if indent < 4 and state.sCount[line] >= 0 and any(rule(state, line, end, True) for rule in terminators):
+            break
+        line += 1
+    state.parentType = parent
+    return line
+
+
+def _read_text(state: StateBlock, start: int, stop: int, end: int) -> None:
+    """Read the tags in the lines of a paragraph; what a tag encloses is taken whole, whatever it looks like."""
+    tags = scan_of(state).tags
+    state.line = stop
+    if tags is None:
+        return
+    offset, line = line_start(state, start), start
+    while (after := read_tags(state, tags, offset, line, stop, end)) is not None:
+        # The content went past the paragraph; what follows it on its last line goes on as one.
+        offset = after
+        line = bisect_left(state.eMarks, offset)
+        if not state.src[offset : state.eMarks[line]].strip(" \t"):
+            state.line = line + 1
+            return
+        stop = state.line = _paragraph_end(state, line, end)

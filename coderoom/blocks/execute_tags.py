@@ -1,4 +1,4 @@
-"""Paragraphs, and the `<execute>` tags in them."""
+"""The `<execute>` tags in paragraphs and headings. Used by the rules of `code_blocks`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import re
 from bisect import bisect_left
 from dataclasses import replace
 
-from markdown_it.rules_block import StateBlock, heading
+from markdown_it.rules_block import StateBlock
 
 from coderoom.blocks.fences import Find, Scan, content_lines, dedent, fence_rule, is_outdented, line_start, scan_of
 
-__all__ = ["TagIndex", "heading_rule", "paragraph_rule"]
+__all__ = ["TagIndex", "read_tags"]
 
 _PREFIX = r"^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
 _TAG = re.compile(rf"({_PREFIX})?<(/?)execute[ \t]*>", re.MULTILINE | re.IGNORECASE)
 _FENCE_LINE = re.compile(rf"{_PREFIX}(?:```|~~~)", re.MULTILINE)
-_UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
-_INTERRUPTING = frozenset("`~>#*+-_=<0123456789")  # what the lines that end a paragraph begin with
 _MARK = re.compile(r"`+|<execute[ \t]*>|<!--|-->", re.IGNORECASE)
 
 
@@ -69,59 +67,7 @@ def _is_quoted(source: str, match: re.Match[str]) -> bool:
     return start > 0 and source[start - 1] in "\"'" and source[start - 1] == source[end : end + 1]
 
 
-def paragraph_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a paragraph, a title with its underline included, and the tags in it; a block rule for markdown-it."""
-    _read_text(state, start, _paragraph_end(state, start, end), end)
-    return True
-
-
-def heading_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a heading, and the tags in it; a block rule for markdown-it."""
-    if not heading(state, start, end, True):
-        return False
-    if not silent:
-        _read_text(state, start, start + 1, end)
-    return True
-
-
-def _paragraph_end(state: StateBlock, start: int, end: int) -> int:
-    terminators = state.md.block.ruler.getRules("paragraph")
-    parent, state.parentType = state.parentType, "paragraph"
-    line = start + 1
-    while line < end and not state.isEmpty(line):
-        if state.src[line_start(state, line)] not in _INTERRUPTING:
-            line += 1
-            continue
-        indent = state.sCount[line] - state.blkIndent
-        if 0 <= indent < 4 and _UNDERLINE.match(state.src, line_start(state, line), state.eMarks[line]):
-            line += 1
-            break
-        # A negative count marks the lazy lines of a block quote, which nothing ends.
-        if indent < 4 and state.sCount[line] >= 0 and any(rule(state, line, end, True) for rule in terminators):
-            break
-        line += 1
-    state.parentType = parent
-    return line
-
-
-def _read_text(state: StateBlock, start: int, stop: int, end: int) -> None:
-    """Read the tags in the lines of a paragraph; what a tag encloses is taken whole, whatever it looks like."""
-    tags = scan_of(state).tags
-    state.line = stop
-    if tags is None:
-        return
-    offset, line = line_start(state, start), start
-    while (after := _read_segment(state, tags, offset, line, stop, end)) is not None:
-        # The content went past the paragraph; what follows it on its last line goes on as one.
-        offset = after
-        line = bisect_left(state.eMarks, offset)
-        if not state.src[offset : state.eMarks[line]].strip(" \t"):
-            state.line = line + 1
-            return
-        stop = state.line = _paragraph_end(state, line, end)
-
-
-def _read_segment(state: StateBlock, tags: TagIndex, offset: int, line: int, stop: int, end: int) -> int | None:
+def read_tags(state: StateBlock, tags: TagIndex, offset: int, line: int, stop: int, end: int) -> int | None:
     """Read the tags between the offset and the end of the lines; return where the last one ends if that is beyond."""
     limit = state.eMarks[stop - 1]
     index = tags.first_from(offset)

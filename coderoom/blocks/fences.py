@@ -1,30 +1,136 @@
-"""Fences: CommonMark's, and those that models write."""
+"""Fences: what their info strings say, and where they end, in CommonMark and as models write them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from markdown_it.rules_block import StateBlock
 
-from coderoom.blocks.info import normalize_language, parse_info
-
-if TYPE_CHECKING:
-    from coderoom.blocks.execute_tags import TagIndex
-
 __all__ = [
     "Find",
+    "Info",
     "PythonStrings",
     "Scan",
     "content_lines",
     "dedent",
     "fence_rule",
+    "is_no_run",
     "is_outdented",
     "line_start",
+    "normalize_language",
+    "parse_info",
     "scan_of",
 ]
+
+_SPELLINGS = {
+    "python": "py ipython",
+    "sh": "bash shell zsh ash dash ksh shellscript shell-script",
+    "javascript": "js node nodejs mjs cjs",
+    "typescript": "ts mts cts",
+    "pwsh": "powershell ps1 posh",
+    "bat": "batch cmd",
+    "ruby": "rb",
+    "rust": "rs",
+    "go": "golang",
+    "kotlin": "kt kts",
+    "csharp": "cs c#",
+    "fsharp": "fs f#",
+    "cpp": "c++ cxx cc hpp",
+    "haskell": "hs",
+    "julia": "jl",
+    "perl": "pl",
+    "yaml": "yml",
+    "markdown": "md mkd mdown",
+    "html": "htm",
+    "latex": "tex",
+    "dockerfile": "docker",
+    "makefile": "make mk",
+    "text": "txt plain plaintext",
+}
+_LANGUAGES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings.split()}
+_PYTHON_3 = re.compile(r"(?:i?python|py)3(?:\.\d+)*")
+
+_PART = re.compile(r"""([{}])|([^\s,={}"']+)(?:=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,}]*))?""")
+
+
+def normalize_language(name: str) -> str:
+    """Return the one name under which a language is known here.
+
+    Transcripts (`pycon`, `console`) keep their own names, since they are no code that could run as it is. So does
+    `python2`.
+
+    Args:
+        name: The name as a fence gives it, in any case, for instance `py3`, `Bash` or `yml`.
+
+    Returns:
+        The usual name, or the given one in lower case if it is not known.
+    """
+    name = name.strip().lower()
+    return "python" if _PYTHON_3.fullmatch(name) else _LANGUAGES.get(name, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """An info string, taken apart."""
+
+    tag: str
+    path: str
+    attributes: dict[str, str]
+
+
+def parse_info(info: str) -> Info:
+    """Take an info string apart; no spelling of it is an error.
+
+    The usual styles are read: `python title="x.py" no-run`, `{.python file=x.py}`, `rust,no_run`, `python:src/app.py`.
+    """
+    tag, path = "", ""
+    attributes: dict[str, str] = {}
+    in_braces = False
+    for match in _PART.finditer(info):
+        brace, word, value = match.groups()
+        if brace:
+            in_braces = brace == "{"
+        elif value is not None:
+            attributes[word] = _unquote(value)
+        elif in_braces and word.startswith("#"):
+            attributes["id"] = word[1:]
+        else:
+            is_class = in_braces and word.startswith(".")
+            word = word.lstrip(".") if is_class else word
+            if not tag and (is_class or not attributes) and not is_no_run({word: ""}):
+                tag, path = _split_path(word)
+            else:
+                attributes[word] = ""
+    return Info(tag, path, attributes)
+
+
+def is_no_run(attributes: Mapping[str, str]) -> bool:
+    """Return whether the attributes say that the block is not to run."""
+    return any(
+        key.lower().replace("_", "-") in {"no-run", "norun"} and value.lower() not in {"false", "no", "0"}
+        for key, value in attributes.items()
+    )
+
+
+def _split_path(word: str) -> tuple[str, str]:
+    name, _, path = word.partition(":")
+    return (name, path) if name else (word, "")
+
+
+def _unquote(value: str) -> str:
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        # Only quotes are unescaped: a backslash in a file name stays what it is.
+        return re.sub(r"\\([\"'])", r"\1", value[1:-1])
+    return value.strip("\"'")
+
+
+if TYPE_CHECKING:
+    from coderoom.blocks.execute_tags import TagIndex
+
 
 _FENCE = re.compile(r"(`{3,})([^`]*)\Z|(~{3,})(.*)\Z")
 _FENCE_IN_CONTAINER = re.compile(r"(?:(?:[-*+>]|\d{1,9}[.)])[ \t]*)+(?:```|~~~)")

@@ -1,11 +1,10 @@
 """Running code for agents: in a sandbox, or as ordinary processes of the user, as AutoGen components."""
 
-from coderoom.executors.checkpoints import Checkpoints
+from coderoom._util.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
+from coderoom.executors.base import SandboxCodeResult
 from coderoom.executors.local import LocalCodeExecutor
 from coderoom.executors.output import bound_output, save_output
-from coderoom.executors.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
-from coderoom.executors.results import SandboxCodeResult
-from coderoom.executors.runner import ExecutorRunner, runner_for
+from coderoom.executors.runner import Checkpoints, ExecutorRunner, runner_for
 from coderoom.executors.sandbox import SandboxCodeExecutor
 from coderoom.sandbox import ExecutionResult as Execution
 

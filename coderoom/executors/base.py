@@ -4,28 +4,76 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from coderoom._util.components import DumpsAsItself, linked
+from coderoom._util.calls import await_with_token
+from coderoom._util.components import DumpsAsItself
 from coderoom._util.tasks import run_uncancellable
-from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
+from coderoom._util.text import encodable
 from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors.config import SandboxCodeExecutorConfig
-from coderoom.executors.files import keep_named_file
-from coderoom.executors.results import CANCELLED_CODE, STATE_LOST, SandboxCodeResult, combined, worded
+from coderoom.executors.output import STATE_LOST, keep_named_file, remark_on, with_line
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Checkpoint, ExecutionResult, HostFunction, OutputChunk, Sandbox, Session
+from coderoom.sandbox import Artifact, Checkpoint, ExecutionResult, HostFunction, OutputChunk, Session
 
-__all__ = ["OnOutput", "Runtime", "SandboxedExecutor"]
+__all__ = ["TIMEOUT_CODE", "OnOutput", "Runtime", "SandboxCodeResult", "SandboxedExecutor", "cancelled"]
+
+TIMEOUT_CODE = 124
+CANCELLED_CODE = 125
+
+
+@dataclass
+class SandboxCodeResult(CodeResult):
+    """AutoGen's code result, together with the sandbox's.
+
+    Attributes:
+        execution: The result of all blocks; its `output` is the same text.
+    """
+
+    execution: ExecutionResult
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The files that the code created or changed, with their places on this machine."""
+        return self.execution.artifacts
+
+
+def cancelled() -> ExecutionResult:
+    """Return the result of a run that was ended before it had one."""
+    return ExecutionResult(Outcome.CANCELLED, CANCELLED_CODE)
+
+
+def combined(results: Sequence[ExecutionResult]) -> ExecutionResult:
+    """Return the results of several blocks as one, whose outcome is that of the last."""
+    if not results:
+        return ExecutionResult(Outcome.OK, 0)
+    if len(results) == 1:
+        return results[0]
+    return replace(
+        results[-1],
+        stdout="".join(result.stdout for result in results),
+        stderr="".join(result.stderr for result in results),
+        output="".join(result.output for result in results),
+        duration=sum(result.duration for result in results),
+        truncated=any(result.truncated for result in results),
+        output_size=sum(result.output_size for result in results),
+        # A file that a later block has changed again is listed once.
+        artifacts=tuple({artifact.name: artifact for result in results for artifact in result.artifacts}.values()),
+        artifacts_left_out=sum(result.artifacts_left_out for result in results),
+        code="\n".join(result.code for result in results),
+        state_lost=any(result.state_lost for result in results),
+        calls=tuple(call for result in results for call in result.calls),
+    )
+
 
 OnOutput = Callable[[OutputChunk], None]
 
@@ -58,26 +106,15 @@ class Runtime:
         self._limits = config.all_limits()
         self._in_session = config.state == "session"
         self._temporary = config.work_dir is None
+        folder = config.folder
         try:
-            self.work_dir = temporary_folder() if config.work_dir is None else absolute(config.work_dir)
+            self.work_dir = temporary_folder() if folder is None else folder
             self.work_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            which = "A temporary work directory" if self._temporary else f"The work directory {config.work_dir!r}"
+            which = "A temporary work directory" if folder is None else f"The work directory {config.work_dir!r}"
             raise SandboxUnavailable(f"{which} cannot be used: {error}") from error
         try:
-            self.sandbox = Sandbox(
-                config.wall,
-                engine=config.engine,
-                preload=config.preload,
-                limits=self._limits,
-                workspace=self.work_dir,
-                network=config.network,
-                policy=config.policy,
-                env={name: os.environ[name] for name in config.env if name in os.environ},
-                python=config.python,
-                readable=config.readable,
-                options=config.options,
-            )
+            self.sandbox = config.make_sandbox(self.work_dir)
         except BaseException:
             self._remove_temporary()
             raise
@@ -188,8 +225,18 @@ class Runtime:
         results.append(result)
 
     def _worded(self, result: ExecutionResult, is_kept: bool) -> ExecutionResult:
-        in_session = self._in_session and is_kept
-        return worded(result, self._limits, in_session=in_session, shows_value=self._shows_values)
+        """Return a result whose output says all that the code's author needs to know.
+
+        That is what was printed, then the value of a last expression as a notebook shows it, then, if the code was
+        ended or met a limit, a line that says so and what is left.
+        """
+        in_session, output = self._in_session and is_kept, result.output
+        if self._shows_values and result.value_repr is not None:
+            output = with_line(output, result.value_repr)
+        if result.outcome is not Outcome.OK or result.state_lost:
+            remark = remark_on(result, self._limits, in_session)
+            output = with_line(output, f"[{remark}]") if remark else output
+        return replace(result, output=encodable(output), state_lost=in_session and result.state_lost)
 
     async def _get_session(self) -> Session:
         if self._session is None:
@@ -222,7 +269,7 @@ class Runtime:
             await self._drop_session()
             self._lost = False
             if self._temporary:
-                await asyncio.to_thread(_empty, self.work_dir)
+                await asyncio.to_thread(empty_folder, self.work_dir)
 
     async def checkpoint(self) -> Checkpoint:
         """Keep the variables, and the files unless there are too many.
@@ -311,7 +358,7 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
         """The folder that the code works in; `None` for a temporary one before the start and after the stop."""
         if self._runtime is not None:
             return self._runtime.work_dir
-        return None if self._settings.work_dir is None else absolute(self._settings.work_dir)
+        return self._settings.folder
 
     @property
     def interrupted(self) -> ExecutionResult | None:
@@ -357,7 +404,7 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
         on_output: OnOutput | None = None,
     ) -> ExecutionResult:
         """Run the blocks; see `execute_code_blocks`."""
-        return await linked(self._run(blocks, on_output), cancellation_token or CancellationToken())
+        return await await_with_token(self._run(blocks, on_output), cancellation_token or CancellationToken())
 
     async def start(self) -> None:
         """Start the sandbox; a second time does nothing.
@@ -406,23 +453,9 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
         return self._runtime
 
 
-def absolute(folder: str) -> Path:
-    """Return a configured folder as an absolute path."""
-    return Path(folder).expanduser().absolute()
-
-
 async def _end_cell(session: Session, cell: asyncio.Task[ExecutionResult]) -> None:
     await session.cancel()
     await asyncio.wait((cell,), timeout=_END_SECONDS)
     if not cell.done():
         cell.cancel()
         await asyncio.wait((cell,), timeout=_END_SECONDS)
-
-
-def _empty(folder: Path) -> None:
-    for entry in os.scandir(folder):
-        if entry.is_dir(follow_symlinks=False):
-            remove_folder(Path(entry.path))
-        else:
-            with contextlib.suppress(OSError):
-                Path(entry.path).unlink()

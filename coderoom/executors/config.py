@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_serializer, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
-from coderoom.sandbox import Limits
+from coderoom.sandbox import Limits, Sandbox
 
 __all__ = [
     "EngineName",
@@ -70,9 +70,37 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
     def _as_given(self, limits: Limits | None) -> dict[str, Any] | None:
         return None if limits is None else limits.model_dump(exclude_unset=True)
 
+    @property
+    def folder(self) -> Path | None:
+        """The work directory as an absolute path; `None` for a temporary one."""
+        return None if self.work_dir is None else Path(self.work_dir).expanduser().absolute()
+
     def all_limits(self) -> Limits:
         """The limits with the timeout among them."""
         return (self.limits or Limits()).model_copy(update={"wall_seconds": self.timeout})
+
+    def make_sandbox(self, work_dir: Path) -> Sandbox:
+        """Create a sandbox with these settings.
+
+        Args:
+            work_dir: The folder that the code works in.
+
+        Raises:
+            RequestError: The settings are wrong.
+        """
+        return Sandbox(
+            self.wall,
+            engine=self.engine,
+            preload=self.preload,
+            limits=self.all_limits(),
+            workspace=work_dir,
+            network=self.network,
+            policy=self.policy,
+            env={name: os.environ[name] for name in self.env if name in os.environ},
+            python=self.python,
+            readable=self.readable,
+            options=self.options,
+        )
 
 
 def as_texts(name: str, values: Sequence[str | Path]) -> list[str]:

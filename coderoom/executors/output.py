@@ -1,15 +1,98 @@
-"""Keeping output readable: bounded text for a model, whole text in a file."""
+"""What the author of code reads, as bounded text with remarks, and the files that blocks and outputs are kept in."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import uuid
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
-from coderoom.executors.files import write_inside
+from coderoom.outcome import Outcome
+from coderoom.sandbox import ExecutionResult, Limits
 
-__all__ = ["bound_output", "save_output"]
+__all__ = ["STATE_LOST", "bound_output", "keep_named_file", "remark_on", "save_output", "with_line"]
 
-_FOLDER = ".coderoom"
+_WORKSPACE = "/workspace/"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def keep_named_file(root: Path, name: str, code: str) -> str:
+    """Write a block to the file that it names.
+
+    Args:
+        root: The work directory.
+        name: The file's name, perhaps by its place in the sandbox.
+        code: The block.
+
+    Returns:
+        Why the file cannot be written; empty if it was.
+    """
+    inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
+    if inside.startswith("/") or inside.split("/")[0] in (".", "..") or "\0" in inside:
+        return f"Filename is not in the workspace: {name!r}. Name a file inside the work directory."
+    try:
+        write_inside(root, inside, code.encode("utf-8", "replace"))
+    except OSError as error:
+        return (
+            f"Filename is not in the workspace: the file {name!r} cannot be written ({error.strerror or error}). "
+            "Name a plain file whose folders are not links."
+        )
+    return ""
+
+
+def write_inside(root: Path, name: str, data: bytes) -> Path:
+    """Write a file in one step, and create the folders above it.
+
+    Code may create links at any moment, also between two looks at a path. So each folder is opened relative to the one
+    above it, and a link is an error. If root works in a folder of another user, the files belong to that user.
+
+    Args:
+        root: The folder. The path to it is trusted.
+        name: The file's name in it, with `/` between the parts and no `..`.
+        data: The content.
+
+    Returns:
+        The file.
+
+    Raises:
+        OSError: It cannot be written, for instance because a part of the name is a link.
+    """
+    *folders, last = PurePosixPath(name).parts
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(_opened(os.open(root, _FOLDER)))
+        facts = os.fstat(folder)
+        owner = (facts.st_uid, facts.st_gid) if os.geteuid() == 0 else None
+        for part in folders:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, dir_fd=folder)
+                if owner is not None:
+                    os.chown(part, *owner, dir_fd=folder, follow_symlinks=False)
+            folder = stack.enter_context(_opened(os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)))
+        fresh = f".{uuid.uuid4().hex}.new"
+        try:
+            with open(os.open(fresh, _NEW, 0o666, dir_fd=folder), "wb") as file:  # noqa: PTH123 (a descriptor)
+                file.write(data)
+                if owner is not None:
+                    os.fchown(file.fileno(), *owner)
+            os.replace(fresh, last, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh, dir_fd=folder)
+            raise
+    return root.joinpath(*folders, last)
+
+
+@contextlib.contextmanager
+def _opened(fd: int) -> Iterator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+_OUTPUTS = ".coderoom"
 _LEAST = 200
 
 
@@ -57,7 +140,7 @@ def save_output(text: str, folder: Path) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     # The code may have put links there.
-    return write_inside(folder, f"{_FOLDER}/output-{uuid.uuid4().hex[:12]}.txt", text.encode("utf-8", "replace"))
+    return write_inside(folder, f"{_OUTPUTS}/output-{uuid.uuid4().hex[:12]}.txt", text.encode("utf-8", "replace"))
 
 
 def _notice(left_out: int, total: int, whole: Path | None, partly: bool) -> str:
@@ -75,3 +158,55 @@ def _cut_tail(text: str, size: int) -> str:
     begin = len(text) - size
     start = text.find("\n", begin, begin + size // 4)
     return text[start + 1 :] if start >= 0 else text[begin:]
+
+
+STATE_LOST = "The session was restarted: earlier variables are gone."
+_STATE_KEPT = "Variables that were set before are still there."
+_NOT_IN_OUTPUT = ("Limit", "Timeout", "Cancelled", "Signal")
+_MIB = 1 << 20
+
+
+def with_line(output: str, text: str) -> str:
+    """Return the output with a line of text after it."""
+    gap = "" if not output or output.endswith("\n") else "\n"
+    return f"{output}{gap}{text}\n"
+
+
+def remark_on(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
+    """Return why code was ended, or which limit it met, and what is left; empty if its output says that.
+
+    Args:
+        result: The result.
+        limits: What the code could use.
+        in_session: Whether there are variables that could be lost.
+    """
+    error, message, is_printed = result.error, "", False
+    # An error with a traceback is the code's own, whatever its name.
+    if error is not None and not error.traceback and error.type in _NOT_IN_OUTPUT:
+        if in_session:
+            return error.message
+        return error.message.partition(". ")[0].rstrip(".") + "."  # The rest is about the session.
+    if result.outcome is Outcome.MEMORY:
+        message = f"The code wanted more memory than the {limits.memory_bytes // _MIB:,} MiB that it may have."
+        is_printed = error is not None and message in error.message
+        if is_printed:
+            message = ""
+    elif result.outcome is Outcome.ERROR:
+        message = _limit(result, limits)
+    if in_session and result.state_lost:
+        return f"{message} {STATE_LOST}".strip()
+    return f"{message} {_STATE_KEPT}".strip() if in_session and (message or is_printed) else message
+
+
+def _limit(result: ExecutionResult, limits: Limits) -> str:
+    match result.limit:
+        case "open_files":
+            return f"The code may have {limits.open_files} files open at a time."
+        case "processes":
+            return f"The code may have {limits.processes} processes and threads at a time."
+        case "file_size":
+            return f"The code may write files of up to {limits.file_bytes:,} bytes."
+        case "disk":
+            return f"The code may write {limits.disk_bytes // _MIB:,} MiB."
+        case _:
+            return ""

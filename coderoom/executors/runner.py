@@ -7,22 +7,55 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from coderoom._util.components import linked
+from coderoom._util.autogen import is_executor_started
+from coderoom._util.calls import await_with_token
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
-from coderoom.executors.base import OnOutput, SandboxedExecutor
-from coderoom.executors.results import TIMEOUT_CODE, cancelled
+from coderoom.executors.base import TIMEOUT_CODE, OnOutput, SandboxedExecutor, cancelled
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult
 
-__all__ = ["ExecutorRunner", "runner_for"]
+__all__ = ["Checkpoints", "ExecutorRunner", "runner_for"]
+
+
+@runtime_checkable
+class Checkpoints(Protocol):
+    """An executor that can go back to an earlier state."""
+
+    async def checkpoint(self) -> Any:
+        """Save the current state.
+
+        Returns:
+            What `rollback` and `release` take.
+        """
+        ...
+
+    async def rollback(self, mark: Any) -> str:
+        """Go back to a state as if nothing had happened since; as often as wanted.
+
+        Args:
+            mark: The state, from `checkpoint`.
+
+        Returns:
+            What is as it was then, in words that go before "are as they were": "variables and files".
+        """
+        ...
+
+    async def release(self, mark: Any) -> None:
+        """Release a state that is not needed any more.
+
+        Args:
+            mark: The state, from `checkpoint`.
+        """
+        ...
+
 
 # How long an executor that ignores a cancellation is waited for.
 _CANCEL_SECONDS = 1.5
@@ -85,7 +118,7 @@ class ExecutorRunner:
         if self._starting is not None and not self._starting.done():
             await asyncio.wait((self._starting,))
         async with self._lock:
-            if self._started or _is_started(self._executor):
+            if self._started or is_executor_started(self._executor):
                 self._started = False
                 with self._translated("could not be stopped"):
                     await self._executor.stop()
@@ -125,7 +158,7 @@ class ExecutorRunner:
         """
         if cancellation_token is not None and cancellation_token.is_cancelled():
             raise asyncio.CancelledError
-        await (self.start() if cancellation_token is None else linked(self.start(), cancellation_token))
+        await (self.start() if cancellation_token is None else await_with_token(self.start(), cancellation_token))
         loop = asyncio.get_running_loop()
         inner = CancellationToken()
         begin = time.monotonic()
@@ -155,7 +188,7 @@ class ExecutorRunner:
 
     async def _start(self) -> None:
         async with self._lock:
-            if not self._started and not _is_started(self._executor):
+            if not self._started and not is_executor_started(self._executor):
                 with self._translated("could not be started"):
                     await self._executor.start()
             self._started = True
@@ -247,8 +280,3 @@ def _from_result(result: CodeResult, duration: float) -> ExecutionResult:
     else:
         outcome = Outcome.ERROR
     return ExecutionResult(outcome, code, output=output, duration=duration)
-
-
-def _is_started(executor: CodeExecutor) -> bool:
-    # AutoGen's executors have one of these two names, and a second start would start, for instance, a second container.
-    return any(getattr(executor, name, False) is True for name in ("_running", "_started"))

@@ -21,7 +21,7 @@ from autogen_core.models import (
 )
 
 from coderoom._util.advice import in_words
-from coderoom._util.components import linked
+from coderoom._util.calls import await_with_token
 from coderoom._util.text import encodable
 from coderoom.blocks import extract_code_blocks
 from coderoom.configs import default_model, resolve_model
@@ -366,7 +366,7 @@ async def execute_code(
     try:
         name = repr(chosen) if isinstance(chosen, str) else type(client).__name__
         dialogue = _Dialogue(client, name, _instructions(timeout), prompt, token)
-        return await linked(_answer(dialogue, sandbox, timeout, max_output, max_retries), token)
+        return await await_with_token(_answer(dialogue, sandbox, timeout, max_output, max_retries), token)
     finally:
         if client is not model:
             await client.close()

@@ -17,7 +17,7 @@ from autogen_core import CancellationToken
 
 from coderoom._util.advice import in_words
 from coderoom._util.autogen import model_client_of, participants_of
-from coderoom._util.components import linked
+from coderoom._util.calls import await_with_token
 from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
 from coderoom.errors import AgentError, CodeRoomError, RequestError, SandboxUnavailable
@@ -155,7 +155,7 @@ async def run_team(
     token = CancellationToken()
     try:
         with _noting_failure(record, token), cancel_on_signal(token, owns_process=owns_process):
-            await linked(_start(executors), token)
+            await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
             await _run(team, record, watch, token)

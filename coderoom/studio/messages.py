@@ -32,8 +32,7 @@ from autogen_core.models import RequestUsage
 from coderoom._util.advice import advice_for
 from coderoom._util.text import code_span, named, without_escapes
 from coderoom.agents import metadata as keys
-from coderoom.agents import prompts
-from coderoom.agents.messages import picture_of
+from coderoom.agents.messages import picture_of, why_no_more
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError
 from coderoom.outcome import Outcome
@@ -200,7 +199,7 @@ def _beside(answer: BaseChatMessage) -> TextMessage | None:
     if not text.strip() and answer.models_usage is not None:
         return _message(answer.source, "stop", _EMPTY)
     # Why nothing more was tried, where no decision has told it.
-    reason = prompts.why_no_more(answer.metadata.get(keys.STOP_REASON, ""))
+    reason = why_no_more(answer.metadata.get(keys.STOP_REASON, ""))
     if reason is None or reason in text:
         return None
     return _message(answer.source, "stop", f"**There is no further attempt:** {reason}.")

@@ -1,7 +1,8 @@
-"""A team in the place of an agent."""
+"""A team in the place of an agent, and what starts and closes the agents of a team."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -22,9 +23,27 @@ from coderoom._util.components import DumpsAsItself, StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.base import StreamingAgent
 from coderoom.agents.messages import without_questions
-from coderoom.teams.agents_within import close_agents, start_agents
 
-__all__ = ["TeamAgent", "TeamAgentConfig"]
+__all__ = ["TeamAgent", "TeamAgentConfig", "close_agents", "start_agents"]
+
+
+async def start_agents(team: Team) -> None:
+    """Start what they own, executors for instance, and not only on first use."""
+    for agent in agents_of(team):
+        if callable(start := getattr(agent, "start", None)):
+            await start()
+
+
+async def close_agents(team: Team) -> None:
+    """Close them.
+
+    Raises:
+        Exception: What the first that could not be closed raised, once all others are.
+    """
+    results = await asyncio.gather(*(agent.close() for agent in agents_of(team)), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
 
 
 def agent_name(team_name: str) -> str:

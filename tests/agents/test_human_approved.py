@@ -504,7 +504,8 @@ def test_the_shipped_team_is_valid_and_comes_back(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     file.write_text(json.dumps({"replies": ["x"]}))
     team = load_team("human-approves", model=f"replay:{file}")
-    [agent] = team._participants  # type: ignore[attr-defined]
+    assert isinstance(team, CodingTeam)
+    [agent] = team.participants
     assert isinstance(agent, HumanApprovedAgent)
     again = tmp_path / "again.yaml"
     again.write_text(dump_team(team))

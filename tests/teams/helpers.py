@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias
 
 import pytest
@@ -287,3 +287,36 @@ def calls(client: ReplayChatCompletionClient) -> list[list[LLMMessage]]:
 def text_of(messages: Sequence[LLMMessage]) -> str:
     """All that a model got to read in one call."""
     return "\n".join(str(message.content) for message in messages)
+
+
+def trio(*steps: Any) -> tuple[Player, Player, Player]:
+    """Three agents; the second one has steps to take."""
+    return Player("a"), Player("b", steps), Player("c")
+
+
+def failing(*at: int) -> Callable[[Sequence[BaseAgentEvent | BaseChatMessage]], bool]:
+    """For a condition that fails when it is asked for the n-th time, counted from 1."""
+    asked = 0
+
+    def ask(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> bool:
+        nonlocal asked
+        asked += 1
+        if asked in at:
+            raise ValueError("bad condition")
+        return False
+
+    return ask
+
+
+async def slow_step(token: CancellationToken) -> str:
+    """Give others a chance, now and then, and look at the token."""
+    for _ in range(3):
+        pause = asyncio.ensure_future(asyncio.sleep(0))
+        token.link_future(pause)
+        await pause
+    return "said"
+
+
+async def collect(stream: AsyncGenerator[Any, None], into: list[Any]) -> None:
+    async for item in stream:
+        into.append(item)

@@ -262,13 +262,12 @@ async def test_its_token_ends_the_run() -> None:
 @pytest.mark.parametrize("kind", [CodingTeam, RoundRobinGroupChat])
 async def test_closing_it_stops_what_its_agents_have_started(kind: type[RoundRobinGroupChat]) -> None:
     executor = LocalCodeExecutor()
-    team = RoundRobinGroupChat([TeamAgent(kind([CodeExecutorAgent("runs", executor)], max_turns=1))], max_turns=1)
-    result = await play(team, PRINT)
+    agent = TeamAgent(kind([CodeExecutorAgent("runs", executor)], max_turns=1))
+    result = await play(RoundRobinGroupChat([agent], max_turns=1), PRINT)
     assert "42" in result.messages[-1].to_text()
     folder = executor.work_dir
     assert folder is not None
-    for participant in team._participants:
-        await participant.close()  # type: ignore[union-attr]
+    await agent.close()
     assert not folder.exists()
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from coderoom._util.text import visible
 from coderoom.approval import ApprovalRequest, ApprovalResponse, HumanApproval, ask_approval
-from coderoom.approval import terminal as terminal_module
-from coderoom.approval.terminal import visible
+from coderoom.approval import human as terminal_module
 
 CODE = "```python\nprint('[bold]hi[/bold]')\n```"
 REQUEST = ApprovalRequest(code=CODE, context=[])

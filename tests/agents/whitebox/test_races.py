@@ -13,7 +13,7 @@ from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, LLMMessage
 
-from coderoom.agents.turn import with_output
+from coderoom.agents.messages import with_output
 from coderoom.sandbox import OutputChunk
 from tests.agents.acting import SLEEPS, MakeActor, outputs, remembered, there_is
 from tests.agents.helpers import (

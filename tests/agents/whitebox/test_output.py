@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from coderoom.agents.turn import with_output
+from coderoom.agents.messages import with_output
 from coderoom.sandbox import OutputChunk
 
 PIECES = 400

@@ -1,0 +1,246 @@
+"""Calls that a cancellation token ends: of anything awaitable, and of AutoGen's model clients."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+from weakref import ref
+
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage, UserMessage
+from pydantic import BaseModel, ValidationError
+
+from coderoom._util.autogen import transports_of
+from coderoom._util.json_output import output_arguments, parse_tolerantly, request_for_json
+from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.text import encodable
+
+__all__ = ["Answer", "ask_structured", "await_with_token", "call_model", "close_with_loop"]
+
+T = TypeVar("T")
+
+_SOON: Final = 0.01
+"""Seconds within which a chunk that is there already is read."""
+_MOST_READY: Final = 100
+
+
+async def await_with_token(call: Awaitable[T], cancellation_token: CancellationToken) -> T:
+    """Wait for `call`, which ends when the token is cancelled, also if it does not look at it itself."""
+    loop = asyncio.get_running_loop()
+    future = asyncio.ensure_future(call)
+    if cancellation_token.is_cancelled():
+        future.cancel()
+
+    def end() -> None:
+        # From whatever thread; and a token may be cancelled long after the call, when the loop is gone.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(future.cancel)
+
+    cancellation_token.add_callback(end)
+    return await future
+
+
+async def call_model(
+    model_client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    *,
+    stream: bool,
+    source: str,
+    message_id: str,
+    cancellation_token: CancellationToken,
+) -> AsyncGenerator[ModelClientStreamingChunkEvent | CreateResult, None]:
+    """Call the model and yield its chunks, if asked for, and its result last.
+
+    Args:
+        model_client: The model.
+        messages: All that it gets.
+        stream: Whether to yield chunks as they come.
+        source: The agent's name, for the chunks.
+        message_id: The id of the message that this call becomes, by which a UI joins the chunks.
+        cancellation_token: Ends the call at once, also for a client that does not look at it.
+
+    Raises:
+        TypeError: If the model answers with anything but text.
+    """
+    await close_with_loop(model_client)
+    result: CreateResult | None = None
+    if stream:
+        async with aclosing(_stream(model_client, messages, cancellation_token)) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    result = item
+                else:
+                    text = encodable(item)
+                    yield ModelClientStreamingChunkEvent(content=text, source=source, full_message_id=message_id)
+        if result is None:
+            raise TypeError(f"{type(model_client).__name__} ended its stream without a result.")
+    else:
+        result = await await_with_token(
+            model_client.create(messages, cancellation_token=cancellation_token), cancellation_token
+        )
+    if not isinstance(result.content, str):
+        names = ", ".join(repr(call.name) for call in result.content)
+        raise TypeError(
+            f"The model called {names} as a tool. It is offered none, and is to answer with text, in which its code "
+            "stands. Try another model, or tell it so in `system_message`."
+        )
+    thought = None if result.thought is None else encodable(result.thought)
+    yield result.model_copy(update={"content": encodable(result.content), "thought": thought})
+
+
+async def _stream(
+    model_client: ChatCompletionClient, messages: Sequence[LLMMessage], cancellation_token: CancellationToken
+) -> AsyncGenerator[str | CreateResult, None]:
+    # OpenAI's client tells a stream's tokens only if it is asked to, by an argument that others do not have.
+    asks = "include_usage" in inspect.signature(model_client.create_stream).parameters
+    more: dict[str, Any] = {"include_usage": True} if asks else {}
+    # A token of its own: see `_hang_up`.
+    own_token = CancellationToken()
+    chunks = model_client.create_stream(messages, cancellation_token=own_token, **more)
+    finished = False
+    try:
+        while not finished:
+            if cancellation_token.is_cancelled():
+                raise asyncio.CancelledError
+            try:
+                item = await await_with_token(anext(chunks), cancellation_token)
+            except StopAsyncIteration:
+                finished = True
+            else:
+                yield item
+    finally:
+        try:
+            if not finished:
+                await _hang_up(chunks, own_token)
+        finally:
+            await chunks.aclose()
+
+
+async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: CancellationToken) -> None:
+    """Make a client end its connection.
+
+    AutoGen's clients keep it open, and the service goes on writing, if their stream is closed between two chunks.
+    They end it when they are cancelled while they wait for the next one.
+    """
+    # What is there already may be read, but not the whole of a service that never pauses.
+    for _ in range(_MOST_READY):
+        read = asyncio.ensure_future(anext(chunks))
+        try:
+            await asyncio.wait([read], timeout=_SOON)
+            if not read.done():
+                token.cancel()
+                await asyncio.wait([read], timeout=_SOON)
+        finally:
+            await cancel_and_wait(read)
+        if read.cancelled() or read.exception() is not None:
+            return
+
+
+Open = dict[ref[Any], list[Any]]
+
+_open: dict[asyncio.AbstractEventLoop, tuple[AsyncGenerator[None, None], Open]] = {}
+
+
+async def close_with_loop(model_client: Any) -> None:
+    """Close a client's connections when the running event loop ends. The client can still be used in another loop.
+
+    AutoGen's teams close no client. Connections that are left open print warnings when the interpreter ends, and an
+    error when the client is used in a second event loop.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _open:
+        for old in [old for old in _open if old.is_closed()]:
+            del _open[old]
+        opened: Open = {}
+        # Only asynchronous generators hear of the end of a loop.
+        at_end = _close_at_end(loop, opened)
+        _open[loop] = at_end, opened
+        await anext(at_end)
+    opened = _open[loop][1]
+    if ref(model_client) not in opened:
+        for dead in [client for client in opened if client() is None]:
+            await _close(opened.pop(dead))
+        opened[ref(model_client)] = transports_of(model_client)
+
+
+async def _close_at_end(loop: asyncio.AbstractEventLoop, opened: Open) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        _open.pop(loop, None)
+        for transports in list(opened.values()):
+            await _close(transports)
+
+
+async def _close(transports: list[Any]) -> None:
+    for transport in transports:
+        with suppress(Exception):
+            await transport.aclose()
+
+
+DecisionT = TypeVar("DecisionT", bound=BaseModel)
+
+_UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonError"})
+"""What the OpenAI package raises, beside a `ValueError`, for an answer that it cannot parse."""
+
+
+@dataclass(frozen=True)
+class Answer(Generic[DecisionT]):
+    """A model's answer to a structured question.
+
+    Attributes:
+        value: The decision, or `None` if the answer could not be read as one.
+        text: The answer as the model gave it.
+        usage: The tokens that the call took, where the client told.
+    """
+
+    value: DecisionT | None
+    text: str
+    usage: RequestUsage | None
+
+
+async def ask_structured(
+    model_client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    schema: type[DecisionT],
+    *,
+    source: str,
+    cancellation_token: CancellationToken,
+) -> Answer[DecisionT]:
+    """Ask for a decision: by structured output where the client has it, else by asking for JSON.
+
+    Args:
+        model_client: The model to ask.
+        messages: The whole conversation, ending with the question.
+        schema: The decision's type.
+        source: The name under which a request for JSON is added.
+        cancellation_token: Ends the call.
+
+    Returns:
+        The answer. A malformed one has `value=None` and raises nothing.
+
+    Raises:
+        Exception: What the client raises when the call itself fails.
+    """
+    question = list(messages)
+    if not model_client.model_info.get("structured_output"):
+        question.append(UserMessage(content=request_for_json(schema), source=source))
+    arguments = output_arguments(model_client, schema)
+    await close_with_loop(model_client)
+    try:
+        result = await await_with_token(
+            model_client.create(question, cancellation_token=cancellation_token, **arguments), cancellation_token
+        )
+    except Exception as error:
+        if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
+            return Answer(None, f"(unreadable: {type(error).__name__})", None)
+        raise
+    text = encodable(result.content) if isinstance(result.content, str) else ""
+    shown = [message.content for message in messages if isinstance(message, UserMessage)]
+    texts = [part for content in shown for part in ([content] if isinstance(content, str) else content)]
+    return Answer(parse_tolerantly(text, schema, [part for part in texts if isinstance(part, str)]), text, result.usage)

@@ -1,0 +1,333 @@
+"""AutoGen's tools and workbenches, and functions that take its cancellation token, as functions of the host.
+
+`coderoom.sandbox` imports this when a session is offered something and AutoGen is loaded. AutoGen's classes are known
+by their shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol, runtime_checkable
+
+import jsonschema
+import referencing
+from pydantic import BaseModel, ValidationError
+
+from coderoom._util.autogen import function_of, is_started, mcp_schemas, server_params_of
+from coderoom.errors import CodeRoomError, RequestError
+from coderoom.sandbox.functions import (
+    Arguments,
+    HostFunction,
+    LateFunctions,
+    Signed,
+    bind,
+    from_callable,
+    misfit,
+    resolve,
+    show,
+    sign,
+    tool_name,
+    without_remarks,
+)
+
+__all__ = ["adapt"]
+
+TOKEN = "cancellation_token"
+"""The parameter's name, by which AutoGen's `FunctionTool` knows it."""
+
+
+class Token:
+    """Stands for AutoGen's `CancellationToken`: whoever runs a tool cancels its task, and needs no more than this."""
+
+    def is_cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return False
+
+    def cancel(self) -> None:
+        """Refuse to."""
+        raise RequestError("A tool cannot cancel the call that it answers.")
+
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """The task is cancelled instead."""
+
+    def link_future(self, future: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        """The task is cancelled instead, and with it what it awaits."""
+        return future
+
+
+def takes_token(signature: inspect.Signature) -> bool:
+    """Whether a function is to be given a token."""
+    parameter = signature.parameters.get(TOKEN)
+    return parameter is not None and "CancellationToken" in str(parameter.annotation)
+
+
+def without_token(signature: inspect.Signature) -> inspect.Signature:
+    """The signature as code sees it."""
+    parameters = [each for name, each in signature.parameters.items() if name != TOKEN]
+    return signature.replace(parameters=parameters)
+
+
+@runtime_checkable
+class ToolLike(Protocol):
+    """What AutoGen's tools have."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def description(self) -> str:
+        """What it is for."""
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """Its name, description and parameters, the latter as JSON Schema."""
+
+    async def run_json(self, args: Mapping[str, Any], cancellation_token: Any) -> Any:
+        """Run it."""
+
+
+def from_tool(tool: ToolLike) -> HostFunction:
+    """A tool.
+
+    Raises:
+        RequestError: Its name cannot be made one of Python's.
+    """
+    name = tool_name(tool.name)
+    schema = tool.schema.get("parameters") or {}
+    signature, shown, notes = _own_signature(tool) or sign(schema)
+    args_type = _args_type(tool)
+
+    def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        bound = bind(name, signature, args, kwargs)
+        if isinstance(args_type, type) and issubclass(args_type, BaseModel):
+            try:
+                args_type.model_validate(bound)
+            except ValidationError as error:
+                raise misfit(name, error, signature) from None
+        return Arguments((), bound)
+
+    async def run(arguments: Arguments) -> Any:
+        try:
+            result = await tool.run_json(arguments.kwargs, Token())
+        except ExceptionGroup as error:
+            raise _from_group(error) from None
+        result = await result if inspect.isawaitable(result) else result
+        return _from_mcp(result) if _is_mcp(result) else result
+
+    wrapped, _ = function_of(tool)
+    return HostFunction(
+        name=name,
+        signature=signature,
+        doc=tool.description,
+        is_async=inspect.iscoroutinefunction(wrapped),
+        in_thread=False,
+        check=check,
+        run=run,
+        shown=shown,
+        notes=notes,
+        gives_text=server_params_of(tool) is not None,
+    )
+
+
+def _is_mcp(result: Any) -> bool:
+    """Whether it is what AutoGen's adapters of an MCP server's tools return: a list of the protocol's own objects."""
+    return (
+        isinstance(result, list)
+        and bool(result)
+        and all(isinstance(part, BaseModel) and type(part).__module__.partition(".")[0] == "mcp" for part in result)
+    )
+
+
+def _from_mcp(result: list[Any]) -> Any:
+    """The same as the server's workbench would answer."""
+    parts = [_mcp_part(part) for part in result]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _from_group(error: Exception) -> Exception:
+    """What an MCP server's tool has failed with; AutoGen's adapters raise it in groups, and as JSON."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    try:
+        parts = json.loads(str(error))
+        return RuntimeError("\n".join(part["text"] for part in parts))
+    except (ValueError, TypeError, KeyError):
+        return error
+
+
+def _mcp_part(part: Any) -> Any:
+    if part.type == "text":
+        return part.text
+    return {"type": "image", "base64": part.data} if part.type == "image" else part.model_dump_json()
+
+
+def _args_type(tool: Any) -> Any:
+    args_type = getattr(tool, "args_type", None)
+    return args_type() if callable(args_type) else None
+
+
+def _own_signature(tool: Any) -> Signed | None:
+    """The signature of the function that a `FunctionTool` has, which tells more than its schema."""
+    function, signature = function_of(tool)
+    if signature is None:
+        return None
+    signature = without_token(signature)
+    resolved = resolve(function, signature) if callable(function) else signature
+    return without_remarks(signature, resolved), *show(signature, resolved)
+
+
+@runtime_checkable
+class WorkbenchLike(Protocol):
+    """What AutoGen's workbenches have."""
+
+    async def list_tools(self) -> list[Any]:
+        """The schemas of its tools."""
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, cancellation_token: Any = None
+    ) -> Any:
+        """Run one."""
+
+
+async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
+    """All tools of a workbench, in its order. AutoGen's start for that if they have not been started.
+
+    Raises:
+        RequestError: It cannot be started or does not answer, or the name of a tool cannot be made one of Python's.
+    """
+    started = is_started(workbench)
+    try:
+        tools = await workbench.list_tools()
+    except CodeRoomError:
+        raise
+    except Exception as error:
+        if not started:  # Else it would never be tried again.
+            with suppress(Exception):
+                await workbench.stop()  # type: ignore[attr-defined]
+        raise _unusable(workbench, error) from error
+    whole = await mcp_schemas(workbench) if "$ref" in str(tools) else {}
+    return [_from_schema(workbench, tool, whole.get(tool["name"])) for tool in tools]
+
+
+def _unusable(workbench: object, error: BaseException) -> RequestError:
+    """What is raised for a workbench that does not tell its tools."""
+    again = ", or stop it and start it again if its server has ended" if is_started(workbench) else ""
+    return RequestError(
+        f"The workbench {type(workbench).__name__!r} cannot be used, since it does not tell its tools "
+        f"({_cause(error)}). Check its settings, and that {_server_of(workbench)} can be started and reached{again}."
+    )
+
+
+def _server_of(workbench: object) -> str:
+    params = server_params_of(workbench)
+    command, url = getattr(params, "command", None), getattr(params, "url", None)
+    if isinstance(command, str):
+        return f"its server `{shlex.join([command, *map(str, getattr(params, 'args', None) or ())])}`"
+    return f"its server at {url.partition('?')[0]}" if isinstance(url, str) else "its server"
+
+
+def _cause(error: BaseException) -> str:
+    """What was raised, without the groups around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _name_in(workbench: WorkbenchLike, name: str) -> str:
+    try:
+        return tool_name(name)
+    except RequestError as error:
+        raise RequestError(
+            f"The tool {name!r} of the workbench {type(workbench).__name__!r} cannot be offered, since that is no name "
+            "that code can call. Give it another one where the workbench is made: "
+            f"tool_overrides={{{name!r}: ToolOverride(name={_another(name)!r})}}."
+        ) from error
+
+
+def _another(name: str) -> str:
+    return f"tool_{name.strip('_')}"
+
+
+def _from_schema(
+    workbench: WorkbenchLike, told: Mapping[str, Any], whole: Mapping[str, Any] | None = None
+) -> HostFunction:
+    name, schema = _name_in(workbench, told["name"]), told.get("parameters") or {}
+    if whole is not None:
+        schema = {**{key: whole[key] for key in ("$defs", "definitions") if key in whole}, **schema}
+    signature, shown, notes = sign(schema)
+    validator_type = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    # Without a registry of its own it would fetch what the schema, which may be anybody's, refers to.
+    validator = validator_type(schema, registry=referencing.Registry())
+
+    def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        bound = bind(name, signature, args, kwargs)
+        try:
+            wrong = jsonschema.exceptions.best_match(validator.iter_errors(bound))
+        except Exception as error:  # A schema may be wrong in any way.
+            raise RuntimeError(
+                f"{name}(): its arguments cannot be checked, since its schema is wrong: {error}"
+            ) from None
+        if wrong is not None:
+            where = wrong.json_path.removeprefix("$").removeprefix(".")
+            raise TypeError(f"{name}(): {where}: {wrong.message}" if where else f"{name}(): {wrong.message}")
+        return Arguments((), bound)
+
+    async def run(arguments: Arguments) -> Any:
+        return _content(workbench, name, await workbench.call_tool(told["name"], arguments.kwargs, Token()))
+
+    doc = str(told.get("description") or "")
+    return HostFunction(
+        name,
+        signature,
+        doc,
+        is_async=False,
+        in_thread=False,
+        check=check,
+        run=run,
+        shown=shown,
+        notes=notes,
+        gives_text=True,
+    )
+
+
+def _content(workbench: WorkbenchLike, name: str, result: Any) -> Any:
+    """What a tool of a workbench has answered: its text, or a list if there is more than one part."""
+    parts = [_part(part) for part in result.result]
+    if result.is_error:
+        text = "\n".join(str(part) for part in parts).strip()
+        silent = f"{name}() failed and did not say why; perhaps {_server_of(workbench)} has ended"
+        raise RuntimeError(text or silent)
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _part(part: Any) -> Any:
+    content = part.content
+    if isinstance(content, str):
+        return content
+    encoded = getattr(content, "to_base64", None)
+    return {"type": "image", "base64": encoded()} if callable(encoded) else str(content)
+
+
+def adapt(item: Any) -> HostFunction | LateFunctions | None:
+    """What a session offers for something of AutoGen's; `None` for anything else."""
+    if isinstance(item, WorkbenchLike):
+        return functools.partial(from_workbench, item)
+    if isinstance(item, ToolLike):
+        return from_tool(item)
+    if callable(item) and _takes_token(item):
+        return from_callable(item, {TOKEN: Token})
+    return None
+
+
+def _takes_token(function: Any) -> bool:
+    try:
+        return takes_token(inspect.signature(function))
+    except (TypeError, ValueError):  # Some that are written in C.
+        return False
