@@ -52,7 +52,7 @@ def make_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "CodeRoom team file",
-        "description": "A team in AutoGen's component format. `coderoom validate` finds more mistakes than a schema can.",
+        "description": "A team in AutoGen's component format. `coderoom validate` finds more mistakes than this.",
         "type": "object",
         "$ref": f"#/$defs/{_name(TEAM)}",
         "$defs": _reachable(found),
