@@ -1,8 +1,8 @@
 """Teams of LLM agents that write, run, repair and review code.
 
-The top level loads and writes team files, and answers questions by code (`execute_code`); the parts live in
-`coderoom.agents`, `coderoom.teams`, `coderoom.approval`, `coderoom.executors`, `coderoom.sandbox` and
-`coderoom.blocks`.
+This package loads and writes team files, and answers questions by code (`execute_code`). The parts are in
+`coderoom.agents`, `coderoom.teams`, `coderoom.approval`, `coderoom.executors`, `coderoom.generation`,
+`coderoom.sandbox` and `coderoom.blocks`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["CodeRoomError", "__version__", "dump_team", "execute_code", "load_te
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy, so that `import coderoom` and `coderoom --help` do not pay for AutoGen.
+    # Lazy, so that `import coderoom` and `coderoom --help` do not import AutoGen.
     if name in {"dump_team", "load_team"}:
         from coderoom import configs
 

@@ -43,10 +43,10 @@ class Problem:
     """One mistake in a team file.
 
     Attributes:
-        message: What is wrong, what was expected and, where one is near, the right name.
+        message: What is wrong, what was expected, and the right name if one is near.
         file: The file's path or the shipped team's name.
-        line: The line, counted from 1, or `None` where a whole file is meant.
-        path: Where in the document, for instance `config.participants[0].config.name`.
+        line: The line, counted from 1, or `None` for the whole file.
+        path: The location in the document, for instance `config.participants[0].config.name`.
     """
 
     message: str

@@ -1,4 +1,4 @@
-"""Exit codes of commands, and how failures are reported."""
+"""Runs the command line: its exit codes, and the reports of failures."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def run_and_exit(app: typer.Typer, *, owns_process: bool) -> NoReturn:
 
     Args:
         app: The command line.
-        owns_process: What commands find in their context's `obj`.
+        owns_process: Passed to the commands as `obj` of their context.
     """
     _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
-        # A terminal without UTF-8 must not crash on what a model writes.
+        # A terminal without UTF-8 must not fail on the text of a model.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
@@ -53,7 +53,7 @@ def run_and_exit(app: typer.Typer, *, owns_process: bool) -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads our output any more.
+        # The reader of the output has closed it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_FAILED
     except CodeRoomError as error:

@@ -24,4 +24,4 @@ class Outcome(StrEnum):
     REJECTED = "rejected"
     """The policy or the approval refused it; it never ran."""
     CANCELLED = "cancelled"
-    """Whoever started it cancelled it."""
+    """It was cancelled from outside."""

@@ -231,7 +231,7 @@ def test_a_team_that_has_its_own_wall_keeps_it(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", [])
     done = coderoom("run", "team.yaml", "Do it.", "--model", model, "--wall", "none", cwd=tmp_path)
     assert done.returncode == 2
-    assert "does not leave the wall to us" in done.stderr
+    assert "does not let --wall choose the wall" in done.stderr
 
 
 def test_code_in_a_team_sees_nothing_of_this_machine(tmp_path: Path) -> None:

@@ -1,26 +1,52 @@
-"""Writing teams as files."""
+"""Writes teams, galleries and schemas as files.
+
+AutoGen's dump of a team has values where the file had references to variables, and the descriptions of classes. Where
+the dump still means the same, the text of the file replaces them. Secrets are left out.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from weakref import WeakKeyDictionary
 
-from coderoom.configs.locations import in_a_line
+from autogen_agentchat.base import Team
+from pydantic import SecretBytes, SecretStr
+from pydantic_core import to_jsonable_python
+from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
+
+from coderoom.configs.components import provider_of
+from coderoom.configs.findings import Checked
+from coderoom.configs.locations import Location, in_a_line, value_at
+from coderoom.configs.reading import MAX_BYTES, Document
+from coderoom.configs.variables import Reference, References, escape, is_secret_key
+from coderoom.configs.yaml import core_value
 from coderoom.errors import RequestError
 
-if TYPE_CHECKING:
-    from autogen_agentchat.base import Team
+__all__ = ["dump_team", "plain", "remember", "restored", "to_json", "to_yaml", "write_made"]
 
-__all__ = ["dump_team"]
+_MASK = "**********"
+_HIDDEN = object()
+"""Stands for a value that may not be written."""
+_TRUE, _FALSE = {"1", "true", "t", "yes", "y", "on"}, {"0", "false", "f", "no", "n", "off"}
+_NO_FILE = Checked(Document("", {}, {}), References())
+
+_origins: WeakKeyDictionary[Team, Checked] = WeakKeyDictionary()
 
 
 def dump_team(team: Team, path: str | Path | None = None) -> str:
     """Write a team in AutoGen's component format.
 
-    A team that came from a file with `load_team` keeps what the file said: references such as `${NAME}`, and the
-    descriptions and labels. A secret without a reference is left out. Where `load_team` was given a model, the dump has
-    that model. If a part cannot be dumped (some clients; AutoGen's `FunctionTool` once it was loaded), the dump of a
-    team from a file is what the file says.
+    A team from `load_team` keeps what its file said: references such as `${NAME}`, descriptions and labels. A secret
+    without a reference is left out. If `load_team` replaced the model, the dump has the replacement. If a part of such
+    a team cannot be dumped (some clients; AutoGen's `FunctionTool` after loading), the dump is the content of the file.
 
     Args:
         team: The team.
@@ -32,8 +58,6 @@ def dump_team(team: Team, path: str | Path | None = None) -> str:
     Raises:
         RequestError: The team has a part that cannot be dumped, or the file cannot be written.
     """
-    from coderoom.configs.writing import replace_file, to_json, to_yaml  # slow: it imports ruamel.yaml
-
     as_json = path is not None and str(path).lower().endswith(".json")
     data = _content(team)
     try:
@@ -41,19 +65,217 @@ def dump_team(team: Team, path: str | Path | None = None) -> str:
     except (TypeError, ValueError) as error:
         raise RequestError(f"the team cannot be written: {error}") from error
     if path is not None:
-        replace_file(Path(path), text)
+        _replace_file(Path(path), text)
     return text
 
 
-def _content(team: Team) -> Any:
-    from coderoom.configs.restoring import origin_of, plain, restored, written
+def remember(team: Team, checked: Checked) -> None:
+    """Remember which file a team came from."""
+    with contextlib.suppress(TypeError):  # A class may not be hashable.
+        _origins[team] = checked
 
-    origin = origin_of(team)
+
+def _content(team: Team) -> Any:
+    origin = None
+    with contextlib.suppress(TypeError):
+        origin = _origins.get(team)
     try:
         data = plain(team.dump_component().model_dump(exclude_none=True))
-    except Exception as error:  # a component of somebody else's may raise anything
+    except Exception as error:  # A component may raise anything.
         if origin is not None:
-            return written(origin)
+            return _written(origin.document.data, (), origin)
         message = f"the {type(team).__name__} has a part that cannot be dumped: {in_a_line(error)}"
         raise RequestError(message) from error
     return restored(data, origin)
+
+
+def plain(value: Any) -> Any:
+    """Turn a dump into mappings, lists and scalars, with a marker in place of each secret."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if isinstance(value, (SecretStr, SecretBytes)) or value == _MASK:
+        return _HIDDEN
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    return to_jsonable_python(value)
+
+
+def _written(value: Any, path: Location, origin: Checked) -> Any:
+    """The content of the file itself, without anchors and secrets."""
+    if isinstance(value, dict):
+        inner = {key: _written(item, (*path, key), origin) for key, item in value.items()}
+        return {key: item for key, item in inner.items() if item is not _HIDDEN and (*path, key) not in origin.dropped}
+    if isinstance(value, list):
+        return [_written(item, (*path, index), origin) for index, item in enumerate(value)]
+    name = path[-1] if path else ""
+    is_literal = isinstance(value, str) and "${" not in value
+    return _HIDDEN if is_literal and isinstance(name, str) and is_secret_key(name) else value
+
+
+def restored(data: Any, origin: Checked | None) -> Any:
+    """Put the references and notes of the file back into a dump, and leave out secrets.
+
+    Args:
+        data: The result of `plain`.
+        origin: The file, if there is one.
+
+    Returns:
+        The data to write.
+    """
+    origin = origin or _NO_FILE
+    moved = [
+        (path, reference)
+        for path, reference in origin.references.items()
+        if path and not _is_same(value_at(data, path), reference.value)
+    ]
+    return _restored(data, (), origin, moved)
+
+
+def _restored(value: Any, path: Location, origin: Checked, moved: list[tuple[Location, Reference]]) -> Any:
+    if isinstance(value, dict):
+        notes = {}
+        if path in origin.components:
+            if value.get("provider") == provider_of(origin.components[path]):
+                notes = _notes(value_at(origin.document.data, path))
+            else:  # Another component has replaced the one of the file.
+                origin = _NO_FILE
+        inner = {key: _restored(item, (*path, key), origin, moved) for key, item in value.items()}
+        return {**{key: item for key, item in inner.items() if item is not _HIDDEN}, **notes}
+    if isinstance(value, list):
+        items = [_restored(item, (*path, index), origin, moved) for index, item in enumerate(value)]
+        return [item for item in items if item is not _HIDDEN]
+    reference = origin.references.get(path)
+    if reference is not None and _is_same(value, reference.value):
+        return reference.raw
+    name = path[-1] if path else ""
+    if isinstance(value, str) or value is _HIDDEN:
+        for place, other in moved:  # AutoGen moves some parts, for instance tools into a workbench.
+            if place[-1] == name and _is_same(value, other.value):
+                return other.raw
+    if isinstance(value, str):
+        if isinstance(name, str) and is_secret_key(name):
+            return _HIDDEN
+        return References(moved).hide(origin.references.hide(escape(value)))
+    return value
+
+
+def _notes(envelope: Mapping[str, Any]) -> dict[str, str]:
+    return {key: envelope[key] for key in ("description", "label") if isinstance(envelope.get(key), str)}
+
+
+def _is_same(value: Any, resolved: str) -> bool:
+    """Whether a dumped value may be what pydantic made of a resolved text."""
+    if value is _HIDDEN:
+        return True
+    if isinstance(value, bool):
+        return resolved.strip().lower() in (_TRUE if value else _FALSE)
+    if isinstance(value, (int, float)):
+        try:
+            return float(resolved) == value
+        except ValueError:
+            return False
+    return isinstance(value, str) and value == resolved
+
+
+_LONG = 100
+_NO_BLOCK = re.compile(
+    r"\A\s|[^\S \n]|[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]| +$", re.M
+)
+"""Texts that a literal block would change, or make unreadable."""
+
+
+def to_json(data: Any) -> str:
+    """Write JSON, indented."""
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_yaml(data: Any) -> str:
+    """Write YAML, in which long texts are literal blocks."""
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.width = 1_000_000  # Folded text is hard to edit.
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.representer.ignore_aliases = lambda *_: True
+    stream = io.StringIO()
+    yaml.dump(_styled(data), stream)
+    return stream.getvalue()
+
+
+def _styled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_styled_text(key, is_key=True): _styled(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_styled(inner) for inner in value]
+    return _styled_text(value) if isinstance(value, str) else value
+
+
+def _styled_text(text: str, *, is_key: bool = False) -> str:
+    if not is_key and ("\n" in text or len(text) > _LONG) and not _NO_BLOCK.search(text):
+        block: str = LiteralScalarString(text)
+        return block
+    if not text.isprintable() or (text and core_value(text) is not text):
+        quoted: str = DoubleQuotedScalarString(text)
+        return quoted
+    return text
+
+
+def _replace_file(path: Path, text: str) -> None:
+    """Write a file in one step, or not at all.
+
+    Args:
+        path: The file. An existing one is replaced; a link stays a link.
+        text: The new content.
+
+    Raises:
+        RequestError: It cannot be written.
+    """
+    target = path.resolve()
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        if target.exists() and not target.is_file():
+            raise RequestError(f"{str(path)!r} is not a file that can be replaced")
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o777)
+        temporary.replace(target)
+    except OSError as error:
+        raise RequestError(f"the file {str(path)!r} cannot be written: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def write_made(path: str | Path, made: Mapping[str, Any], *, force: bool = False) -> None:
+    """Write the result of `make_gallery` or `make_schema` as JSON.
+
+    Args:
+        path: The file. It may be new, or an earlier result of the same function.
+        made: The new content.
+        force: Replace the file, whatever its content.
+
+    Raises:
+        RequestError: The file has other content, or cannot be written.
+    """
+    target = Path(path)
+    if not force and target.is_file() and not _is_alike(_read_json(target), made):
+        raise RequestError(f"the file {str(path)!r} holds something else; --force replaces it")
+    _replace_file(target, to_json(made))
+
+
+def _is_alike(content: Any, made: Mapping[str, Any]) -> bool:
+    if not isinstance(content, dict):
+        return False
+    names = [key for key in ("id", "$schema", "title") if key in made]
+    # After ' and ', a gallery's name lists the user's teams.
+    new, old = (str(data.get("name")).partition(" and ")[0] for data in (made, content))
+    return new == old and all(content.get(key) == made[key] for key in names)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        with path.open("rb") as stream:
+            return json.loads(stream.read(MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None

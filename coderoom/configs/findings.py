@@ -1,124 +1,270 @@
-"""What a check finds on its way through a document, put in order at its end."""
+"""The mistakes that a check of a file finds, and pydantic's errors in plain words."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coderoom.configs.explaining import Mistake
-from coderoom.configs.locations import Location, Mark
+from coderoom.configs.locations import Location, did_you_mean, nearest, show_key
 from coderoom.configs.reading import Document
-from coderoom.configs.variables import References
-from coderoom.errors import Problem
+from coderoom.configs.variables import References, is_secret_key
+from coderoom.errors import ConfigError, MissingDependencyError, Problem
 
-__all__ = ["Checked", "Findings", "is_under"]
+__all__ = ["Checked", "Mistake", "describe", "explain", "is_under"]
 
 
 @dataclass(slots=True)
 class Checked:
-    """What the check of a file found.
+    """A file and what its check finds; the check adds to it until it calls `finish`.
 
     Attributes:
         document: The file.
-        data: The cleaned copy: references resolved, `x-` keys dropped, left-out parts of envelopes filled in.
-        problems: The mistakes, in the order of the file.
-        not_installed: Those of them that are no mistake of the file but a package that is missing.
         references: The texts that refer to variables.
-        components: The class of each component; what is inside a component comes before it.
-        replaced: Where a placeholder stands for a model client.
-        dropped: Where keys that only carry anchors were left out.
-    """
-
-    document: Document
-    data: Any
-    problems: list[Problem]
-    not_installed: list[Problem]
-    references: References
-    components: dict[Location, type]
-    replaced: set[Location]
-    dropped: set[Location]
-
-
-@dataclass(slots=True)
-class Findings:
-    """Collects what a walk through a document finds.
-
-    Attributes:
-        document: The document.
-        references: Its texts that refer to variables.
+        data: The cleaned copy: references resolved, `x-` keys dropped, missing parts of envelopes added.
+        problems: The mistakes, in the order of the file.
         components: The class of each component, innermost first.
-        replaced: Where a placeholder stands for a model client.
-        dropped: Where keys that only carry anchors were left out.
-        unknown: By the place of a mapping, its unknown keys and what each may have meant.
-        not_installed: The messages that tell of a missing package.
+        replaced: The locations of model clients that a placeholder replaces.
+        dropped: The locations of keys that only carry anchors.
+        meant: For each mapping, the keys that its unknown keys may have meant.
+        unresolved: The locations of references without a value; nothing else is reported about these.
     """
 
     document: Document
     references: References
+    data: Any = None
+    problems: list[Problem] = field(default_factory=list)
     components: dict[Location, type] = field(default_factory=dict)
     replaced: set[Location] = field(default_factory=set)
     dropped: set[Location] = field(default_factory=set)
-    unknown: dict[Location, dict[str, str | None]] = field(default_factory=dict)
-    not_installed: set[str] = field(default_factory=set)
+    meant: dict[Location, set[str]] = field(default_factory=dict)
     unresolved: set[Location] = field(init=False)
-    """Where a reference has no value; nothing more is said about these."""
     _found: list[tuple[Location, str]] = field(default_factory=list)
+    _not_installed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.unresolved = {path for path, reference in self.references.items() if reference.problems}
 
     def problem(self, path: Location, message: str, *, not_installed: bool = False) -> None:
-        """Note a mistake."""
+        """Report a mistake; `not_installed` means that nothing is wrong but that a package is missing."""
         self._found.append((path, message))
         if not_installed:
-            self.not_installed.add(message)
+            self._not_installed.add(message)
 
-    def has_told(self, path: Location, mistake: Mistake) -> bool:
-        """Say whether an unknown key was told that explains what pydantic found at this path."""
-        if mistake.kind == "missing":
-            return mistake.key in self.unknown.get(path, {}).values()
-        return mistake.kind == "extra" and mistake.key in self.unknown.get(path[:-1], {})
+    def unknown_key(self, path: Location, key: str, known: Collection[str], elsewhere: str = "") -> None:
+        """Report a key that nothing reads."""
+        close = nearest(key, known)
+        hint = f"; did you mean {close[0]!r}?" if close else elsewhere
+        self.meant.setdefault(path, set()).update(close)
+        self.problem((*path, key), f"unknown key {show_key(key)}{hint}")
+
+    def missing_key(self, path: Location, key: str) -> None:
+        """Report a missing key, unless an unknown one was meant for it."""
+        if key not in self.meant.get(path, ()):
+            self.problem(path, f"the key {key!r} is missing")
 
     def finish(self, data: Any) -> Checked:
-        """Sort the mistakes, without those in parts that are not used, each told once.
-
-        Args:
-            data: The cleaned copy.
-
-        Returns:
-            All that was found.
-        """
+        """Set the cleaned copy, and sort the mistakes, without those in unused parts and without repetitions."""
+        self.data = data
         unused = self.dropped | self.replaced
-        references = References(
+        self.references = References(
             {path: reference for path, reference in self.references.items() if not is_under(path, unused)}
         )
-        told = [(path, message) for path, reference in references.items() for message in reference.problems]
-        secrets = references.secrets()
-        told += [(path, references.hide(message, secrets)) for path, message in self._found]
-        # What an alias repeats has the place of its anchor, and is told for its first use only.
-        unique: dict[tuple[Mark, str], Location] = {}
-        for path, message in told:
-            unique.setdefault((self.document.mark(path), message), path)
-        not_installed, problems = [], list(self.document.problems)
-        for (_, message), path in sorted(unique.items(), key=lambda item: item[0][0]):
-            problem = self.document.problem(path, message)
-            problems.append(problem)
-            if message in self.not_installed:
-                not_installed.append(problem)
-        problems.sort(key=lambda problem: problem.line or 0)
-        return Checked(
-            self.document,
-            data,
-            problems,
-            not_installed,
-            references,
-            self.components,
-            self.replaced,
-            self.dropped,
-        )
+        found = [(path, message) for path, reference in self.references.items() for message in reference.problems]
+        secrets = self.references.secrets()
+        found += [(path, self.references.hide(message, secrets)) for path, message in self._found]
+        found_here = self.document.distinct_problems(found)
+        self.problems = sorted([*self.document.problems, *found_here], key=lambda problem: problem.line or 0)
+        return self
+
+    def refuse_mistakes(self) -> None:
+        """Raise the mistakes of the file, if it has any.
+
+        Raises:
+            MissingDependencyError: Nothing is wrong but that packages are missing.
+            ConfigError: The file has mistakes.
+        """
+        if not self.problems:
+            return
+        if all(problem.message in self._not_installed for problem in self.problems):
+            raise MissingDependencyError("\n".join(map(str, self.problems)))
+        raise ConfigError(self.problems)
 
 
 def is_under(path: Location, tops: Collection[Location]) -> bool:
-    """Say whether a path is one of those, or inside one of them."""
+    """Whether a path is one of those, or inside one of them."""
     return any(path[:length] in tops for length in range(len(path) + 1))
+
+
+_EXPECTED = {
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "list": "a list",
+    "tuple": "a list",
+    "set": "a list",
+    "frozen_set": "a list",
+    "iterable": "a list",
+    "dict": "a mapping",
+    "mapping": "a mapping",
+    "model": "a mapping",
+    "model_attributes": "a mapping",
+    "dataclass": "a mapping",
+    "typed_dict": "a mapping",
+    "none_required": "nothing",
+    "path": "a path",
+    "bytes": "a text",
+    "url": "a URL",
+    "callable": "a function, which a file cannot hold",
+    "is_instance_of": "an object, which a file cannot hold",
+}
+_ABSTRACT = {"Sequence": "a list", "Iterable": "a list", "Mapping": "a mapping"}
+_LIMITS = {
+    "greater_than": ("gt", "more than {}"),
+    "greater_than_equal": ("ge", "at least {}"),
+    "less_than": ("lt", "less than {}"),
+    "less_than_equal": ("le", "at most {}"),
+    "too_short": ("min_length", "a list of at least {}"),
+    "too_long": ("max_length", "a list of at most {}"),
+    "string_too_short": ("min_length", "a text of at least {} characters"),
+    "string_too_long": ("max_length", "a text of at most {} characters"),
+}
+_ENDINGS = ("_type", "_parsing", "_from_float", "_parsing_size", "_unicode")
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A mistake that pydantic found.
+
+    Attributes:
+        path: Where, relative to the validated value.
+        message: What is wrong.
+        missing: The missing key, if that is the mistake.
+    """
+
+    path: Location
+    message: str
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Located:
+    """One of pydantic's errors, its location split into a path of the data and a branch of a union."""
+
+    path: Location
+    error: Mapping[str, Any]
+    union: Location | None
+    branch: str
+    key: str
+
+    @property
+    def deep(self) -> bool:
+        return bool(self.key) or len(self.path) > len(self.union or ())
+
+
+def explain(errors: Sequence[Mapping[str, Any]], data: Any, raw: Mapping[Location, str]) -> list[Mistake]:
+    """Turn pydantic's errors into mistakes, one for each wrong value.
+
+    Args:
+        errors: The result of `ValidationError.errors()`.
+        data: The validated value.
+        raw: The texts that refer to variables, as the file has them; their values are not shown.
+
+    Returns:
+        The mistakes. The alternatives of a union are one mistake.
+    """
+    located = [_locate(error, data) for error in errors]
+    mistakes = [_mistake(one.path, [one], raw) for one in located if one.union is None]
+    for union in dict.fromkeys(one.union for one in located if one.union is not None):
+        inside = [one for one in located if one.union == union]
+        deep: dict[str, list[_Located]] = {}
+        for one in inside:
+            if one.deep:
+                deep.setdefault(one.branch, []).append(one)
+        if deep:
+            # The intended branch is one that matched the outer value; of several, the one with the fewest errors.
+            mistakes += [_mistake(one.path, [one], raw) for one in min(deep.values(), key=len)]
+        else:
+            mistakes.append(_mistake(union, inside, raw))
+    return mistakes
+
+
+def describe(value: Any) -> str:
+    """Describe a value: `'many' (a string)`."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return f"{str(value).lower()} (a boolean)"
+    if isinstance(value, int):
+        return f"{value} (an integer)" if abs(value) < 10**20 else "a very long integer"
+    if isinstance(value, float):
+        return f"{value} (a number)"
+    if isinstance(value, str):
+        return f"{show_key(value)} (a string)"
+    return "a list" if isinstance(value, (list, tuple)) else "a mapping"
+
+
+def _locate(error: Mapping[str, Any], data: Any) -> _Located:
+    path: list[str | int] = []
+    union: Location | None = None
+    branch = key = ""
+    location = list(error["loc"])
+    if error["type"] in {"missing", "extra_forbidden"} and location:
+        key = str(location.pop())
+    for step in location:
+        in_list = isinstance(data, list) and isinstance(step, int) and step < len(data)
+        if in_list or (isinstance(data, dict) and step in data):
+            data = data[step]
+            path.append(step)
+        elif union is None:  # The name of a union's branch, or of a validator, which is not part of the file.
+            union, branch = tuple(path), str(step)
+    return _Located(tuple(path), error, union, branch, key)
+
+
+def _mistake(path: Location, found: Sequence[_Located], raw: Mapping[Location, str]) -> Mistake:
+    error, key = found[0].error, found[0].key
+    if error["type"] == "missing":
+        return Mistake(path, f"the key {key!r} is missing", missing=key)
+    if error["type"] == "extra_forbidden":
+        return Mistake((*path, key), f"unknown key {show_key(key)}")
+    expected = list(dict.fromkeys(_expected(one.error) or "" for one in found))
+    if not all(expected):
+        text = " ".join(str(error["msg"]).split())
+        return Mistake(path, text.removeprefix("Value error, ").removeprefix("Assertion failed, ") or error["type"])
+    return Mistake(path, f"expected {' or '.join(expected)}, got {_got(path, error['input'], raw)}{_hint(error)}")
+
+
+def _expected(error: Mapping[str, Any]) -> str | None:
+    kind, context = str(error["type"]), error.get("ctx", {})
+    if kind in _LIMITS:
+        name, words = _LIMITS[kind]
+        limit = context.get(name)
+        return words.format(f"{limit:g}" if isinstance(limit, float) else limit)
+    if kind == "is_instance_of" and context.get("class") in _ABSTRACT:
+        return _ABSTRACT[str(context["class"])]
+    if kind in {"literal_error", "enum"}:
+        return str(context.get("expected"))
+    for ending in _ENDINGS:
+        stem = kind.removesuffix(ending)
+        if stem in _EXPECTED:
+            return _EXPECTED[stem]
+    return _EXPECTED.get(kind)
+
+
+def _got(path: Location, value: Any, raw: Mapping[Location, str]) -> str:
+    if path in raw:
+        return f"the value of {show_key(raw[path])}"
+    keys = [step for step in path if isinstance(step, str)]
+    if keys and is_secret_key(keys[-1]) and isinstance(value, str):
+        return "another text"
+    if isinstance(value, list):
+        return f"a list of {len(value)}" if value else "an empty list"
+    return describe(value)
+
+
+def _hint(error: Mapping[str, Any]) -> str:
+    if error["type"] in {"literal_error", "enum"} and isinstance(error["input"], str):
+        words = str(error.get("ctx", {}).get("expected", "")).split("'")[1::2]
+        return did_you_mean(error["input"], words)
+    return ""

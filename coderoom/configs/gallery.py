@@ -1,4 +1,4 @@
-"""AutoGen Studio's gallery of teams, without anything of this machine: no keys, values of variables or paths."""
+"""Makes AutoGen Studio's gallery of teams, which has no keys, values of variables or paths of this machine."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import SecretBytes, SecretStr
 
 from coderoom import __version__
+from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
+from coderoom.configs.checking import check
+from coderoom.configs.components import TEAM, Components
 from coderoom.configs.findings import Checked
-from coderoom.configs.kinds import TEAM
-from coderoom.configs.locations import Location, show_key
-from coderoom.configs.providers import Components
+from coderoom.configs.locations import Location, show_key, value_at, walk
+from coderoom.configs.models import make_model
 from coderoom.configs.reading import Source, find_source, read_component, shipped_sources
 from coderoom.configs.shapes import alternatives, fields_by_key
 from coderoom.configs.variables import is_secret_key, is_secret_name
 from coderoom.errors import ConfigError, Problem, RequestError
-
-if TYPE_CHECKING:
-    from coderoom.configs.findings import Checked
+from coderoom.teams import CodingTeam, TeamAgent
 
 __all__ = ["make_gallery"]
 
@@ -38,97 +38,82 @@ _ABSOLUTE = re.compile(r"[/~\\]|[A-Za-z]:[/\\]")
 _CREDENTIALS = re.compile(r"://[^/\s:@]*:[^/\s@]+@|\bhttps?://[^/\s@?#]+@")
 _IN_QUERY = re.compile(r"[?&]([\w.-]+)=[^&\s]{8,}")
 _OPTION = re.compile(r"--?([\w-]+)(?:=(.*))?", re.DOTALL)
-_NAMED_BY_OTHERS = re.compile(r"(?:.*_)?(?:headers|env|query|cookies)")
+_NAMES_VARIABLES = re.compile(r"(?:.*_)?(?:headers|env|query|cookies)")
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-# The keys of services that mark theirs, so that they are known wherever they stand.
+# The keys of services that can be recognized by their form.
 _KEY_OF_A_SERVICE = re.compile(
     r"\b(?:sk-(?=[a-zA-Z_-]*\d)[\w-]{20,}|gh[opsru]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_\w{20,}|xox[abprs]-[\w-]{10,}"
     r"|AIza[\w-]{35}|AKIA[A-Z0-9]{16})|\bBearer [\w.~+/-]{16,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
-_LOOKS_LIKE_A_KEY = "this looks like a key, which a gallery of Studio does not hold; let it come from the environment"
+_LOOKS_LIKE_A_KEY = "this looks like a key, which a gallery must not contain; set it in the environment of Studio"
+_NO_ENVIRONMENT = "a gallery takes nothing from the environment"
 _LONG_ENOUGH = 12
-"""Shorter secrets are words too often to look for them in texts."""
+"""Shorter secrets are too often ordinary words."""
 
 
-def without_secrets(data: Any, named_by_others: bool = False) -> Any:
-    """Copy a document without what a key or a password stands in, referred to or literally.
+def _without_secrets(data: Any, names_variables: bool = False) -> Any:
+    """Copy a document without keys and passwords, whether they are references or literal.
 
     Args:
         data: The document, or a part of it.
-        named_by_others: Whether its keys are the names of variables or headers.
+        names_variables: Whether its keys are the names of variables or headers.
     """
     if isinstance(data, dict):
         return {
-            key: without_secrets(value, _NAMED_BY_OTHERS.fullmatch(key) is not None)
+            key: _without_secrets(value, _NAMES_VARIABLES.fullmatch(key) is not None)
             for key, value in data.items()
-            if not _is_secret(key, value) and not (named_by_others and is_secret_name(_in_words(key)))
+            if not _is_secret(key, value) and not (names_variables and is_secret_name(_in_words(key)))
         }
-    if isinstance(data, list):
-        return [without_secrets(value) for value in data]
-    return data
+    return [_without_secrets(value) for value in data] if isinstance(data, list) else data
 
 
-def find_unportable(checked: Checked) -> list[Problem]:
-    """List what cannot be written for other machines, and take away what is a secret by its type.
-
-    Args:
-        checked: The checked team.
-
-    Returns:
-        The mistakes: references without defaults, and paths of this machine.
-    """
-    document = checked.document
-    told = [
-        (
-            path,
-            f"{show_key(reference.raw)} needs a default here, as in '${{NAME:-default}}': "
-            "a gallery of Studio takes nothing from the environment",
-        )
+def _find_unportable(checked: Checked) -> list[Problem]:
+    """Remove the fields of secret types from a checked team, and list what makes sense on this machine only."""
+    for path, component_class in checked.components.items():
+        _drop_secret_fields(value_at(checked.data, (*path, "config")), component_class)
+    found = [
+        (path, f"{show_key(reference.raw)} needs a default here, as in '${{NAME:-default}}': {_NO_ENVIRONMENT}")
         for path, reference in checked.references.items()
         if reference.problems
     ]
-    for path, component_class in checked.components.items():
-        _drop_secret_fields(_at(checked.data, (*path, "config")), component_class)
-    places = _texts(checked.data, ())
-    told += [(path, reason) for path, text in places for reason in _reasons(path, text)]
-    told += [(path, _LOOKS_LIKE_A_KEY) for path in _keys_in_arguments(checked.data, ())]
-    # What an alias repeats has the place of its anchor, and is told for its first use only.
-    unique = {(document.mark(path), message): path for path, message in reversed(told)}
-    return [document.problem(path, message) for (_, message), path in reversed(unique.items())]
+    for path, value in walk(checked.data):
+        if isinstance(value, str):
+            found += [(path, reason) for reason in _reasons(path, value)]
+        elif isinstance(value, list):
+            found += [((*path, index), _LOOKS_LIKE_A_KEY) for index in _options_with_keys(value)]
+    return checked.document.distinct_problems(found)
 
 
-def refuse_environment(text: str) -> None:
-    """Refuse a text in which the value of a secret variable stands, wherever it came from.
+def _refuse_environment(text: str) -> None:
+    """Refuse a text that contains the value of a secret variable.
 
     Raises:
         RequestError: It does.
     """
     for name, value in os.environ.items():
         if is_secret_name(name) and len(value) >= _LONG_ENOUGH and value in text:
-            raise RequestError(f"the value of the environment variable {name!r} stands in a team; it is not written")
+            raise RequestError(f"a team contains the value of the environment variable {name!r}; it is not written")
 
 
-def resolved_numbers(checked: Checked) -> None:
-    """Make the numbers and truth values of texts that a reference was resolved to, as Studio's forms want them."""
+def _convert_references(checked: Checked) -> None:
+    """Convert the texts of resolved references to numbers and booleans, which Studio's forms expect."""
     for path in checked.references:
         place = max((other for other in checked.components if path[: len(other)] == other), key=len, default=None)
         if place is None or path[len(place) : len(place) + 1] != ("config",):
             continue
         inside = path[len(place) + 1 :]
         schema: Any = checked.components[place].component_config_schema  # type: ignore[attr-defined]
-        config = _at(checked.data, (*place, "config"))
-        value = _at(schema.model_validate(config).model_dump(mode="json", warnings=False), inside)
+        config = value_at(checked.data, (*place, "config"))
+        value = value_at(schema.model_validate(config).model_dump(mode="json", warnings=False), inside)
         if isinstance(value, (bool, int, float)):
-            _at(checked.data, path[:-1])[path[-1]] = value
+            value_at(checked.data, path[:-1])[path[-1]] = value
 
 
 def _is_secret(key: str, value: Any) -> bool:
     if not isinstance(value, str):
         return False
-    if is_secret_key(key) or value == _MASK:
-        return True
-    # The names of variables that a server is given.
-    if key.isupper() and is_secret_name(key):
+    # In capitals, it is the name of a variable for a server.
+    if is_secret_key(key) or value == _MASK or (key.isupper() and is_secret_name(key)):
         return True
     refers = _REFERENCE.fullmatch(value)
     return refers is not None and is_secret_name(refers[1])
@@ -137,61 +122,39 @@ def _is_secret(key: str, value: Any) -> bool:
 def _drop_secret_fields(config: dict[str, Any], component_class: Any) -> None:
     schema = component_class.component_config_schema
     for key, name in fields_by_key(schema).items():
-        if {SecretStr, SecretBytes} & {
-            kind for kind in alternatives(schema.model_fields[name].annotation) if isinstance(kind, type)
-        }:
+        kinds = alternatives(schema.model_fields[name].annotation)
+        if SecretStr in kinds or SecretBytes in kinds:
             config.pop(key, None)
 
 
 def _reasons(path: Location, text: str) -> list[str]:
     keys = [step for step in path if isinstance(step, str)]
     is_place = bool(keys) and keys[-1] in _PATH_KEYS and _ABSOLUTE.match(text)
-    # A folder such as `/tmp` is one of every machine.
+    # A folder such as `/tmp` exists on every machine.
     own = [str(folder) for folder in (Path.home(), Path.cwd()) if len(folder.parts) > 2 or folder == Path.home()]
     is_own = any(len(folder) > 1 and re.search(rf"{re.escape(folder)}(?![\w.-])", text) for folder in own)
     if is_place or is_own:
-        return ["this is a path of this machine, which a gallery of Studio does not hold; write a relative one"]
+        return ["this is a path of this machine, which a gallery must not contain; write a relative one"]
     in_query = "://" in text and any(is_secret_name(_in_words(name)) for name in _IN_QUERY.findall(text))
     if in_query or _CREDENTIALS.search(text):
-        return ["there is a password or a key in this URL, which a gallery of Studio does not hold"]
+        return ["this URL contains a password or a key, which a gallery must not contain"]
     return [_LOOKS_LIKE_A_KEY] if _KEY_OF_A_SERVICE.search(text) else []
 
 
 def _in_words(name: str) -> str:
-    """A name such as `X-Api-Key` or `apiKey` as variables are written."""
+    """A name such as `X-Api-Key` or `apiKey`, written like a variable."""
     return _CAPITAL.sub("_", name).replace("-", "_").replace(".", "_")
 
 
-def _keys_in_arguments(data: Any, path: Location) -> list[Location]:
-    """Where a program is given a key: `--token=...`, or `--token` and what follows."""
-    found: list[Location] = []
-    if isinstance(data, list):
-        for index, text in enumerate(data):
-            option = _OPTION.fullmatch(text) if isinstance(text, str) else None
-            if option is None or not (is_secret_key(option[1]) or option[1].lower().endswith("token")):
-                continue
-            following = data[index + 1] if index + 1 < len(data) else None
+def _options_with_keys(arguments: list[Any]) -> Iterator[int]:
+    """The indices of arguments that pass a key to a program: `--token=...`, or `--token` and the next argument."""
+    for index, text in enumerate(arguments):
+        option = _OPTION.fullmatch(text) if isinstance(text, str) else None
+        if option is not None and (is_secret_key(option[1]) or option[1].lower().endswith("token")):
+            following = arguments[index + 1] if index + 1 < len(arguments) else None
             value = following if option[2] is None else option[2]
             if isinstance(value, str) and value and not value.startswith("-"):
-                found.append((*path, index))
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    return found + [place for key, value in items for place in _keys_in_arguments(value, (*path, key))]
-
-
-def _texts(data: Any, path: Location) -> list[tuple[Location, str]]:
-    if isinstance(data, str):
-        return [(path, data)]
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    return [found for key, value in items for found in _texts(value, (*path, key))]
-
-
-def _at(data: Any, path: Location) -> Any:
-    for step in path:
-        try:
-            data = data[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return data
+                yield index
 
 
 _LISTS = {
@@ -202,40 +165,39 @@ _LISTS = {
     "termination": "terminations",
     "workbench": "workbenches",
 }
-"""The lists of a gallery, by the type of what they hold. Studio wants all of them, also those that are empty."""
+"""The lists of a gallery, by component type. Studio requires all of them, even if they are empty."""
 
 
 def make_gallery(
     teams: Sequence[str | Path] = (), *, model: str | None = None, trust: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Make a gallery of AutoGen Studio, with the shipped teams, other teams, and what all of them consist of.
+    """Make a gallery of AutoGen Studio with the shipped teams, other teams, and the components of all of them.
 
-    Nothing in it is of this machine. References such as `${NAME:-default}`, which Studio does not know, become their
-    defaults, whatever the environment says. Keys of services are left out; their clients take them from the
-    environment of Studio.
+    It contains nothing of this machine. Studio does not know references such as `${NAME:-default}`: they become their
+    defaults, and the environment is not read. Keys of services are left out; their clients read them from Studio's
+    environment.
 
     Args:
         teams: More teams, as for `load_team`.
-        model: A text that `make_model` understands: this model takes the place of every one under a key `model_client`.
-            It is made with what the environment says: its address, `OPENAI_BASE_URL` for instance, is in the gallery.
+        model: A text that `make_model` understands: this model replaces every one under a key `model_client`. It is
+            made with the variables of the environment: its address, such as `OPENAI_BASE_URL`, is in the gallery.
         trust: Namespaces whose providers may be imported, besides `autogen_*` and `coderoom`.
 
     Returns:
-        The gallery, as plain data. Its file is the JSON of that.
+        The gallery, as plain data to write as JSON.
 
     Raises:
         ConfigError: A team has mistakes, or something in it makes sense on this machine only.
         RequestError: There is no such file, team or model.
-        MissingDependencyError: A team or the model needs a package, or a key, that is not there.
+        MissingDependencyError: A team or the model needs a package that is not installed, or a key that is not set.
     """
     shipped = shipped_sources()
     sources = [*shipped.values(), *(find_source(team) for team in teams)]
     shelves = _Shelves()
-    instead = _model_data(model, trust) if model is not None else None
+    replacement = _model_data(model, trust) if model is not None else None
     for source in sources:
-        checked = _checked(source, trust, instead)
-        shelves.add_all(checked)
-    refuse_environment(_text(shelves.lists))
+        shelves.add_all(_checked(source, trust, replacement))
+    _refuse_environment(_text(shelves.lists))
     # Studio tells galleries apart by their names only.
     own = [team["label"] for team in shelves.lists["teams"][len(shipped) :]]
     return {
@@ -254,34 +216,29 @@ def make_gallery(
 
 
 def _checked(source: Source, trust: Sequence[str], model: dict[str, Any] | None) -> Checked:
-    from coderoom.configs.build import refuse_mistakes
-    from coderoom.configs.checking import check
-
     document = read_component(source)
-    document = dataclasses.replace(document, data=_with_model(without_secrets(document.data), model))
-    # What the environment says is of this machine, so that nothing is taken from it but whom to trust.
+    document = dataclasses.replace(document, data=_with_model(_without_secrets(document.data), model))
+    # The environment is of this machine: only the trusted namespaces are read from it.
     checked = check(document, TEAM, Components.trusting(trust, os.environ), {})
-    problems = find_unportable(checked)
+    problems = _find_unportable(checked)
     if problems:
         raise ConfigError(problems)
-    refuse_mistakes(checked)
+    checked.refuse_mistakes()
     if not checked.data["config"].get("participants"):
-        # Studio's page of teams goes blank, and stays so.
+        # Studio's page of teams would stay blank.
         raise ConfigError([document.problem((), "AutoGen Studio shows only teams that have participants")])
-    resolved_numbers(checked)
+    _convert_references(checked)
     return checked
 
 
 def _model_data(spec: str, trust: Sequence[str]) -> dict[str, Any]:
-    from coderoom.configs.models import make_model
-
     component = make_model(spec, trust=trust).dump_component().model_dump(exclude_none=True)
-    data: dict[str, Any] = without_secrets(component)
+    data: dict[str, Any] = _without_secrets(component)
     return data
 
 
 def _with_model(data: Any, model: dict[str, Any] | None) -> Any:
-    """A document with another model in the place of its own ones."""
+    """A copy of a document in which a model replaces all others."""
     if model is None:
         return data
     if isinstance(data, dict):
@@ -291,16 +248,16 @@ def _with_model(data: Any, model: dict[str, Any] | None) -> Any:
 
 
 class _Shelves:
-    """The lists of a gallery while they are filled."""
+    """Fills the lists of a gallery."""
 
     def __init__(self) -> None:
         self.lists: dict[str, list[dict[str, Any]]] = {name: [] for name in _LISTS.values()}
         self._seen: set[str] = set()
 
     def add_all(self, checked: Checked) -> None:
-        """Add a team and, each for itself, what it consists of."""
+        """Add a team, and each of its components on its own."""
         by_place = sorted(checked.components.items(), key=lambda item: [str(step) for step in item[0]])
-        placed = [(path, component_class, _at(checked.data, path)) for path, component_class in by_place]
+        placed = [(path, component_class, value_at(checked.data, path)) for path, component_class in by_place]
         for _, component_class, component in sorted(placed, key=lambda item: -len(item[0])):
             _complete(component, component_class, checked.document.file)
         team = checked.data["label"]
@@ -308,7 +265,7 @@ class _Shelves:
             self._add("agents", agent, team)
         for path, component_class, component in placed:
             kind = component_class.component_type  # type: ignore[attr-defined]
-            # A team in a team is no use alone.
+            # A team in a team is of no use alone.
             if kind in _LISTS and (kind != "team" or not path):
                 self._add(_LISTS[kind], component, team)
 
@@ -326,9 +283,7 @@ class _Shelves:
 
 
 def _complete(component: dict[str, Any], component_class: Any, file: str) -> None:
-    """Fill in what Studio shows, or looks for, and a file may leave out."""
-    from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
-
+    """Add what Studio needs and a file may leave out."""
     config = component["config"]
     kind = component_class.component_type
     name = config.get("name") or (config.get("model") if kind == "model" else None)
@@ -342,9 +297,7 @@ def _complete(component: dict[str, Any], component_class: Any, file: str) -> Non
 
 
 def _teams_as_agents(checked: Checked) -> list[dict[str, Any]]:
-    """Put an agent around each team in a team, in whose place it does the same: Studio's builder drops teams there."""
-    from coderoom.teams import CodingTeam, TeamAgent
-
+    """Replace each team in a team by an agent that runs it, because Studio's builder drops nested teams."""
     made: list[dict[str, Any]] = []
     if not issubclass(checked.components[()], CodingTeam):
         return made
@@ -371,9 +324,9 @@ def _text(data: Any) -> str:
     try:
         return json.dumps(data, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        raise RequestError("a team holds a number without an end, which JSON does not have") from None
+        raise RequestError("a team contains an infinite number or NaN, which JSON does not have") from None
 
 
 def _summary(component_class: type) -> str:
     paragraph, _, _ = (inspect.getdoc(component_class) or component_class.__name__).partition("\n\n")
-    return " ".join(paragraph.replace("`", "").split())  # Studio shows it as it is.
+    return " ".join(paragraph.replace("`", "").split())  # Studio shows no Markdown here.

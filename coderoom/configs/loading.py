@@ -1,26 +1,43 @@
-"""Reading, checking and loading team files."""
+"""Loads team files: reads and checks them, then builds the components that they describe.
+
+A team that is loaded with another model has a placeholder under every `model_client`. Building the placeholder returns
+that model's client. This works for every agent that loads its client with `load_component`.
+"""
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self, TypeVar
 
-from coderoom.configs.kinds import TEAM, Kind
-from coderoom.configs.providers import Components
+from autogen_agentchat.base import Team
+from autogen_core import Component, ComponentLoader
+from autogen_core.models import ChatCompletionClient
+from pydantic import BaseModel, ConfigDict
+
+from coderoom.configs.checking import check
+from coderoom.configs.components import TEAM, Components, Kind, how_to_install
+from coderoom.configs.dumping import remember
+from coderoom.configs.findings import Checked
+from coderoom.configs.locations import Location, value_at
 from coderoom.configs.reading import Source, find_source, read_component, read_document, shipped_sources
-from coderoom.errors import ConfigError, Problem
+from coderoom.errors import (
+    CodeRoomError,
+    ConfigError,
+    MissingDependencyError,
+    Problem,
+    RequestError,
+    SandboxUnavailable,
+)
 
-if TYPE_CHECKING:
-    from autogen_agentchat.base import Team
-    from autogen_core.models import ChatCompletionClient
+__all__ = ["InjectedModel", "build", "check_team", "examine", "load_team", "shipped_teams"]
 
-    from coderoom.configs.findings import Checked
-
-# AutoGen, and what needs it, is imported inside the functions: a file that cannot be read is told of without it.
-
-__all__ = ["check_team", "examine", "load_team", "shipped_teams"]
+T = TypeVar("T")
 
 
 def load_team(
@@ -35,8 +52,8 @@ def load_team(
     Args:
         path_or_name: A path to a YAML or JSON file, or the name of a shipped team: a text without a path separator
             and without a suffix.
-        model: A model client, or a text that `make_model` understands. It takes the place of every component under a
-            key `model_client`: all of them are then this one object, and what the file says there is not even read.
+        model: A model client, or a text that `make_model` understands. This one client replaces every component under
+            a key `model_client`. What the file says there is not checked.
         trust: Namespaces whose providers may be imported, besides `autogen_*` and `coderoom`.
         env: The variables that `${NAME}` refers to; by default the environment.
 
@@ -46,18 +63,13 @@ def load_team(
     Raises:
         ConfigError: The file has mistakes; all of them are listed.
         RequestError: There is no such file, team or model.
-        MissingDependencyError: It needs a package that is not installed, or a key that is not set.
+        MissingDependencyError: A package is not installed, or a key is not set.
     """
+    from coderoom.configs.models import resolve_model  # It imports this module.
+
     env = os.environ if env is None else env
     checked = examine(find_source(path_or_name), TEAM, trust, env, replace_models=model is not None)
-
-    from autogen_agentchat.base import Team
-
-    from coderoom.configs.build import build, refuse_mistakes
-    from coderoom.configs.models import resolve_model
-    from coderoom.configs.restoring import remember
-
-    refuse_mistakes(checked)
+    checked.refuse_mistakes()
     client = None if model is None else resolve_model(model, env=env, trust=trust)
     team = build(checked, Team, client)  # type: ignore[type-abstract]
     remember(team, checked)
@@ -71,16 +83,16 @@ def check_team(
     env: Mapping[str, str] | None = None,
     model_replaced: bool = False,
 ) -> list[Problem]:
-    """List every mistake of a team file, without making anything of what it describes.
+    """List every mistake of a team file without building anything.
 
     Args:
         path_or_name: As for `load_team`.
         trust: As for `load_team`; other providers are not imported.
         env: As for `load_team`.
-        model_replaced: Leave out what stands under `model_client`, as it is replaced when loading.
+        model_replaced: Skip what is under `model_client`, because loading replaces it.
 
     Returns:
-        The mistakes in the order of the file; none if `load_team` has nothing to refuse.
+        The mistakes in the order of the file; empty if `load_team` has nothing to refuse.
 
     Raises:
         RequestError: There is no such file or team.
@@ -98,17 +110,22 @@ def shipped_teams() -> dict[str, str]:
     Returns:
         Their descriptions by their names, sorted.
     """
-    return {name: _description(source) for name, source in shipped_sources().items()}
+    descriptions = {}
+    for name, source in shipped_sources().items():
+        data = read_document(source).data
+        text = data.get("description") if isinstance(data, dict) else ""
+        descriptions[name] = " ".join(str(text or "").split())
+    return descriptions
 
 
 def examine(
     source: Source, kind: Kind, trust: Sequence[str], env: Mapping[str, str], *, replace_models: bool = False
 ) -> Checked:
-    """Read and check a file whose top is a component of a kind.
+    """Read and check a file that describes a component.
 
     Args:
         source: The file.
-        kind: What its top has to be.
+        kind: The kind of component that it must describe.
         trust: Namespaces whose providers may be imported.
         env: The variables that its texts may refer to.
         replace_models: Put a placeholder in place of every component under a key `model_client`.
@@ -119,14 +136,101 @@ def examine(
     Raises:
         ConfigError: The file cannot be read as a document at all.
     """
-    document = read_component(source)
-
-    from coderoom.configs.checking import check
-
-    return check(document, kind, Components.trusting(trust, env), env, replace_models=replace_models)
+    components = Components.trusting(trust, env)
+    return check(read_component(source), kind, components, env, replace_models=replace_models)
 
 
-def _description(source: Source) -> str:
-    data: Any = read_document(source).data
-    text = data.get("description", "") if isinstance(data, dict) else ""
-    return " ".join(str(text or "").split())
+_client: ContextVar[ChatCompletionClient | None] = ContextVar("coderoom_injected_model", default=None)
+
+
+class InjectedModelConfig(BaseModel):
+    """The config of the placeholder, which is empty."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class InjectedModel(ChatCompletionClient, Component[InjectedModelConfig]):
+    """The placeholder for a model client; it is never instantiated."""
+
+    component_type = "model"
+    component_config_schema = InjectedModelConfig
+    component_provider_override = "coderoom.configs.loading.InjectedModel"
+
+    @classmethod
+    def _from_config(cls, config: InjectedModelConfig) -> Self:
+        client: Any = _client.get()
+        if client is None:
+            raise RuntimeError("the placeholder of a model client was loaded outside of coderoom.load_team")
+        return client  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _injected(client: ChatCompletionClient | None) -> Iterator[None]:
+    token = _client.set(client)
+    try:
+        yield
+    finally:
+        _client.reset(token)
+
+
+def build(checked: Checked, expected: type[T], client: ChatCompletionClient | None = None) -> T:
+    """Build the component that a file describes.
+
+    Args:
+        checked: The checked file, which has no mistakes.
+        expected: The type of the component.
+        client: The model client to use in place of placeholders.
+
+    Returns:
+        The component.
+
+    Raises:
+        ConfigError: A component refused its config.
+        MissingDependencyError: A component needs a package that is not installed, or a key that is not set.
+    """
+    with _injected(client):
+        try:
+            return _load(checked.data, expected)
+        except Exception as error:
+            path, cause = _culprit(checked, error)
+            raise _as_our_own(checked, path, cause) from cause
+
+
+def _load(data: dict[str, Any], expected: type[T]) -> T:
+    # AutoGen modifies its argument.
+    return ComponentLoader.load_component(copy.deepcopy(data), expected)
+
+
+def _culprit(checked: Checked, error: Exception) -> tuple[Location, Exception]:
+    """Find the innermost component that fails on its own."""
+    for path in checked.components:
+        try:
+            _load(value_at(checked.data, path), object)
+        except Exception as cause:
+            return path, cause
+    return (), error
+
+
+def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomError:
+    if isinstance(error, (ConfigError, SandboxUnavailable)):
+        return error
+    name = checked.components[path].__name__
+    missing = None
+    if isinstance(error, MissingDependencyError):
+        missing = checked.references.hide(str(error))
+    elif isinstance(error, ImportError):
+        missing = f"{name}: {how_to_install(error)}"
+    elif _is_missing_key(error):
+        missing = f"{name} has no API key; set OPENAI_API_KEY, or give another model (--model NAME)"
+    if missing is not None:
+        return MissingDependencyError(str(checked.document.problem(path, missing)))
+    text = checked.references.hide(" ".join(str(error).split()))
+    if "model_info is required" in text:
+        text += "; give 'model_info' with vision, function_calling, json_output, structured_output and family"
+    kind = "" if isinstance(error, RequestError) else f"{type(error).__name__}: "
+    return ConfigError([checked.document.problem(path, f"{name} could not be made: {kind}{text}")])
+
+
+def _is_missing_key(error: Exception) -> bool:
+    openai = sys.modules.get("openai")
+    return openai is not None and type(error) is openai.OpenAIError and "api_key" in str(error)

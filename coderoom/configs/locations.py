@@ -1,13 +1,14 @@
-"""Where something stands in a document, and how a person is told about it."""
+"""Locations in a document, and how messages show them. Used by all of `coderoom.configs`."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Location", "Mark", "did_you_mean", "in_a_line", "nearest", "show", "show_key"]
+__all__ = ["Location", "Mark", "did_you_mean", "in_a_line", "nearest", "show", "show_key", "value_at", "walk"]
 
 Location = tuple[str | int, ...]
 """The keys and indices that lead from the top of a document to a value."""
@@ -18,14 +19,34 @@ _SHOWN_LENGTH = 80
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mark:
-    """A place in the text of a file; lines and columns count from 1."""
+    """A position in the text of a file; lines and columns count from 1."""
 
     line: int
     column: int
 
 
+def value_at(data: Any, path: Location) -> Any:
+    """The value at a location; `None` if there is none."""
+    for step in path:
+        if isinstance(data, dict):
+            data = data.get(step)
+        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
+            data = data[step]
+        else:
+            return None
+    return data
+
+
+def walk(data: Any, path: Location = ()) -> Iterator[tuple[Location, Any]]:
+    """Yield each value in a document, with its location."""
+    yield path, data
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield from walk(value, (*path, key))
+
+
 def show(path: Location) -> str:
-    """Write a path the way a person would: `config.participants[0].config.name`."""
+    """Format a location: `config.participants[0].config.name`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -38,17 +59,17 @@ def show(path: Location) -> str:
 
 
 def show_key(text: str) -> str:
-    """Quote a text on one line, cut where it is longer than a person would read."""
+    """Quote a text on one line, and shorten a long one."""
     return repr(text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 3] + "...")
 
 
 def in_a_line(error: BaseException) -> str:
-    """Give an exception's type and message without line breaks."""
+    """An exception's type and message without line breaks."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def nearest(name: str, names: Iterable[str], count: int = 1) -> list[str]:
-    """Give the names that a person who wrote `name` may have meant, nearest first."""
+    """The known names that `name` may be a misspelling of, nearest first."""
     known = list(names)
     close = difflib.get_close_matches(name, known, n=count, cutoff=0.6)
     if close:
@@ -58,6 +79,6 @@ def nearest(name: str, names: Iterable[str], count: int = 1) -> list[str]:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Give `; did you mean 'x'?` where a name is near, otherwise nothing."""
+    """`; did you mean 'x'?` if a known name is near, otherwise nothing."""
     close = nearest(name, names)
     return f"; did you mean {close[0]!r}?" if close else ""

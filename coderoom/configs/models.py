@@ -1,21 +1,24 @@
-"""From a short text to a model client: `openai:gpt-4o`, `ollama:llama3.2`, `anthropic:NAME`, `replay:FILE`, a file."""
+"""Makes model clients from short texts: `openai:gpt-4o`, `ollama:llama3.2`, `anthropic:NAME`, `replay:FILE`, a file.
+
+The packages of the model services are imported when one of their models is made.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
-from coderoom.configs.kinds import MODEL
+from autogen_core.models import ChatCompletionClient
+
+from coderoom.configs.checking import check_config
+from coderoom.configs.components import MODEL, how_to_install
+from coderoom.configs.loading import build, examine
 from coderoom.configs.locations import did_you_mean
-from coderoom.configs.providers import Components, how_to_install
-from coderoom.configs.reading import find_source, has_suffix, looks_like_path, read_component, read_document
+from coderoom.configs.reading import find_source, has_suffix, looks_like_path, read_document
+from coderoom.configs.replay import ReplayModel, ReplayModelConfig
 from coderoom.errors import MissingDependencyError, RequestError
-
-if TYPE_CHECKING:
-    from autogen_core.models import ChatCompletionClient
-
-    from coderoom.configs.replay import ReplayModel
 
 __all__ = ["default_model", "make_model", "resolve_model"]
 
@@ -34,7 +37,7 @@ _UNKNOWN_MODEL = {
     "multiple_system_messages": True,
 }
 _HOSTED = {"gemini-": "GEMINI_API_KEY", "claude-": "ANTHROPIC_API_KEY", "Llama-": "LLAMA_API_KEY"}
-"""Names for which AutoGen's OpenAI client goes to another host, where another key is valid."""
+"""Names for which AutoGen's OpenAI client uses another host, and the variable with its key."""
 
 
 def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequence[str] = ()) -> ChatCompletionClient:
@@ -43,7 +46,7 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
     Args:
         spec: `openai:NAME`, `ollama:NAME`, `anthropic:NAME`, `replay:FILE`, or a path to a YAML or JSON file that
             holds one model component.
-        env: Where keys and addresses are looked up; by default the environment.
+        env: The variables with keys and addresses; by default the environment.
         trust: Namespaces whose providers a file may name, besides `autogen_*` and `coderoom`.
 
     Returns:
@@ -72,10 +75,10 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
 def resolve_model(
     model: ChatCompletionClient | str, *, env: Mapping[str, str] | None = None, trust: Sequence[str] = ()
 ) -> ChatCompletionClient:
-    """Make a model client of what a caller may give for one.
+    """Return a model client, or make one from a text.
 
     Args:
-        model: A client, which is given back as it is, or a text that `make_model` understands.
+        model: A client, or a text that `make_model` understands.
         env: As for `make_model`.
         trust: As for `make_model`.
 
@@ -84,8 +87,6 @@ def resolve_model(
         ConfigError: As `make_model`.
         MissingDependencyError: As `make_model`.
     """
-    from autogen_core.models import ChatCompletionClient
-
     if isinstance(model, str):
         return make_model(model, env=env, trust=trust)
     if not isinstance(model, ChatCompletionClient):
@@ -94,17 +95,17 @@ def resolve_model(
 
 
 def default_model(env: Mapping[str, str] | None = None) -> str:
-    """Name the model of whoever names none.
+    """The model to use if none is given.
 
     Args:
-        env: Where the variable `CODEROOM_MODEL` is looked up; by default the environment.
+        env: The variables; by default the environment.
 
     Returns:
-        A text for `make_model`: that of the variable, where an OpenAI name may also stand alone, as it does for the
+        A text for `make_model`: the value of `CODEROOM_MODEL`, which may be just the name of an OpenAI model, as in the
         shipped teams; else `openai:gpt-4o`.
     """
     named = (os.environ if env is None else env).get(_MODEL_VARIABLE, "").strip() or _DEFAULT_MODEL
-    # A name alone may have colons and slashes of its own.
+    # The name of an OpenAI model may have colons and slashes.
     return named if has_suffix(named) or named.partition(":")[0] in _MAKERS else f"openai:{named}"
 
 
@@ -121,7 +122,7 @@ def _openai(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
         )
     from coderoom.configs.openai import CountingOpenAIClient
 
-    # The client insists on some key; a server of one's own often does not.
+    # The client requires a key; the user's own server often does not.
     arguments: dict[str, Any] = {"model": name, "api_key": key or "none"}
     if base_url:
         arguments["base_url"] = base_url
@@ -162,29 +163,18 @@ def _known_or_not(client_class: Any, arguments: dict[str, Any]) -> ChatCompletio
 
 
 def _replay(name: str, env: Mapping[str, str]) -> ReplayModel:
-    from pathlib import Path
-
-    from coderoom.configs.build import refuse_mistakes
-    from coderoom.configs.checking import check_config
-    from coderoom.configs.replay import ReplayModel, ReplayModelConfig
-
     document = read_document(find_source(name if looks_like_path(name) else f"./{name}"))
     if isinstance(document.data, list):
         document = document.under("replies")
     checked = check_config(document, ReplayModelConfig)
-    refuse_mistakes(checked)
+    checked.refuse_mistakes()
     config = ReplayModelConfig.model_validate({"name": Path(name).name, **checked.data})
     return ReplayModel(config.replies, config.model_info, name=config.name)
 
 
 def _from_file(spec: str, env: Mapping[str, str], trust: Sequence[str]) -> ChatCompletionClient:
-    from autogen_core.models import ChatCompletionClient
-
-    from coderoom.configs.build import build, refuse_mistakes
-    from coderoom.configs.checking import check
-
-    checked = check(read_component(find_source(spec)), MODEL, Components.trusting(trust, env), env)
-    refuse_mistakes(checked)
+    checked = examine(find_source(spec), MODEL, trust, env)
+    checked.refuse_mistakes()
     return build(checked, ChatCompletionClient)  # type: ignore[type-abstract]
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's client, asking for the tokens of a stream whoever streams."""
+"""AutoGen's client for OpenAI's service, which also counts the tokens of streamed replies. Used by `make_model`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["CountingOpenAIClient"]
 
 
 class CountingOpenAIClient(OpenAIChatCompletionClient):
-    """AutoGen's client for OpenAI, dumped as such.
+    """AutoGen's client, which is also what its dump names.
 
-    A service tells a stream's tokens only if it is asked to, and AutoGen's assistant does not ask.
+    A service reports the token usage of a stream only on request, and AutoGen's assistant does not request it.
     """
 
     def create_stream(
         self, messages: Sequence[LLMMessage], *, include_usage: bool | None = True, **arguments: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """Stream as AutoGen's client does, with the tokens at the end."""
+        """Stream a reply, with its token usage at the end."""
         return super().create_stream(messages, include_usage=include_usage, **arguments)

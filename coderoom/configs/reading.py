@@ -1,14 +1,15 @@
-"""Team files as plain data that knows its places: finding a file, reading it, and where its mistakes are."""
+"""Finds team files and reads them as documents: plain data, with the position of each value."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coderoom.configs.locations import Location, Mark, nearest, show, show_key
+from coderoom.configs.yaml import Reader
 from coderoom.errors import ConfigError, Problem, RequestError
 
 if TYPE_CHECKING:
@@ -18,18 +19,18 @@ __all__ = ["MAX_BYTES", "Document", "Source", "find_source", "read_component", "
 
 
 MAX_BYTES = 4 * 1024 * 1024
-"""How large a file may be that is read as a document."""
+"""The largest file that is read as a document."""
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The bytes of a file and what to call it.
+    """The bytes of a file and its name.
 
     Attributes:
-        name: The path as it was given, or the shipped team's name.
-        data: At most one byte more than a document may have.
+        name: The path as the user wrote it, or the shipped team's name.
+        data: The content, up to one byte more than the largest document.
         is_json: Whether it is read as JSON rather than as YAML.
     """
 
@@ -39,13 +40,13 @@ class Source:
 
 
 def find_source(path_or_name: str | Path) -> Source:
-    """Read the file that is meant.
+    """Read a file.
 
     Args:
         path_or_name: A path, or the name of a shipped team: a text without a separator and without a suffix.
 
     Returns:
-        The file's bytes.
+        The file.
 
     Raises:
         RequestError: There is no such team or file, or it cannot be read.
@@ -60,17 +61,17 @@ def find_source(path_or_name: str | Path) -> Source:
 
 
 def looks_like_path(text: str) -> bool:
-    """Say whether a text means a file rather than a name."""
+    """Whether a text is a path rather than a name."""
     return "/" in text or "\\" in text or has_suffix(text)
 
 
 def has_suffix(text: str) -> bool:
-    """Say whether a text ends as the name of a document does."""
+    """Whether a text ends like the name of a document."""
     return text.lower().endswith(_SUFFIXES)
 
 
 def shipped_sources() -> dict[str, Source]:
-    """Read all shipped teams, by name and sorted."""
+    """Read all shipped teams, sorted by name."""
     return {name: _read(file, name) for name, file in _shipped_files().items()}
 
 
@@ -115,10 +116,10 @@ class Document:
     """A file's content as plain data.
 
     Attributes:
-        file: What to call the file in problems.
+        file: The name of the file in problems.
         data: Mappings, lists, texts, numbers, booleans and `None`; no two of its parts are the same object.
-        marks: Where each value stands: its key in a mapping, itself in a list.
-        problems: Mistakes of the text that did not stop the reading, such as a key that is there twice.
+        marks: The position of each value: that of its key in a mapping, its own in a list.
+        problems: Mistakes of the text that did not stop the reading, such as duplicate keys.
     """
 
     file: str
@@ -127,18 +128,29 @@ class Document:
     problems: tuple[Problem, ...] = ()
 
     def mark(self, path: Location) -> Mark:
-        """Give the place of a value, or of what is nearest above it."""
+        """The position of a value, or of the nearest one above it."""
         while path and path not in self.marks:
             path = path[:-1]
         return self.marks.get(path, Mark(1, 1))
 
     def under(self, key: str) -> Document:
-        """Give a document that holds this one's content under a key."""
+        """A document with this one's content under a key."""
         marks = {(key, *path): mark for path, mark in self.marks.items()}
         return Document(self.file, {key: self.data}, {(): self.mark(()), **marks}, self.problems)
 
+    def distinct_problems(self, found: Sequence[tuple[Location, str]]) -> list[Problem]:
+        """Make problems of messages about values, in the order of the file.
+
+        An alias has the position of its anchor: the message is reported for the first use only.
+        """
+        unique: dict[tuple[Mark, str], Location] = {}
+        for path, message in found:
+            unique.setdefault((self.mark(path), message), path)
+        ordered = sorted(unique.items(), key=lambda item: item[0][0])
+        return [self.problem(path, message) for (_, message), path in ordered]
+
     def problem(self, path: Location, message: str) -> Problem:
-        """Make a problem of the value at a path."""
+        """Make a problem of the value at a location."""
         return Problem(" ".join(message.splitlines()), self.file, self.mark(path).line, show(path))
 
 
@@ -149,13 +161,11 @@ def read_document(source: Source) -> Document:
         source: The file.
 
     Returns:
-        Its content; keys at the top that begin with `x-` are left out, they only carry anchors.
+        Its content, without keys at the top that begin with `x-`, which only carry anchors.
 
     Raises:
         ConfigError: The file is empty, binary, too large, or not JSON or YAML.
     """
-    from coderoom.configs.yaml import Reader
-
     text = _decode(source)
     reader = Reader(source.name)
     data = reader.read_json(text) if source.is_json else reader.read_yaml(text)
@@ -167,7 +177,7 @@ def read_document(source: Source) -> Document:
 
 
 def read_component(source: Source) -> Document:
-    """Read a file whose top has to be a component.
+    """Read a file that must describe a component.
 
     Args:
         source: The file.
@@ -176,7 +186,7 @@ def read_component(source: Source) -> Document:
         Its content, which is a mapping.
 
     Raises:
-        ConfigError: As `read_document`, or the top is something else.
+        ConfigError: As for `read_document`, or the content is not a mapping.
     """
     document = read_document(source)
     if isinstance(document.data, dict):

@@ -1,4 +1,4 @@
-"""A model client that gives recorded replies, one after the other."""
+"""A model client that returns recorded replies, in their order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK = re.compile(r"\s*\S+(?:\s+\Z)?|\s+\Z")
 
 
 class ReplayUsage(BaseModel):
-    """The tokens that a reply is said to have cost."""
+    """The token usage of a reply."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -30,13 +30,13 @@ class ReplayUsage(BaseModel):
 
 
 class ReplayReply(BaseModel):
-    """A recorded reply that is more than its text.
+    """A recorded reply with more than a text.
 
     Attributes:
-        content: The text, or the calls of functions.
-        thought: The reasoning that came with it.
-        finish_reason: Why the model stopped; by default `stop`, or `function_calls` where it calls functions.
-        usage: The tokens it cost; by default, the words are counted.
+        content: The text, or the function calls.
+        thought: The reasoning of the model.
+        finish_reason: Why the model stopped; by default `stop`, or `function_calls` for function calls.
+        usage: The token usage; by default the number of words.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -48,7 +48,7 @@ class ReplayReply(BaseModel):
 
 
 class ReplayModelInfo(BaseModel):
-    """What the recorded model is said to be able to do."""
+    """The capabilities of the recorded model."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -71,12 +71,12 @@ class ReplayModelConfig(BaseModel):
 
 
 class ReplayModel(ReplayChatCompletionClient, Component[ReplayModelConfig]):
-    """A model client that gives recorded replies in their order, streamed or not.
+    """A model client that returns recorded replies in their order, streamed or not.
 
     Args:
         replies: Texts, or replies with more than a text.
-        model_info: What the model is said to be able to do: JSON and structured output, unless this says otherwise.
-        name: What to call the recording in errors.
+        model_info: The capabilities of the model; by default JSON and structured output.
+        name: The name of the recording in error messages.
     """
 
     component_type = "model"
@@ -113,21 +113,11 @@ class ReplayModel(ReplayChatCompletionClient, Component[ReplayModelConfig]):
         extra_create_args: Mapping[str, Any] | None = None,
         cancellation_token: CancellationToken | None = None,
     ) -> CreateResult:
-        """Give the next reply.
-
-        Args:
-            messages: What the model is asked; it is recorded in `create_calls`, as are the other arguments.
-            tools: Recorded.
-            tool_choice: Recorded.
-            json_output: Recorded.
-            extra_create_args: Recorded.
-            cancellation_token: Recorded; if it is cancelled already, so is this call.
-
-        Returns:
-            The reply.
+        """Return the next reply, and record the arguments in `create_calls`.
 
         Raises:
             RequestError: The recording has no more replies.
+            asyncio.CancelledError: The token is cancelled already.
         """
         return self._next(
             cancellation_token,
@@ -139,24 +129,13 @@ class ReplayModel(ReplayChatCompletionClient, Component[ReplayModelConfig]):
         )
 
     async def create_stream(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[Tool | ToolSchema] = (),
-        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
-        json_output: bool | type[BaseModel] | None = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
+        self, messages: Sequence[LLMMessage], **arguments: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """Give the next reply word by word, and then whole; the words joined are exactly its content.
+        """Return the next reply word by word, and then whole; the words joined are exactly its content.
 
         Args:
             messages: As for `create`.
-            tools: As for `create`.
-            tool_choice: As for `create`.
-            json_output: As for `create`.
-            extra_create_args: As for `create`.
-            cancellation_token: As for `create`.
+            **arguments: As for `create`.
 
         Yields:
             The words with the white space around them, then the reply.
@@ -164,21 +143,14 @@ class ReplayModel(ReplayChatCompletionClient, Component[ReplayModelConfig]):
         Raises:
             RequestError: The recording has no more replies.
         """
-        result = await self.create(
-            messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            json_output=json_output,
-            extra_create_args=extra_create_args,
-            cancellation_token=cancellation_token,
-        )
+        result = await self.create(messages, **arguments)
         if isinstance(result.content, str):
             for chunk in _CHUNK.findall(result.content):
                 yield chunk
         yield result
 
     def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
-        """Count the words of messages, which stand for tokens here."""
+        """Count words, which serve as tokens here."""
         return sum(len(str(message.content).split()) for message in messages)
 
     def _next(self, cancellation_token: CancellationToken | None, **call: Any) -> CreateResult:

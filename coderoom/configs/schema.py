@@ -1,4 +1,4 @@
-"""The JSON Schema of team files, by which editors complete and check them."""
+"""Makes the JSON Schema of team files, with which editors complete and check them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-from coderoom.configs.kinds import TEAM, Kind, all_kinds, kind_for
-from coderoom.configs.providers import Entry, catalog
+from coderoom.configs.components import TEAM, Entry, Kind, all_kinds, catalog, kind_for
 
 __all__ = ["fields_of", "make_schema", "summary_of"]
 
@@ -25,14 +24,14 @@ _OTHERS = (
     r"^(?!(coderoom|autogen_agentchat|autogen_core)\.)[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
     r"|^autogen_(agentchat|core)(\.\w+)*\._\w+(\.\w+)+$|\$\{"
 )
-"""Providers that may be right and are not known: other packages', AutoGen's by their private modules, references."""
+"""Providers that are not known but may be right: other packages, private modules of AutoGen, references."""
 
 
 def make_schema() -> dict[str, Any]:
     """Make the JSON Schema (2020-12) of team files.
 
-    CodeRoom's components and those of AutoGen that are installed are described in full. Components of other packages
-    may stand in a file; what their configs hold is not checked.
+    It describes the components of CodeRoom, and those of AutoGen that are installed. A file may also contain components
+    of other packages; their configs are not checked.
 
     Returns:
         The schema, as plain data.
@@ -53,7 +52,7 @@ def make_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "CodeRoom team file",
-        "description": "A team in AutoGen's component format. See `coderoom validate` for what no schema can tell.",
+        "description": "A team in AutoGen's component format. `coderoom validate` finds more mistakes than this.",
         "type": "object",
         "$ref": f"#/$defs/{_name(TEAM)}",
         "$defs": _reachable(found),
@@ -65,7 +64,7 @@ def _name(kind: Kind | None) -> str:
 
 
 def _choice(kind: Kind | None, entries: Iterable[Entry]) -> dict[str, Any]:
-    """Describe an envelope, whose provider decides what else may stand in it."""
+    """Describe an envelope, whose provider decides about its other keys."""
     known = list(entries)
     names = [entry.names[0] for entry in known]
     aliases = [name for entry in known for name in entry.names[1:]]
@@ -77,7 +76,7 @@ def _choice(kind: Kind | None, entries: Iterable[Entry]) -> dict[str, Any]:
         "type": "string",
         "anyOf": [{"enum": names}, *others, {"pattern": _OTHERS}],
     }
-    # Whether it is an object or may also be null stands where it is referred to.
+    # The references to it say whether it may also be null.
     return {
         "description": kind.phrase[:1].upper() + kind.phrase[1:] + "." if kind else "A component.",
         "required": ["provider"],
@@ -86,9 +85,9 @@ def _choice(kind: Kind | None, entries: Iterable[Entry]) -> dict[str, Any]:
             "component_type": {"type": ["string", "null"], "description": "The kind of component that the class is."},
             "version": {"description": "The version of this form.", **number},
             "component_version": {"description": "The version of the config.", **number},
-            "label": {"description": "What to call it in AutoGen Studio.", **text},
-            "description": {"description": "What it is, in a sentence.", **text},
-            "config": {"type": ["object", "null"], "description": "What the component is made of."},
+            "label": {"description": "Its name in AutoGen Studio.", **text},
+            "description": {"description": "What it is, in one sentence.", **text},
+            "config": {"type": ["object", "null"], "description": "The arguments of the component."},
         },
         "patternProperties": dict(ANCHORS),
         "additionalProperties": False,
@@ -104,12 +103,12 @@ def _rule(entry: Entry) -> dict[str, Any]:
 
 
 def _component(entry: Entry, config: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Describe what stands beside one provider."""
+    """Describe the keys beside one provider."""
     component_class = entry.component_class
     target = config
     while "$ref" in target:
         target = definitions[target["$ref"].rpartition("/")[2]]
-    # The arguments of the class are the keys of its config, and it is the class that documents them.
+    # The keys of the config are the arguments of the class, which its docstring describes.
     described = fields_of(component_class)
     for name, schema in target.get("properties", {}).items():
         text = described.get(name) or described.get(f"{name}_func")
@@ -127,13 +126,13 @@ def _component(entry: Entry, config: dict[str, Any], definitions: dict[str, Any]
         made["required"] = ["config"]
     if component_class.component_version == 1:
         return made
-    # What the configs of other versions hold is known to their class only.
+    # Only the class knows the configs of other versions.
     current = {"properties": {"component_version": {"enum": [component_class.component_version, 0, None]}}}
     return {"if": current, "then": made}
 
 
 def _linked(value: Any, key: str | None = None) -> Any:
-    """Put the kinds that belong under their keys in place of the components in a schema."""
+    """Replace the components in a schema by the kind that belongs under their key."""
     if isinstance(value, list):
         return [_linked(inner, key) for inner in value]
     if not isinstance(value, dict):
@@ -149,7 +148,7 @@ def _linked(value: Any, key: str | None = None) -> Any:
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Say of a component that may be left out so without alternatives, which would hide what is wrong inside it."""
+    """Describe an optional component without alternatives, which would hide the mistakes inside it."""
     choices = schema.get("anyOf", [])
     if len(choices) == 2 and "$ref" in choices[0] and "type" in choices[0] and choices[1] == {"type": "null"}:
         rest = {name: value for name, value in schema.items() if name != "anyOf"}
@@ -158,7 +157,7 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reachable(definitions: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what nothing refers to."""
+    """The definitions that something refers to."""
     needed: set[str] = set()
     waiting = [_name(TEAM)]
     while waiting:
@@ -170,21 +169,21 @@ def _reachable(definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 ANCHORS = {"^x-": True}
-"""Keys that only carry anchors may stand in any mapping."""
+"""Keys that only carry anchors, which any mapping may have."""
 PLACEHOLDER = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^{}]*)?\}"}
-"""A text that refers to a variable, which may stand for any scalar."""
+"""A text that refers to a variable, which may replace any scalar."""
 COMPONENT = {"x-coderoom": "component"}
-"""Stands for a component, until it is known under which key."""
+"""Stands for a component until its key is known."""
 
 
 def config_schemas(models: Mapping[str, type[BaseModel]]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Make the schemas of configs.
 
     Args:
-        models: The classes of the configs, by any names.
+        models: The classes of the configs, by name.
 
     Returns:
-        The schema of each, and the definitions that they refer to.
+        The schema of each, and the definitions that they use.
     """
     generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
     inputs: list[tuple[Any, JsonSchemaMode, Any]] = [
@@ -196,8 +195,11 @@ def config_schemas(models: Mapping[str, type[BaseModel]]) -> tuple[dict[str, Any
     }
 
 
+_SCALARS = {"str", "int", "float", "bool", "literal", "enum", "url"}
+
+
 class _Generator(GenerateJsonSchema):
-    """Lets a reference to a variable stand wherever a scalar does, and refuses keys that nothing reads."""
+    """Allows a reference to a variable in place of every scalar, and refuses unknown keys."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
@@ -213,41 +215,21 @@ class _Generator(GenerateJsonSchema):
         return made
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        return False  # it would be the key again
+        return False  # It would repeat the key.
 
     def handle_invalid_for_json_schema(self, schema: core_schema.CoreSchema, error_info: str) -> JsonSchemaValue:
         return {}
 
-    def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
-        return _or_placeholder(super().int_schema(schema))
-
-    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
-        return _or_placeholder(super().float_schema(schema))
-
-    def bool_schema(self, schema: core_schema.BoolSchema) -> JsonSchemaValue:
-        return _or_placeholder(super().bool_schema(schema))
-
-    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
-        return _or_placeholder(super().literal_schema(schema))
-
-    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
-        return _or_placeholder(super().enum_schema(schema))
-
-    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
-        made = super().str_schema(schema)
-        return made if made == {"type": "string"} else _or_placeholder(made)
-
-    def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:
-        return _or_placeholder(super().url_schema(schema))
-
-
-def _or_placeholder(schema: JsonSchemaValue) -> JsonSchemaValue:
-    return {"anyOf": [schema, dict(PLACEHOLDER)]}
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        made = super().generate_inner(schema)
+        if schema["type"] not in _SCALARS or made == {"type": "string"}:
+            return made
+        return {"anyOf": [made, dict(PLACEHOLDER)]}
 
 
 def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
     schema.pop("title", None)
-    # Pydantic would take the docstring of a base class, which says nothing about this one.
+    # Pydantic would use the docstring of a base class.
     schema.pop("description", None)
     if summary_of(model) and model.__doc__ != BaseModel.__doc__:
         schema["description"] = summary_of(model)
@@ -261,13 +243,13 @@ _FIELD = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^:]*\))?:\s*(?P<text>.*)")
 
 
 def summary_of(documented: type) -> str:
-    """Give the first paragraph of a class's docstring, on one line; nothing if it has none of its own."""
+    """The first paragraph of a class's docstring, on one line."""
     paragraph, _, _ = inspect.cleandoc(documented.__doc__ or "").partition("\n\n")
     return " ".join(paragraph.split())
 
 
 def fields_of(documented: type) -> dict[str, str]:
-    """Give what the docstring of a class says about each of its arguments or attributes, each on one line."""
+    """The descriptions of arguments and attributes in a class's docstring, each on one line."""
     found: dict[str, list[str]] = {}
     inside, name, depth = False, "", None
     for line in inspect.cleandoc(documented.__doc__ or "").splitlines():

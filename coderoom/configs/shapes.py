@@ -1,4 +1,4 @@
-"""What a pydantic annotation says about the shape of a value: which keys, which items, which alternatives."""
+"""What pydantic models and annotations say about the shape of a value. Used by the check and the gallery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LISTS = (list, tuple, set, frozenset)
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """Give the plain annotations that an annotation allows, `Annotated`, unions and aliases taken apart."""
+    """The plain annotations that an annotation allows, without `Annotated`, unions and aliases."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return alternatives(get_args(annotation)[0])
@@ -32,7 +32,7 @@ def alternatives(annotation: Any) -> list[Any]:
 
 
 def item_alternatives(choices: Iterable[Any]) -> list[Any]:
-    """Give what the items of a list may be."""
+    """The annotations that the items of a list may have."""
     items: list[Any] = []
     for choice in choices:
         origin, arguments = get_origin(choice), get_args(choice)
@@ -42,7 +42,7 @@ def item_alternatives(choices: Iterable[Any]) -> list[Any]:
 
 
 def value_alternatives(choices: Iterable[Any]) -> list[Any] | None:
-    """Give what the values of a mapping may be, or `None` where no mapping is meant."""
+    """The annotations that the values of a mapping may have; `None` if no mapping is allowed."""
     values: list[Any] = []
     is_mapping = False
     for choice in choices:
@@ -56,7 +56,7 @@ def value_alternatives(choices: Iterable[Any]) -> list[Any] | None:
 
 
 def model_for(value: Mapping[str, Any], models: Sequence[type[BaseModel]]) -> type[BaseModel] | None:
-    """Choose the model that a mapping is meant for: by its tag where it has one, else by its keys."""
+    """The model that a mapping is most likely meant for: by its tag if it has one, else by its keys."""
     fitting = [model for model in models if not _contradicts(value, model)] or list(models)
     if not fitting:
         return None
@@ -64,7 +64,7 @@ def model_for(value: Mapping[str, Any], models: Sequence[type[BaseModel]]) -> ty
 
 
 def fields_by_key(model: type[BaseModel]) -> dict[str, str]:
-    """Give the keys that a model reads, aliases included, each with its field."""
+    """The keys that a model reads, including aliases, each with its field."""
     keys: dict[str, str] = {}
     config = model.model_config
     by_name = bool(config.get("populate_by_name") or config.get("validate_by_name"))
@@ -85,10 +85,10 @@ def by_field(model: type[BaseModel], data: Mapping[str, Any]) -> dict[str, Excep
 
     Args:
         model: The model.
-        data: What it is given.
+        data: Its input.
 
     Returns:
-        What each key that is wrong raised, or `None` for one that is missing.
+        The exception for each wrong key; `None` for a missing one.
     """
     keys = fields_by_key(model)
     given = {keys[key] for key in data if key in keys}
@@ -99,7 +99,7 @@ def by_field(model: type[BaseModel], data: Mapping[str, Any]) -> dict[str, Excep
             try:
                 annotation: Any = Annotated[field.annotation, field]
                 TypeAdapter(annotation).validate_python(data[key])
-            except Exception as error:  # a field's validator may raise anything
+            except Exception as error:  # A validator may raise anything.
                 wrong[key] = error
         elif field.is_required() and name not in given:
             wrong[key] = None

@@ -1,6 +1,6 @@
-"""`${NAME}` and `${NAME:-default}` in the texts of a document.
+"""Resolves `${NAME}` and `${NAME:-default}` in the texts of a document, and keeps secret values out of messages.
 
-`$${` means a literal `${`. As in a shell, the default of `:-` also stands in for a variable that is set but empty.
+`$${` means a literal `${`. As in a shell, the default of `:-` also replaces a variable that is set but empty.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Reference:
     """A text that refers to variables.
 
     Attributes:
-        raw: The text as the file has it.
-        value: The text as it is used.
-        used: The variables that were taken from the environment, with their values.
-        problems: What is wrong with it; `value` is `raw` then.
+        raw: The text in the file.
+        value: The text with the values of the variables.
+        used: The variables of the environment that it uses, with their values.
+        problems: What is wrong with it; then `value` is `raw`.
     """
 
     raw: str
@@ -45,10 +45,10 @@ class Reference:
 
 
 class References(dict[Location, Reference]):
-    """The texts of a document that refer to variables, by their place."""
+    """The texts of a document that refer to variables, by location."""
 
     def secrets(self) -> dict[str, str]:
-        """Give the values that may not be shown or written, with the reference that stands for each."""
+        """The values that must not be shown or written, and the reference that replaces each."""
         return {
             value: f"${{{name}}}"
             for reference in self.values()
@@ -57,44 +57,44 @@ class References(dict[Location, Reference]):
         }
 
     def hide(self, text: str, secrets: Mapping[str, str] | None = None) -> str:
-        """Put the references back in place of the secret values in a text.
+        """Replace secret values in a text by their references.
 
         Args:
             text: The text.
-            secrets: What `secrets` gave, for whoever hides them in many texts.
+            secrets: The result of `secrets`, to compute it once for many texts.
         """
         for value, name in (self.secrets() if secrets is None else secrets).items():
             text = text.replace(value, name)
-            if "..." in text:  # it may have been cut
+            if "..." in text:  # The value may be shortened.
                 cut = next((n for n in range(len(value) - 1, 5, -1) if f"{value[:n]}..." in text), None)
                 text = text if cut is None else text.replace(value[:cut], name)
         return text
 
 
 def is_secret_name(name: str) -> bool:
-    """Say whether a variable of this name holds something that may not be shown."""
+    """Whether the value of a variable with this name must not be shown."""
     return bool(_SECRET_NAME.search(name))
 
 
 def is_secret_key(key: str) -> bool:
-    """Say whether a text under this key of a config is one that may not be shown or written."""
+    """Whether a text under this key of a config must not be shown or written."""
     return bool(_SECRET_KEY.search(key.replace("-", "_")))
 
 
 def escape(text: str) -> str:
-    """Write a text so that `resolve` gives it back as it is."""
+    """Write a text so that `resolve` returns it unchanged."""
     return text.replace("${", "$${")
 
 
 def resolve(text: str, env: Mapping[str, str]) -> Reference | str:
-    """Put the values of variables into a text.
+    """Insert the values of variables into a text.
 
     Args:
         text: The text.
         env: The variables.
 
     Returns:
-        The text with its `$${` undone, or a `Reference` where it refers to variables or tries to.
+        The text with `${` in place of `$${`, or a `Reference` if it refers to variables or tries to.
     """
     used: dict[str, str] = {}
     problems: list[str] = []
@@ -120,13 +120,13 @@ def resolve(text: str, env: Mapping[str, str]) -> Reference | str:
 def resolve_all(
     data: Any, env: Mapping[str, str], found: Callable[[Location, Reference], None], path: Location = ()
 ) -> Any:
-    """Resolve every text of a document, its keys excepted.
+    """Resolve every text of a document, except its keys.
 
     Args:
         data: The document, or a part of it.
         env: The variables.
-        found: Is told each text that refers to variables.
-        path: Where `data` stands.
+        found: Called with each text that refers to variables.
+        path: The location of `data`.
 
     Returns:
         A copy with the values.

@@ -1,4 +1,4 @@
-"""YAML 1.2, and with it JSON, as plain data that knows its places: ruamel.yaml reads, and too much is refused here."""
+"""Reads YAML 1.2 and JSON as plain data with positions: ruamel.yaml parses, and this module limits size and types."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from coderoom.errors import ConfigError, Problem
 __all__ = ["MAX_DEPTH", "MAX_NODES", "Reader", "core_value"]
 
 MAX_DEPTH = 100
-"""How deep a team file may nest. A team of teams of teams is about 30 deep."""
+"""The depth of a team file. A team of teams of teams is about 30 deep."""
 MAX_NODES = 20_000
-"""How many keys and values a team file may hold, those that aliases repeat counted each time."""
+"""The number of keys and values in a team file; those that aliases repeat count each time."""
 
 _CORE: dict[str, Any] = {"null": (type(None),), "bool": (bool,), "int": (int,), "float": (int, float)}
 _TOO_DEEP = f"the file nests deeper than {MAX_DEPTH} levels"
@@ -53,7 +53,7 @@ class Reader:
 
     Attributes:
         problems: The mistakes that did not stop the reading.
-        marks: Where each value stands.
+        marks: The position of each value.
     """
 
     def __init__(self, file: str) -> None:
@@ -64,7 +64,7 @@ class Reader:
         self._open: list[Node] = []
 
     def read_json(self, text: str) -> Any:
-        """Read JSON: `json` says whether it is, and as YAML it is then read."""
+        """Read JSON: `json` validates it, and then it is read as YAML, for the positions."""
         try:
             json.loads(text, parse_constant=_no_constant)
         except json.JSONDecodeError as error:
@@ -72,9 +72,9 @@ class Reader:
             self.fail(mark, f"this is not JSON: {error.msg[:1].lower() + error.msg[1:]} ({_at(mark)})")
         except RecursionError:
             self.fail(Mark(1, 1), _TOO_DEEP)
-        except ValueError as error:  # a constant that JSON does not have, or thousands of digits
+        except ValueError as error:  # A constant that JSON does not have, or thousands of digits.
             self.fail(Mark(1, 1), f"this is not JSON: {error}")
-        # What JSON allows and YAML does not: tabs between values, and any character in a text.
+        # JSON allows tabs between values and any character in a text, and YAML does not.
         return self.read_yaml(re.sub("[^\n -~]", lambda odd: json.dumps(odd[0])[1:-1], re.sub("[\t\r]", " ", text)))
 
     def read_yaml(self, text: str) -> Any:
@@ -86,7 +86,7 @@ class Reader:
             _fail_marked(error, self)
         except RecursionError:
             self.fail(Mark(1, 1), _TOO_DEEP)
-        except Exception as error:  # ruamel.yaml lets some of its own slip on damaged input
+        except Exception as error:  # Damaged input makes ruamel.yaml raise other errors too.
             self.fail(Mark(1, 1), f"this is not YAML: {' '.join(str(error).split()) or type(error).__name__}")
         if root is None:
             return None
@@ -94,11 +94,11 @@ class Reader:
         return self._value(root, ())
 
     def problem(self, mark: Mark, message: str, path: Location = ()) -> None:
-        """Note a mistake that does not stop the reading."""
+        """Report a mistake that does not stop the reading."""
         self.problems.append(Problem(message, self.file, mark.line, show(path)))
 
     def fail(self, mark: Mark, message: str, path: Location = ()) -> NoReturn:
-        """Stop the reading."""
+        """Report a mistake, and stop the reading."""
         self.problem(mark, message, path)
         raise ConfigError(self.problems) from None
 
@@ -191,7 +191,7 @@ def _no_constant(word: str) -> NoReturn:
 
 
 def core_value(text: str) -> Any:
-    """Give the value of a plain scalar by YAML 1.2's core schema, in which `yes` and dates are texts."""
+    """The value of a plain scalar in YAML 1.2's core schema, where `yes` and dates are texts."""
     if text in _WORDS:
         return _WORDS[text]
     try:
@@ -203,7 +203,7 @@ def core_value(text: str) -> Any:
             return float(text)
         if _INFINITE.fullmatch(text):
             return float(text.replace(".", ""))
-    except ValueError:  # thousands of digits
+    except ValueError:  # Thousands of digits.
         return text
     return text
 
@@ -214,13 +214,13 @@ def _refuse_unreadable(text: str, builder: Reader) -> None:
         mark = _mark_at(text, found.start())
         builder.fail(mark, f"YAML does not allow the control character U+{ord(found[0]):04X} ({_at(mark)})")
     found = _ENDLESS_TAG.search(text)
-    if found:  # the scanner needs minutes for these
+    if found:  # The scanner would need minutes for these.
         builder.fail(_mark_at(text, found.start()), "a word that begins with '!' is more than 100,000 characters long")
 
 
 def _fail_marked(error: MarkedYAMLError, builder: Reader) -> NoReturn:
     problem, context = str(error.problem or ""), str(error.context or "")
-    # Ruamel sees some mistakes only far behind the place where a person has to look.
+    # Ruamel detects some mistakes far behind the position that the user has to fix.
     sentence = _SENTENCES.get(problem, _SENTENCES.get(context, ""))
     behind = "opened here" in sentence or "stands here" in sentence
     mark = _mark(error.context_mark if behind and error.context_mark else error.problem_mark or error.context_mark)

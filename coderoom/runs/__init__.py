@@ -1,4 +1,4 @@
-"""Running teams, files and questions, and what a run came to."""
+"""Runs teams, files, questions and instructions, and shows what they do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coderoom.runs.doctor import NOT_ISOLATED, Finding, examine
-    from coderoom.runs.exec import run_file
-    from coderoom.runs.exec_result import BlockRun, FileResult
+    from coderoom.runs.exec import BlockRun, FileResult, run_file
     from coderoom.runs.exec_source import read_blocks
     from coderoom.runs.exec_view import ExecView
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
@@ -51,28 +50,20 @@ __all__ = [
 
 _MODULES = {
     "doctor": ("NOT_ISOLATED", "Finding", "examine"),
-    "exec": ("run_file",),
-    "exec_result": ("BlockRun", "FileResult"),
+    "exec": ("BlockRun", "FileResult", "run_file"),
     "exec_source": ("read_blocks",),
     "exec_view": ("ExecView",),
     "execute_question": ("ExecuteCodeResult", "execute_code"),
     "interrupts": ("EXIT_INTERRUPTED",),
     "record": ("RunRecord",),
     "solving": ("Solved", "solve"),
-    "team_run": (
-        "DEFAULT_WORKSPACE",
-        "WALL_VARIABLE",
-        "WORKSPACE_VARIABLE",
-        "PreparedRun",
-        "prepare_run",
-        "run_team",
-    ),
+    "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),
     "view": ("RunView",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy: `coderoom doctor` needs no AutoGen.
+    # Lazy, because `coderoom doctor` and `coderoom exec` need no AutoGen.
     for module, names in _MODULES.items():
         if name in names:
             return getattr(importlib.import_module(f"coderoom.runs.{module}"), name)

@@ -1,4 +1,4 @@
-"""What this machine can do for CodeRoom, said plainly."""
+"""Examines what works on this machine, for `coderoom doctor`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ NOT_ISOLATED = (
 )
 
 _NO_WALL = (
-    "No wall can be built here, so code is refused, unless it is run without one by `--wall none`. "
-    "What each wall lacks stands below."
+    "No wall can be built here, so code is refused, unless you pass `--wall none` to run it without isolation. "
+    "See below for what each wall needs."
 )
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """The state of one thing.
 
     Attributes:
-        name: What it is.
-        state: `ok`; `missing`, where something does without it; `warning`, where a person should know.
-        detail: What was found, and the way out where something is missing.
+        name: Its name.
+        state: `ok`; `missing`, if CodeRoom also works without it; `warning`, if the user should know.
+        detail: What was found, and what to do if something is missing.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Finding:
 
 
 async def examine() -> list[Finding]:
-    """Look at the interpreter, the packages, the walls, the engine `monty`, the languages and the keys."""
+    """Examine the interpreter, the packages, the walls, the engine `monty`, the languages and the keys."""
     return [
         Finding("python", "ok", f"{platform.python_version()} at {sys.executable}"),
         *_packages(),
@@ -87,7 +87,7 @@ def _packages() -> list[Finding]:
         try:
             found.append(Finding(name, "ok", importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
-            found.append(Finding(name, "missing", "install coderoom again: pip install --force-reinstall coderoom"))
+            found.append(Finding(name, "missing", "reinstall CodeRoom: pip install --force-reinstall coderoom"))
     return found
 
 

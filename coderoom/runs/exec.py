@@ -9,21 +9,140 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
 from coderoom.blocks import Block
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.runs.exec_result import BlockRun, FileResult, remarks
 from coderoom.runs.exec_source import STDIN, Source
 from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
-from coderoom.sandbox import ExecutionResult, Limits, OutputChunk, Sandbox, Session
+from coderoom.sandbox import CodeError, ExecutionResult, Limits, OutputChunk, Sandbox, Session
 
-__all__ = ["run_file"]
+__all__ = ["BlockRun", "FileResult", "run_file"]
+
+
+_CANCELLED_CODE: Final = 125
+
+_STATE: Final = (
+    "The session was restarted: earlier variables are gone.",
+    "Variables that were set before are still there.",
+)
+
+
+@dataclass(frozen=True)
+class BlockRun:
+    """The result of one block of a file.
+
+    Attributes:
+        number: The block's number among those that are run, counted from 1.
+        block: The block.
+        outcome: How it ended.
+        exit_code: Its exit code.
+        output: What it printed, the value of a last expression, and why it was ended. Long output keeps its beginning
+            and its end.
+        seconds: How long it took.
+        truncated: Whether `output` is incomplete.
+        error: Why it failed; `None` if it did not.
+        place: The line of the file where it failed, for instance `notes.md:9`, if it is known.
+    """
+
+    number: int
+    block: Block
+    outcome: Outcome
+    exit_code: int
+    output: str
+    seconds: float
+    truncated: bool = False
+    error: CodeError | None = None
+    place: str | None = None
+
+    def to_json(self, in_notebook: bool) -> dict[str, Any]:
+        """The facts, as JSON-like data."""
+        error = self.error
+        return {
+            "number": self.number,
+            "line": None if in_notebook else self.block.line,
+            "cell": self.block.line if in_notebook else None,
+            "language": self.block.language,
+            "code": self.block.code,
+            "outcome": self.outcome.value,
+            "exit_code": self.exit_code,
+            "output": self.output,
+            "output_file": None,  # No output is kept in a file.
+            "truncated": self.truncated,
+            "error": error and {"type": error.type, "message": _without_state(error.message), "place": self.place},
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass
+class FileResult:
+    """The result of running a file.
+
+    Attributes:
+        source: The file.
+        workspace: The folder that it ran in.
+        workspace_made: Whether that folder was created.
+        runs: The blocks that ran, in order; the last one may have failed.
+        cancelled: Whether it was interrupted.
+        isolation: The wall that the code ran behind.
+    """
+
+    source: Source
+    workspace: Path
+    workspace_made: bool = False
+    runs: list[BlockRun] = field(default_factory=list)
+    cancelled: bool = False
+    isolation: str = ""
+
+    @property
+    def total(self) -> int:
+        """The number of blocks."""
+        return len(self.source.blocks)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every block succeeded."""
+        return len(self.runs) == self.total and all(run.outcome is Outcome.OK for run in self.runs)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts, as JSON-like data."""
+        return {
+            "succeeded": self.succeeded,
+            "cancelled": self.cancelled,
+            "isolation": self.isolation,
+            "workspace": str(self.workspace),
+            "workspace_made": self.workspace_made,
+            "blocks": self.total,
+            "skipped": [{"line": block.line, "language": block.tag} for block in self.source.skipped],
+            "runs": [run.to_json(self.source.kind == "notebook") for run in self.runs],
+        }
+
+
+def _remarks(result: ExecutionResult) -> str:
+    """The text after the printed output of a cell: its value, or why it was ended.
+
+    It does not say whether variables are kept: after a failure no further block runs.
+    """
+    said = [] if result.value_repr is None else [result.value_repr]
+    error = result.error
+    if error is not None and not error.traceback and error.type != "Exit":
+        said.append(f"[{_without_state(error.message)}]")
+    if not said:
+        return ""
+    gap = "" if not result.output or result.output.endswith("\n") else "\n"
+    return gap + "\n".join(said) + "\n"
+
+
+def _without_state(message: str) -> str:
+    for words in _STATE:
+        message = message.removesuffix(words).rstrip()
+    return message
 
 
 _FILE_NAME: Final = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
@@ -51,8 +170,8 @@ def open_workspace(workspace: Path) -> tuple[Path, bool]:
     if there:
         raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
     raise RequestError(
-        f"The workspace {str(folder)!r} is not there, nor is the folder {str(folder.parent)!r} in which it could be "
-        "made. Check the path, or make that folder first."
+        f"Neither the workspace {str(folder)!r} nor its parent {str(folder.parent)!r} exists. Check the path, or "
+        "create the parent first."
     )
 
 
@@ -64,13 +183,13 @@ def check_request(source: Source, arguments: Sequence[str]) -> None:
     """
     if arguments and all(block.language == "javascript" for block in source.blocks):
         raise RequestError(
-            f"{source.name!r} cannot be given arguments: only code in python, sh and bash can, and not javascript."
+            f"{source.name!r} takes no arguments: code in python, sh and bash does, and javascript does not."
         )
     for number, block in enumerate(source.blocks, start=1):
         name = _named_file(source, block)
         if name is not None and _inside(name) is None:
             raise RequestError(
-                f"{source.place(number, 1)}: the file {name!r} is not in the workspace. Name one inside of it."
+                f"{source.place(number, 1)}: the file {name!r} is outside of the workspace. Name one inside."
             )
 
 
@@ -79,7 +198,7 @@ def prelude(source: Source, arguments: Sequence[str], workspace: Path) -> str:
 
     Args:
         source: The file.
-        arguments: What the command line has after the file.
+        arguments: The arguments after the file on the command line.
         workspace: The folder that the code works in.
     """
     is_script = source.kind == "script"
@@ -93,13 +212,13 @@ def prelude(source: Source, arguments: Sequence[str], workspace: Path) -> str:
     lines = [f"__import__('sys').argv[:] = {[name, *arguments]!r}"]
     if is_script:
         lines.append(f"__file__ = __import__('os').path.abspath({name!r})")
-        if "/" in name:  # Modules beside the script are found, as Python does it.
+        if "/" in name:  # Like Python, find the modules beside the script.
             lines.append("__import__('sys').path.insert(0, __import__('os').path.dirname(__file__))")
     return "\n".join(lines)
 
 
 def code_to_run(block: Block, arguments: Sequence[str]) -> str:
-    """The code of a block. A shell's sets its arguments on the first line, so that line numbers stay."""
+    """The code of a block. Shell code sets its arguments on the first line, so that line numbers stay right."""
     if not arguments or block.language != "sh":
         return block.code
     return f"set -- {shlex.join(arguments)}; {block.code}"
@@ -146,7 +265,7 @@ async def run_file(
     Args:
         source: The file.
         console: Where to show it.
-        arguments: What scripts find in `sys.argv` and in `$@`.
+        arguments: The arguments in `sys.argv` and `$@`.
         workspace: The folder to run in. It is created if its parent exists.
         timeout: Seconds for each block.
         wall: The name of the wall around the code, or `auto`.
@@ -205,7 +324,9 @@ class _FileRun:
         result = self._result
         seconds = 0.0 if self._started_at is None else time.monotonic() - self._started_at
         if len(result.runs) < result.total:
-            result.runs.append(BlockRun.interrupted(self._source, len(result.runs) + 1, seconds))
+            number = len(result.runs) + 1
+            block = self._source.blocks[number - 1]
+            result.runs.append(BlockRun(number, block, Outcome.CANCELLED, _CANCELLED_CODE, "", seconds))
         if self._started_at is not None:
             self._view.show_run(result.runs[-1])
 
@@ -245,9 +366,20 @@ class _FileRun:
         if result is None or result.success:
             code = code_to_run(block, self._arguments)
             result = await self._run_cell(session, code, block.run_language)
-        more = remarks(result)
+        more = _remarks(result)
         self._view.show_output(more)
-        return BlockRun.of(self._source, number, result, result.output + more)
+        error = result.error
+        return BlockRun(
+            number=number,
+            block=block,
+            outcome=result.outcome,
+            exit_code=result.exit_code,
+            output=result.output + more,
+            seconds=result.duration,
+            truncated=result.truncated,
+            error=error,
+            place=None if error is None or error.line is None else self._source.place(number, error.line),
+        )
 
     async def _run_cell(self, session: Session, code: str, language: str) -> ExecutionResult:
         async with contextlib.aclosing(session.stream(code, language=language)) as items:

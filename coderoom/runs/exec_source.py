@@ -36,12 +36,12 @@ class Source:
     """A file that was read.
 
     Attributes:
-        name: The file, as it was named.
-        kind: What it was read as.
-        blocks: The blocks whose language runs here, in order. In a notebook a block's `line` is the cell's number
-            among those of code, since there is no line that a person could see.
-        skipped: Blocks in another language or in none.
-        starts: For each block, the file's line in which its code begins.
+        name: The file, as the user named it.
+        kind: Its kind.
+        blocks: The blocks in languages that run here, in order. In a notebook, a block's `line` is the number of the
+            code cell, because users see no lines there.
+        skipped: The blocks in other languages or without one.
+        starts: For each block, the line of the file where its code begins.
     """
 
     name: str
@@ -94,25 +94,25 @@ def read_blocks(file: str, stdin: bytes | None = None, language: str | None = No
 def _known(language: str) -> str:
     name = normalize_language(language)
     if name not in _RUNNABLE and name != "markdown":
-        raise RequestError(f"No {language!r} runs here: --language takes {_LANGUAGES}, or markdown.")
+        raise RequestError(f"The language {language!r} does not run here: --language takes {_LANGUAGES}, or markdown.")
     return "bash" if language.strip().lower() == "bash" else name
 
 
 def _kind_of(file: str, text: str) -> str:
     suffix = Path(file).suffix.lower()
-    said = _FIRST_LINE.match(text)
+    shebang = _FIRST_LINE.match(text)
     if suffix == _NOTEBOOK:
         return "notebook"
-    if said is not None and (suffix == "" or (suffix, said[1]) == (".sh", "bash")):
-        return normalize_language(said[1]) if said[1] != "bash" else "bash"
+    if shebang is not None and (suffix == "" or (suffix, shebang[1]) == (".sh", "bash")):
+        return normalize_language(shebang[1]) if shebang[1] != "bash" else "bash"
     if suffix in _MARKDOWN:
         return "markdown"
     if suffix in _SCRIPTS:
         return _SCRIPTS[suffix]
     scripts = ", ".join(_SCRIPTS)
     raise RequestError(
-        f"{file!r} is of no kind that runs here. These do: Markdown (.md, .txt and the like), notebooks ({_NOTEBOOK}), "
-        f"and scripts in {_LANGUAGES} ({scripts}). If it is one of them, say so with --language."
+        f"{file!r} is not a kind of file that runs here. These are: Markdown (.md, .txt and similar), notebooks "
+        f"({_NOTEBOOK}), and scripts in {_LANGUAGES} ({scripts}). If it is one of them, pass --language."
     )
 
 
@@ -122,23 +122,23 @@ def _read_markdown(name: str, text: str) -> Source:
         if not block.closed:
             what = f"<{_TAG}> tag" if block.tag == _TAG else "fence"
             raise RequestError(
-                f"{name}:{block.line}: the {what} that begins here is never closed, so its block is not all there, and "
+                f"{name}:{block.line}: the {what} that begins here is never closed, so its block is incomplete, and "
                 "nothing of the file was run. Close it."
             )
     found = [block for block in everything if not block.no_run]
     blocks = [block for block in found if block.language in _RUNNABLE]
     if not blocks:
-        raise RequestError(f"{name!r} holds no code block to run. Blocks in {_LANGUAGES} run here.")
+        raise RequestError(f"{name!r} contains no code block to run. Blocks in {_LANGUAGES} run here.")
     skipped = [block for block in found if block.language not in _RUNNABLE and not block.is_data]
     lines = re.split(r"\r\n?|\n", text)
     return Source(name, "markdown", blocks, skipped, [_start(block, lines) for block in blocks])
 
 
 def _start(block: Block, lines: Sequence[str]) -> int:
-    """The line in which a block's code begins."""
+    """The line where a block's code begins."""
     if block.tag != _TAG:
         return block.line + 1
-    # After a tag the code may begin on the same line, or some lines below.
+    # After a tag, the code may begin on the same line or some lines below.
     code = block.code.split("\n")
     blank = next((index for index, line in enumerate(code) if line.strip()), 0)
     for number, line in enumerate(lines[block.line - 1 :], start=block.line):
@@ -163,7 +163,7 @@ def _read_text(file: str, stdin: bytes | None) -> str:
     except UnicodeDecodeError as error:
         raise RequestError(f"{file!r} is not UTF-8 text: byte {error.start} cannot be read.") from error
     if "\0" in text:
-        raise RequestError(f"{file!r} is not text: it holds a NUL character at position {text.index(chr(0))}.")
+        raise RequestError(f"{file!r} is not text: it contains a NUL character at position {text.index(chr(0))}.")
     return text
 
 
@@ -178,14 +178,14 @@ def read_cells(name: str, text: str) -> list[Block]:
 
     Args:
         name: The file's name, for messages.
-        text: What is in it.
+        text: The file's content.
 
     Returns:
-        A block for each cell; its `line` is the cell's number among those of code.
+        A block for each cell; its `line` is the number of the code cell.
 
     Raises:
-        RequestError: If it is not a notebook, is in another language than Python, or holds nothing to run, or if a
-            cell is not all Python.
+        RequestError: It is not a notebook, is in another language than Python, has nothing to run, or a cell has
+            commands of IPython.
     """
     notebook = _parse(name, text)
     _check_language(name, notebook.get("metadata"))
@@ -197,7 +197,7 @@ def read_cells(name: str, text: str) -> list[Block]:
             _check_code(name, number, code)
             blocks.append(Block(language="python", code=code, tag="python", line=number))
     if not blocks:
-        raise RequestError(f"{name!r} holds no code cell to run.")
+        raise RequestError(f"{name!r} contains no code cell to run.")
     return blocks
 
 
@@ -214,7 +214,7 @@ def _parse(name: str, text: str) -> dict[str, Any]:
         raise RequestError(f"{name!r} is not a notebook: it is JSON without an 'nbformat'.")
     if notebook["nbformat"] != _FORMAT:
         raise RequestError(
-            f"{name!r} is of nbformat {notebook['nbformat']!r}, and {_FORMAT} is what runs here. Save it anew as one."
+            f"{name!r} has nbformat {notebook['nbformat']!r}, and only {_FORMAT} runs here. Save it in that format."
         )
     if not isinstance(notebook.get("cells"), list):
         raise RequestError(f"{name!r} is not a notebook of nbformat {_FORMAT}: it has no list of 'cells'.")
@@ -247,7 +247,7 @@ def _tags(cell: dict[str, Any]) -> list[Any]:
 
 
 def _check_code(name: str, number: int, code: str) -> None:
-    """Refuse what only IPython understands; other mistakes are for the interpreter to tell."""
+    """Refuse commands of IPython; the interpreter reports other mistakes."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -259,8 +259,8 @@ def _check_code(name: str, number: int, code: str) -> None:
         for line in (first, *wrong):
             if _MAGIC.match(line):
                 raise RequestError(
-                    f"{name!r}, cell {number}: {line.strip()!r} is for IPython and is not Python, so nothing of the "
-                    f"notebook was run. Take it out, or give the cell the tag {_NO_RUN!r}."
+                    f"{name!r}, cell {number}: {line.strip()!r} is a command of IPython and not Python, so nothing "
+                    f"of the notebook was run. Remove it, or give the cell the tag {_NO_RUN!r}."
                 ) from error
     except (MemoryError, RecursionError, ValueError):
         return

@@ -1,4 +1,4 @@
-"""The blocks of a file as a person sees them run."""
+"""Shows the blocks of a file while they run, for `coderoom exec`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from coderoom._util.text import visible
 from coderoom.outcome import Outcome
 from coderoom.runs.doctor import NOT_ISOLATED
-from coderoom.runs.exec_result import BlockRun, FileResult
+from coderoom.runs.exec import BlockRun, FileResult
 from coderoom.runs.exec_source import Source
 
 __all__ = ["ExecView", "isolation_words"]
@@ -25,10 +25,10 @@ _LONGEST_TAIL: Final = 400
 
 
 class ExecView:
-    """Shows the blocks of a file, and what they print while they print it.
+    """Shows the blocks of a file and their output.
 
-    On a terminal the line that is not complete yet, and how long the block has been running, stand below what has
-    scrolled by. Into a file or a pipe everything goes as it comes.
+    On a terminal, the last incomplete line and the running time are shown below the output. To a file or a pipe, output
+    is written as it is.
 
     Args:
         console: Where to show it.
@@ -39,14 +39,14 @@ class ExecView:
         self._live: Live | None = None
         self._begun = 0.0
         self._printed = False
-        self._rest = ""  # What is not shown yet: half of a line's end; on a terminal, a line that goes on.
+        self._rest = ""  # Output that is not shown yet: half of a line end, or on a terminal an incomplete line.
         self._in_line = False
 
     def begin(self, result: FileResult) -> None:
-        """Say plainly what protects this machine, or that nothing does."""
+        """Show how code is isolated from this machine, or that it is not."""
         self._console.print(isolation_words(result.isolation))
         if result.workspace_made:
-            words = f"The workspace {str(result.workspace)!r} was not there and has been made."
+            words = f"The workspace {str(result.workspace)!r} did not exist and was created."
             self._console.print(Text(visible(words), style="yellow"), soft_wrap=True)
 
     def show_block(self, source: Source, number: int) -> None:
@@ -80,7 +80,7 @@ class ExecView:
             self._console.print(Text(visible(lines)), soft_wrap=True)
 
     def show_run(self, run: BlockRun) -> None:
-        """Show what came of a block."""
+        """Show the result of a block."""
         self.stop()
         if not self._printed:
             self._console.print(Text("(no output)", style="dim"))
@@ -92,7 +92,7 @@ class ExecView:
         self._console.print(Rule(Text(subject, style=style), align="left", style=style))
 
     def stop(self) -> None:
-        """Show what is left of the output, end the region that changes, and leave the terminal as it was."""
+        """Show the rest of the output, and end the region that is redrawn."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -102,34 +102,30 @@ class ExecView:
             self._write("\n")
 
     def end(self, result: FileResult) -> None:
-        """Show what it came to."""
+        """Show the result of the file."""
         well = sum(run.outcome is Outcome.OK for run in result.runs)
         style = "bold green" if result.succeeded else "bold red"
-        words = f"{well} of {result.total} blocks ran well" + (", then it was cancelled" if result.cancelled else "")
+        words = f"{well} of {result.total} blocks succeeded" + (", then it was cancelled" if result.cancelled else "")
         self._console.print(Text(words, style=style))
         for block in result.source.skipped:
             label = repr(visible(block.tag)) if block.tag else "no language"
             self._console.print(Text(f"not run: the block at line {block.line} ({label})", style="yellow"))
 
     def _write(self, text: str) -> None:
-        # Not by Rich, which makes blanks of tabs and knows no text without an end.
+        # Not by Rich, which turns tabs into spaces and adds a line end.
         if text and not self._console.quiet:
             self._console.file.write(visible(text))
             self._console.file.flush()
             self._in_line = not text.endswith("\n")
 
     def __rich__(self) -> RenderableType:
-        # What stands below while a block runs; made anew whenever it is drawn.
+        # The region below the output while a block runs.
         seconds = Text(f"running, {time.monotonic() - self._begun:.0f} s", style="dim")
         return Group(Text(visible(self._rest[-_LONGEST_TAIL:])), seconds) if self._rest else seconds
 
 
 def isolation_words(name: str) -> Text:
-    """What keeps code from this machine, said plainly.
-
-    Args:
-        name: The wall's name.
-    """
+    """How the wall of this name isolates code, in words."""
     if name == _NO_WALL:
         return Text(NOT_ISOLATED, style="yellow")
     return Text(f"Code is isolated from this machine by: {visible(name)}", style="green")

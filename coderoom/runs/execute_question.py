@@ -1,4 +1,8 @@
-"""A question in words, answered by code that a model writes and a sandbox runs."""
+"""Answers a question by Python code that a model writes and a sandbox runs.
+
+Not the turn of an agent: the code has no history, the answer is the value of a variable, and nothing but the error of a
+failed attempt goes back to the model.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +32,17 @@ from coderoom.configs import default_model, resolve_model
 from coderoom.errors import CodeRoomError, ModelError, RequestError
 from coderoom.executors import bound_output
 from coderoom.outcome import Outcome
-from coderoom.runs.record import NO_CODE
+from coderoom.runs.record import NO_CODE, usage_of
 from coderoom.runs.team_run import WALL_VARIABLE
-from coderoom.sandbox import CodeError, ExecutionResult, Sandbox, Session
+from coderoom.sandbox import ExecutionResult, Sandbox, Session
 
 __all__ = ["ExecuteCodeResult", "execute_code"]
-
 
 _MODULES: Final = (
     "math, cmath, random, statistics, decimal, fractions, numbers, json, re, string, textwrap, datetime, time, "
     "collections, itertools, functools, operator, copy, heapq, bisect, dataclasses, enum, typing"
 )
-"""What the model is told it may import. The policy allows some more, which nobody needs for an answer."""
+"""The modules in the instructions. The policy allows a few more, which no answer needs."""
 
 _INSTRUCTIONS: Final = """\
 You answer by writing Python code. It is run for you, and what it computes is the answer.
@@ -63,237 +66,19 @@ _CUT_OFF: Final = (
     "shorter if need be."
 )
 
-_ADVICE: Final = {Outcome.TIMEOUT: " Find a faster way.", Outcome.MEMORY: " Find a way that needs less."}
-
-
-def _instructions(timeout: float) -> str:
-    """The system message.
-
-    Args:
-        timeout: The seconds that the code has.
-    """
-    return _INSTRUCTIONS.format(timeout=timeout, modules=_MODULES)
-
-
-def _after_failure(outcome: Outcome, problem: str, printed: str) -> str:
-    """What a model is told about code that failed; the code itself is in its own message just before.
-
-    Args:
-        outcome: How the code ended.
-        problem: The error, with the lines that it came from.
-        printed: What the code printed, bounded.
-    """
-    shown = f"\n\nIt had printed:\n{printed.rstrip()}" if printed.strip() else ""
-    advice = _ADVICE.get(outcome, "")
-    return (
-        f"Your code failed:\n{problem.rstrip()}{advice}{shown}\n\n"
-        "Nothing of that run is left. Fix the cause, and answer with the whole code again in one ```python block."
-    )
-
-
-_SHOWN: Final = 300
-
-
-class _Dialogue:
-    """What was said to a model and what it answered.
-
-    Args:
-        client: The model.
-        name: What to call it in an error.
-        instructions: The system message.
-        prompt: What the person wants to know.
-        token: Ends a call.
-    """
-
-    def __init__(
-        self, client: ChatCompletionClient, name: str, instructions: str, prompt: str, token: CancellationToken
-    ) -> None:
-        self.usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
-        self.why_no_code = ""
-        self._client = client
-        self._name = name
-        self._token = token
-        self._messages: list[LLMMessage] = [
-            SystemMessage(content=instructions),
-            UserMessage(content=encodable(prompt), source="user"),
-        ]
-        self._reminded = False
-
-    def tell(self, text: str) -> None:
-        """Say something to the model, which it reads with the next question."""
-        self._messages.append(UserMessage(content=text, source="user"))
-
-    async def ask_for_code(self) -> str:
-        """Let the model answer; if it does so without code, remind it, once in a dialogue.
-
-        Returns:
-            The code; empty if there is none.
-
-        Raises:
-            ModelError: The model could not be asked.
-        """
-        while True:
-            reply = await self._ask()
-            code, cut = _code_in(reply)
-            if code:
-                return code
-            if self._reminded:
-                self.why_no_code = _complaint(reply, cut)
-                return ""
-            self._reminded = True
-            self.tell(_CUT_OFF if cut else _NO_CODE)
-
-    async def _ask(self) -> str:
-        try:
-            answer = await self._client.create(self._messages, cancellation_token=self._token)
-        except CodeRoomError:
-            raise
-        except Exception as error:
-            raise ModelError(in_words(f"The model {self._name}", error)) from error
-        self.usage.prompt_tokens += answer.usage.prompt_tokens
-        self.usage.completion_tokens += answer.usage.completion_tokens
-        # No tools are offered, so that calls of some are no answer.
-        text = encodable(answer.content) if isinstance(answer.content, str) else ""
-        # Some services refuse a history with an empty message.
-        self._messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
-        return text
-
-
-def _code_in(reply: str) -> tuple[str, bool]:
-    """The Python of a reply, and whether it is cut off and therefore not there.
-
-    Several blocks are one program, in their order. A block without a label counts where none has Python's.
-    """
-    blocks = [block for block in extract_code_blocks(reply) if not block.no_run]
-    for language in ("python", ""):
-        found = [block for block in blocks if block.language == language and block.code.strip()]
-        if found:
-            cut = not all(block.closed for block in found)
-            return "" if cut else "\n\n".join(block.code for block in found), cut
-    return "", False
-
-
-def _complaint(reply: str, cut: bool) -> str:
-    if cut:
-        return (
-            "The model's code was cut off, also when it was asked once more, and nothing was run: let the model write "
-            "longer answers, or ask for less at a time."
-        )
-    said = " ".join(reply.split())
-    said = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."
-    return f"The model wrote no Python code, also when it was asked once more, and nothing was run. It said: {said!r}"
-
-
+_ADVICE: Final = {Outcome.TIMEOUT: " Find a faster way.", Outcome.MEMORY: " Find a way that needs less memory."}
+_RETRIED: Final = frozenset({Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY})
 _NAMES_RESULT: Final = re.compile(r"\bresult\b")
-_MIB: Final = 1 << 20
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    """How one piece of code went.
-
-    Attributes:
-        code: The code.
-        ran: What the sandbox knows of it.
-        value: The answer.
-        value_is_repr: Whether the answer is only the `repr` of a value.
-        error: Why it failed, in a line where that is possible; `None` if it did not.
-    """
-
-    code: str
-    ran: ExecutionResult
-    value: Any
-    value_is_repr: bool
-    error: str | None
-
-    @property
-    def outcome(self) -> Outcome:
-        """How it ended."""
-        return self.ran.outcome
-
-    @property
-    def problem(self) -> str:
-        """Why it failed, with the lines that it came from, where there are some."""
-        return self._traceback or self.error or ""
-
-    @property
-    def printed(self) -> str:
-        """What it printed, without the traceback, which goes to standard error too."""
-        return self.ran.stdout if self._traceback else self.ran.output
-
-    @property
-    def _traceback(self) -> str:
-        return "" if self.ran.error is None else self.ran.error.traceback
-
-
-async def _attempt_code(sandbox: Sandbox, code: str, timeout: float) -> _Attempt:
-    """Run code in a fresh state.
-
-    Args:
-        sandbox: Where.
-        code: The code.
-        timeout: The seconds that it has.
-
-    Raises:
-        SandboxUnavailable: The sandbox broke.
-    """
-    async with sandbox.session() as session:
-        ran = await session.run(code, timeout=timeout)
-        value, is_repr = await _value_of(session, ran, timeout)
-    return _Attempt(code, ran, value, is_repr, _error(ran, timeout, sandbox))
-
-
-async def _value_of(session: Session, ran: ExecutionResult, timeout: float) -> tuple[Any, bool]:
-    if not ran.success:
-        return None, False
-    answer = ran
-    if _NAMES_RESULT.search(ran.code):
-        # The variable counts, also where the code goes on to an expression; without one, this is a `NameError`.
-        named = await session.run("result", timeout=timeout)
-        answer = named if named.success else ran
-    if answer.value is None or answer.value_is_data:
-        return answer.value, False
-    try:
-        return ast.literal_eval(answer.value), False
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return answer.value, True
-
-
-def _error(ran: ExecutionResult, timeout: float, sandbox: Sandbox) -> str | None:
-    error = ran.error
-    if ran.success:
-        return None
-    match ran.outcome:
-        case Outcome.TIMEOUT if ran.limit != "cpu":
-            return f"Timeout: the code was stopped after {timeout:g} seconds."
-        case Outcome.TIMEOUT:
-            return f"Timeout: the code used more than its {sandbox.limits.cpu_seconds} seconds of processor time."
-        case Outcome.MEMORY:
-            return (
-                f"Memory: the code wanted more than the {sandbox.limits.memory_bytes // _MIB:,} MiB that it may have."
-            )
-        case _ if error is not None:
-            return _in_a_line(error)
-        case _:
-            return f"The code ended with exit code {ran.exit_code}."
-
-
-def _in_a_line(error: CodeError) -> str:
-    text = f"{error.type}: {error.message}" if error.message else error.type
-    # A syntax error tells its line itself.
-    return text if error.line is None or f"line {error.line}" in text else f"{text} (line {error.line})"
-
-
 _LONGEST_TIMEOUT: Final = 86_400
 _LEAST_OUTPUT: Final = 200
-_WORTH_A_RETRY: Final = frozenset({Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY})
+_QUOTED: Final = 300
 
 
 class ExecuteCodeResult(TypedDict):
     """The result of `execute_code`, as a plain dict. All of it is computed; nothing is a model's claim.
 
     Attributes:
-        success: Whether code ran to its end with exit code 0.
+        success: Whether the code ran to its end with exit code 0.
         result: The value of the variable `result`, or of a last expression where there is no such variable; `None`
             if there is neither, or the code failed.
         result_is_repr: Whether `result` is only the `repr` of a value, because it is not plain data or too large.
@@ -330,10 +115,10 @@ async def execute_code(
     sandbox: Sandbox | None = None,
     cancellation_token: CancellationToken | None = None,
 ) -> ExecuteCodeResult:
-    """Let a model write Python that answers a question, run it in a sandbox, and return what it computed.
+    """Let a model write Python code that answers a question, run it in a sandbox, and return the answer.
 
-    Code that fails goes back to the model with its error. Code that the policy rejects does not: it ends the call, with
-    the rejection as its `error`. A model that answers without code is asked once more.
+    The error of failed code goes back to the model, which may try again. Code that the policy rejects ends the call,
+    with the rejection as its `error`. A model that answers without code is asked once more.
 
     Args:
         prompt: The question, with its data.
@@ -365,7 +150,7 @@ async def execute_code(
     client = resolve_model(chosen)
     try:
         name = repr(chosen) if isinstance(chosen, str) else type(client).__name__
-        dialogue = _Dialogue(client, name, _instructions(timeout), prompt, token)
+        dialogue = _Dialogue(client, name, _INSTRUCTIONS.format(timeout=timeout, modules=_MODULES), prompt, token)
         return await await_with_token(_answer(dialogue, sandbox, timeout, max_output, max_retries), token)
     finally:
         if client is not model:
@@ -389,23 +174,21 @@ async def _answer(
     dialogue: _Dialogue, sandbox: Sandbox | None, timeout: float, max_output: int, max_retries: int
 ) -> ExecuteCodeResult:
     attempts: list[_Attempt] = []
-    async with _standing(sandbox) as place:
+    async with _started(sandbox) as place:
         while code := await dialogue.ask_for_code():
-            attempt = await _attempt_code(place, code, timeout)
-            attempts.append(attempt)
-            if not _may_go_on(attempts, max_retries):
+            async with place.session() as session:
+                ran = await session.run(code, timeout=timeout)
+                value, is_repr = await _value_of(session, ran, timeout)
+            attempts.append(_Attempt(ran, value, is_repr, _error(ran, timeout, place)))
+            if not _is_retried(attempts, max_retries):
                 break
-            printed = bound_output(attempt.printed, max_output)
-            problem = bound_output(attempt.problem, max_output)
-            dialogue.tell(_after_failure(attempt.outcome, problem, printed))
-    if not attempts:
-        return _without_code(dialogue)
-    return _with_code(attempts, dialogue.usage, max_output)
+            dialogue.tell(_feedback(attempts[-1], max_output))
+    return _result(attempts, dialogue, max_output)
 
 
 @asynccontextmanager
-async def _standing(sandbox: Sandbox | None) -> AsyncIterator[Sandbox]:
-    """A started sandbox, so that no model is asked for code that cannot run."""
+async def _started(sandbox: Sandbox | None) -> AsyncIterator[Sandbox]:
+    """A started sandbox, so that no model writes code that cannot run."""
     if sandbox is not None:
         await sandbox.start()
         yield sandbox
@@ -414,34 +197,80 @@ async def _standing(sandbox: Sandbox | None) -> AsyncIterator[Sandbox]:
         yield own
 
 
-def _may_go_on(attempts: list[_Attempt], max_retries: int) -> bool:
-    last = attempts[-1]
-    # Repeating the same failure only costs tokens.
-    repeated = any((last.code, last.error) == (earlier.code, earlier.error) for earlier in attempts[:-1])
-    return last.outcome in _WORTH_A_RETRY and len(attempts) <= max_retries and not repeated
+@dataclass(frozen=True)
+class _Attempt:
+    """A run of one piece of code.
+
+    Attributes:
+        ran: The result of the sandbox.
+        value: The answer.
+        value_is_repr: Whether the answer is only the `repr` of a value.
+        error: Why it failed, on one line if possible; `None` if it did not.
+    """
+
+    ran: ExecutionResult
+    value: Any
+    value_is_repr: bool
+    error: str | None
 
 
-def _with_code(attempts: list[_Attempt], usage: RequestUsage, max_output: int) -> ExecuteCodeResult:
-    """The result of the last attempt."""
+def _is_retried(attempts: list[_Attempt], max_retries: int) -> bool:
     last = attempts[-1]
-    stdout, stderr = last.ran.stdout, last.ran.stderr
-    return ExecuteCodeResult(
-        success=last.ran.success,
-        result=last.value,
-        result_is_repr=last.value_is_repr,
-        code=last.code,
-        error=None if last.error is None else bound_output(last.error, max_output),
-        outcome=last.outcome.value,
-        stdout=bound_output(stdout, max_output),
-        stderr=bound_output(stderr, max_output),
-        truncated=last.ran.truncated or max(len(stdout), len(stderr)) > max_output,
-        attempts=len(attempts),
-        usage=_tokens(usage),
+    # Repeating the same failure would only cost tokens.
+    repeated = any((last.ran.code, last.error) == (each.ran.code, each.error) for each in attempts[:-1])
+    return last.ran.outcome in _RETRIED and len(attempts) <= max_retries and not repeated
+
+
+def _feedback(attempt: _Attempt, max_output: int) -> str:
+    """The message to the model about code that failed; the code is in the model's own message just before."""
+    ran = attempt.ran
+    traceback = "" if ran.error is None else ran.error.traceback
+    # The traceback is in the standard error too.
+    printed = bound_output(ran.stdout if traceback else ran.output, max_output)
+    problem = bound_output(traceback or attempt.error or "", max_output)
+    shown = f"\n\nIt had printed:\n{printed.rstrip()}" if printed.strip() else ""
+    return (
+        f"Your code failed:\n{problem.rstrip()}{_ADVICE.get(ran.outcome, '')}{shown}\n\n"
+        "Nothing of that run is left. Fix the cause, and answer with the whole code again in one ```python block."
     )
 
 
-def _without_code(dialogue: _Dialogue) -> ExecuteCodeResult:
-    return ExecuteCodeResult(
+async def _value_of(session: Session, ran: ExecutionResult, timeout: float) -> tuple[Any, bool]:
+    """The answer of code, and whether it is only the `repr` of a value."""
+    if not ran.success:
+        return None, False
+    answer = ran
+    if _NAMES_RESULT.search(ran.code):
+        # The variable takes precedence over a last expression; if there is none, this is a `NameError`.
+        named = await session.run("result", timeout=timeout)
+        answer = named if named.success else ran
+    if answer.value is None or answer.value_is_data:
+        return answer.value, False
+    try:
+        return ast.literal_eval(answer.value), False
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return answer.value, True
+
+
+def _error(ran: ExecutionResult, timeout: float, sandbox: Sandbox) -> str | None:
+    if ran.success:
+        return None
+    if ran.outcome is Outcome.TIMEOUT and ran.limit == "cpu":
+        return f"Timeout: the code used more than its {sandbox.limits.cpu_seconds} seconds of processor time."
+    if ran.outcome is Outcome.TIMEOUT:
+        return f"Timeout: the code was stopped after {timeout:g} seconds."
+    if ran.outcome is Outcome.MEMORY:
+        return f"Memory: the code wanted more than the {sandbox.limits.memory_bytes >> 20:,} MiB that it may have."
+    if ran.error is None:
+        return f"The code ended with exit code {ran.exit_code}."
+    error = ran.error
+    text = f"{error.type}: {error.message}" if error.message else error.type
+    # The message of a syntax error has the line.
+    return text if error.line is None or f"line {error.line}" in text else f"{text} (line {error.line})"
+
+
+def _result(attempts: list[_Attempt], dialogue: _Dialogue, max_output: int) -> ExecuteCodeResult:
+    result = ExecuteCodeResult(
         success=False,
         result=None,
         result_is_repr=False,
@@ -451,11 +280,113 @@ def _without_code(dialogue: _Dialogue) -> ExecuteCodeResult:
         stdout="",
         stderr="",
         truncated=False,
-        attempts=0,
-        usage=_tokens(dialogue.usage),
+        attempts=len(attempts),
+        usage=usage_of([dialogue.usage]),
     )
+    if attempts:
+        last = attempts[-1]
+        stdout, stderr = last.ran.stdout, last.ran.stderr
+        result.update(
+            {
+                "success": last.ran.success,
+                "result": last.value,
+                "result_is_repr": last.value_is_repr,
+                "code": last.ran.code,
+                "error": None if last.error is None else bound_output(last.error, max_output),
+                "outcome": last.ran.outcome.value,
+                "stdout": bound_output(stdout, max_output),
+                "stderr": bound_output(stderr, max_output),
+                "truncated": last.ran.truncated or max(len(stdout), len(stderr)) > max_output,
+            }
+        )
+    return result
 
 
-def _tokens(usage: RequestUsage) -> dict[str, int]:
-    prompt, completion = usage.prompt_tokens, usage.completion_tokens
-    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+class _Dialogue:
+    """The messages to a model and its answers.
+
+    Args:
+        client: The model.
+        name: Its name in errors.
+        instructions: The system message.
+        prompt: The question.
+        token: Cancels a request.
+    """
+
+    def __init__(
+        self, client: ChatCompletionClient, name: str, instructions: str, prompt: str, token: CancellationToken
+    ) -> None:
+        self.usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
+        self.why_no_code = ""
+        self._client = client
+        self._name = name
+        self._token = token
+        self._messages: list[LLMMessage] = [
+            SystemMessage(content=instructions),
+            UserMessage(content=encodable(prompt), source="user"),
+        ]
+        self._reminded = False
+
+    def tell(self, text: str) -> None:
+        """Add a message, which the model reads with the next request."""
+        self._messages.append(UserMessage(content=text, source="user"))
+
+    async def ask_for_code(self) -> str:
+        """Request an answer, and once in a dialogue another one if there is no code in it.
+
+        Returns:
+            The code; empty if there is none.
+
+        Raises:
+            ModelError: The request failed.
+        """
+        while True:
+            reply = await self._ask()
+            code, cut = _code_in(reply)
+            if code:
+                return code
+            if self._reminded:
+                self.why_no_code = _complaint(reply, cut)
+                return ""
+            self._reminded = True
+            self.tell(_CUT_OFF if cut else _NO_CODE)
+
+    async def _ask(self) -> str:
+        try:
+            answer = await self._client.create(self._messages, cancellation_token=self._token)
+        except CodeRoomError:
+            raise
+        except Exception as error:
+            raise ModelError(in_words(f"The model {self._name}", error)) from error
+        self.usage.prompt_tokens += answer.usage.prompt_tokens
+        self.usage.completion_tokens += answer.usage.completion_tokens
+        # The request offers no tools, so calls of tools are not an answer.
+        text = encodable(answer.content) if isinstance(answer.content, str) else ""
+        # Some services refuse a history with an empty message.
+        self._messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
+        return text
+
+
+def _code_in(reply: str) -> tuple[str, bool]:
+    """The Python code of a reply, and whether there is none because it was cut off.
+
+    Several blocks are one program, in their order. Blocks without a label count if no block is labelled as Python.
+    """
+    blocks = [block for block in extract_code_blocks(reply) if not block.no_run]
+    for language in ("python", ""):
+        found = [block for block in blocks if block.language == language and block.code.strip()]
+        if found:
+            cut = not all(block.closed for block in found)
+            return "" if cut else "\n\n".join(block.code for block in found), cut
+    return "", False
+
+
+def _complaint(reply: str, cut: bool) -> str:
+    if cut:
+        return (
+            "The model's code was cut off, and again in a second answer, and nothing was run: allow longer answers of "
+            "the model, or ask for less at a time."
+        )
+    text = " ".join(reply.split())
+    text = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
+    return f"The model wrote no Python code, also when it was asked once more, and nothing was run. It said: {text!r}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ from autogen_agentchat.messages import (
     CodeExecutionEvent,
     ModelClientStreamingChunkEvent,
 )
+from autogen_core.models import RequestUsage
 
 from coderoom.agents import StopReason
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
 
-__all__ = ["RunRecord"]
+__all__ = ["FAILED", "NOT_APPROVED", "NO_CODE", "UNFINISHED", "RunRecord", "usage_of"]
 
 NO_CODE = "no_code"
 """The outcome of a run without code, so that nothing shows whether it worked."""
@@ -30,6 +31,13 @@ FAILED = "failed"
 """The outcome of a run that ended with the failure of an agent or a model."""
 
 _AT_A_LIMIT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS})
+
+
+def usage_of(used: Iterable[RequestUsage]) -> dict[str, int]:
+    """The sum of token usages, as plain data."""
+    counts = [(each.prompt_tokens, each.completion_tokens) for each in used]
+    prompt, completion = sum(count for count, _ in counts), sum(count for _, count in counts)
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 @dataclass
@@ -111,19 +119,19 @@ class RunRecord:
 
     @property
     def answer(self) -> str:
-        """What the agent said about its last run of code, or else what the code printed; empty if the run failed."""
+        """The agent's summary of its last run of code, or else the output of the code; empty if the run failed."""
         if self.outcome not in {Outcome.OK, NO_CODE, NOT_APPROVED, UNFINISHED}:
             return ""
         last = self._last_with(keys.OUTCOME)
         if last is None:
-            said = [m for m in self._said if m.source != "user" and keys.APPROVED not in m.metadata]
-            return said[-1].to_model_text() if said else ""
+            answers = [m for m in self._chat if m.source != "user" and keys.APPROVED not in m.metadata]
+            return answers[-1].to_model_text() if answers else ""
         return last.metadata.get(keys.SUMMARY) or last.to_model_text()
 
     @property
     def turns(self) -> int:
         """The number of turns."""
-        return sum(message.source != "user" for message in self._said)
+        return sum(message.source != "user" for message in self._chat)
 
     @property
     def attempts(self) -> int:
@@ -133,17 +141,15 @@ class RunRecord:
     @property
     def usage(self) -> dict[str, int]:
         """Token usage of the models."""
-        used = [message.models_usage for message in self.messages if message.models_usage is not None]
-        prompt, completion = sum(u.prompt_tokens for u in used), sum(u.completion_tokens for u in used)
-        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        return usage_of(message.models_usage for message in self.messages if message.models_usage is not None)
 
     @property
-    def _said(self) -> Sequence[BaseChatMessage]:
-        said = (message for message in self.messages if isinstance(message, BaseChatMessage))
-        return [message for message in said if keys.SHOWN not in message.metadata]
+    def _chat(self) -> Sequence[BaseChatMessage]:
+        chat = (message for message in self.messages if isinstance(message, BaseChatMessage))
+        return [message for message in chat if keys.SHOWN not in message.metadata]
 
     def _last_with(self, key: str) -> BaseChatMessage | None:
-        return next((message for message in reversed(self._said) if key in message.metadata), None)
+        return next((message for message in reversed(self._chat) if key in message.metadata), None)
 
     def to_json(self) -> dict[str, Any]:
         """The facts and all messages, as plain data."""

@@ -1,4 +1,4 @@
-"""`coderoom solve`: what it shows, and what it writes."""
+"""`coderoom solve`: turns an instruction into tested functions, shows the progress, and writes the result."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _LONGEST = 300
 
 
 class SolveView:
-    """Shows how a solution comes about: a line for each step, and bars of functions and tests below on a terminal.
+    """Shows the progress: a line for each step, and on a terminal progress bars of functions and tests.
 
     Args:
         console: Where to show it.
@@ -67,12 +67,12 @@ class SolveView:
         self._tests = self._progress.add_task("tests", total=None)
 
     def begin(self, wall: str) -> None:
-        """Say plainly what protects this machine, or that nothing does."""
+        """Show how code is isolated from this machine, or that it is not."""
         self._console.print(isolation_words(wall))
         self._progress.start()
 
     def show(self, event: GenerationEvent) -> None:
-        """Show something that has happened."""
+        """Show an event."""
         if isinstance(event, SpecsWritten):
             names = [spec.name for layer in event.layers for spec in layer]
             self._progress.update(self._functions, total=len(names))
@@ -93,7 +93,7 @@ class SolveView:
 
     def _show_step(self, event: ModelAsked) -> None:
         if event.replayed:
-            self._say(f"{event.function or 'functions'}: {event.step} answered before, and not asked again", "dim")
+            self._say(f"{event.function or 'functions'}: {event.step} answered by an earlier run", "dim")
 
     def _show_work(self, event: GenerationEvent) -> None:
         if isinstance(event, CodeWritten):
@@ -115,7 +115,7 @@ class SolveView:
                 self._say(f"{event.report.function}: given up, {event.report.stop_reason}", "red")
 
     def end(self, solution: Solution, files: WrittenFiles | None) -> None:
-        """Show what came of it."""
+        """Show the result."""
         self.stop()
         console = self._console
         if files is None:
@@ -128,8 +128,8 @@ class SolveView:
         if len(solution.missing) > _MOST_MISSING:
             self._say(f"... and {len(solution.missing) - _MOST_MISSING} more", "red")
         usage = solution.usage
-        told = f"{_count(usage.requests, 'request')}, {usage.total_tokens:,} tokens, {solution.duration:.1f} s"
-        console.print(Text(told + (", from the cache" if solution.cached else ""), style="dim"))
+        cost = f"{_count(usage.requests, 'request')}, {usage.total_tokens:,} tokens, {solution.duration:.1f} s"
+        console.print(Text(cost + (", from the cache" if solution.cached else ""), style="dim"))
         if files is not None:
             for path in files.paths:
                 console.print(Text(visible(str(path))), soft_wrap=True)
@@ -143,11 +143,11 @@ class SolveView:
             console.print(Text(f"{words}; not done: {solution.stop_reason}", style="bold red"))
 
     def show_cancelled(self) -> None:
-        """Say that it was cancelled."""
-        self._say("Cancelled. The same command goes on from here; what was answered is not asked again.", "yellow")
+        """Show that it was cancelled."""
+        self._say("Cancelled. The same command resumes here, without repeating answered requests.", "yellow")
 
     def stop(self) -> None:
-        """End the region that changes, and leave the terminal as it was."""
+        """End the region that is redrawn."""
         self._progress.stop()
 
     def _say(self, text: str, style: str = "") -> None:
@@ -181,11 +181,11 @@ def _lines(code: str) -> str:
 
 @dataclass(frozen=True)
 class Solved:
-    """What came of an instruction.
+    """The result of an instruction.
 
     Attributes:
-        solution: The solution; `None` if it was cancelled before there was one.
-        files: What was written; `None` if nothing was.
+        solution: The solution; `None` if it was cancelled.
+        files: The written files; `None` if nothing was written.
         cancelled: Whether it was cancelled.
     """
 
@@ -199,11 +199,11 @@ class Solved:
         return self.solution is not None and self.solution.all_tests_passed
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
-        told = {} if self.solution is None else self.solution.model_dump(mode="json")
+        """The facts, as plain data."""
+        facts = {} if self.solution is None else self.solution.model_dump(mode="json")
         missing = ["It was cancelled."] if self.solution is None else self.solution.missing
         return {
-            **told,
+            **facts,
             "succeeded": self.succeeded,
             "cancelled": self.cancelled,
             "error": "\n".join(missing),
@@ -222,29 +222,29 @@ async def solve(
     wall: str = "auto",
     options: Mapping[str, Any] | None = None,
 ) -> Solved:
-    """Make tested functions of an instruction, show how that goes, and write them down.
+    """Turn an instruction into tested functions, show the progress, and write the result.
 
-    Ctrl-C and SIGTERM end it. The same again goes on from there: what the model has answered is not asked again.
+    Ctrl-C and SIGTERM end it. The same call resumes it, without repeating requests that the model has answered.
 
     Args:
-        instruction: What the program is to do.
+        instruction: What the program must do.
         console: Where to show it.
         model: The model, as `make_model` understands it; `None`: the default one.
-        out: The folder to write to; `None`: nothing is written, and the code is shown.
-        name: The name of the module; `None`: one is found.
+        out: The folder to write to; `None`: write nothing, and show the code.
+        name: The name of the module; `None`: derived from the functions.
         wall: The wall around the code.
         options: Further arguments of `AICodeGenerator`.
 
     Raises:
         RequestError: An argument is wrong, or the folder cannot be written to.
-        MissingDependencyError: The model needs a key or a package that is not there.
-        SandboxUnavailable: There is no sandbox, or it broke.
+        MissingDependencyError: The model needs a key or a package that is missing.
+        SandboxUnavailable: The sandbox broke, or no wall works.
     """
     sandbox = make_sandbox(wall, (options or {}).get("language", "python"))
     if out is not None:
         check_folder(out, name, (options or {}).get("language", "python"))
     named = model or default_model()
-    if named.startswith("replay:"):  # Its answers are in an order, and cost nothing.
+    if named.startswith("replay:"):  # A recording has an order, and costs nothing.
         options = {**(options or {}), "concurrency": 1, "cache": False}
     client = make_model(named)
     view = SolveView(console)
@@ -263,13 +263,13 @@ async def solve(
     try:
         if out is not None:
             files = write_solution(solution, out, name=name)
-    finally:  # What cannot be written is shown.
+    finally:  # If it cannot be written, it is at least shown.
         view.end(solution, files)
     return Solved(solution, files)
 
 
 async def _watch(generator: AICodeGenerator, instruction: str, view: SolveView) -> Solution | None:
-    """Show what happens; give nothing back if it is interrupted."""
+    """Run the generator and show its events; `None` if it was interrupted."""
     cancelled = False
 
     def cancel() -> None:

@@ -1,9 +1,11 @@
-"""One task for one team: loads the team, prepares its workspace and runs it."""
+"""Runs one task with one team: loads the team, copies files into its workspace, and records the run."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +18,7 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
 from coderoom._util.advice import in_words
-from coderoom._util.autogen import model_client_of, participants_of
+from coderoom._util.autogen import executor_of, model_client_of, participants_of, work_dir_of
 from coderoom._util.calls import await_with_token
 from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
@@ -24,10 +26,22 @@ from coderoom.errors import AgentError, CodeRoomError, RequestError, SandboxUnav
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
-from coderoom.runs.workspace import FileChanges, copy_in, executors_of, folder_of, isolation_of
 from coderoom.sandbox import Sandbox
 
-__all__ = ["DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"]
+__all__ = [
+    "DEFAULT_WORKSPACE",
+    "NO_CODE_IS_RUN",
+    "WALL_VARIABLE",
+    "WORKSPACE_VARIABLE",
+    "FileChanges",
+    "PreparedRun",
+    "copy_in",
+    "executors_of",
+    "folder_of",
+    "isolation_of",
+    "prepare_run",
+    "run_team",
+]
 
 
 WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"
@@ -77,7 +91,7 @@ def prepare_run(
         MissingDependencyError: The model needs a key or a package that is missing.
     """
     if not task.strip():
-        raise RequestError("The task is empty: say what to do.")
+        raise RequestError("The task is empty. Write what the team must do.")
     folder = _folder(workspace or Path(DEFAULT_WORKSPACE))
     env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
     if wall is not None:
@@ -88,13 +102,13 @@ def prepare_run(
     ours = [one for one in executors if isinstance(one, SandboxCodeExecutor | CodeGeneratorAgent)]
     if wall is not None and not any(one.wall == wall for one in ours):
         raise RequestError(
-            f"The team {team!r} does not leave the wall to us: --wall needs a SandboxCodeExecutor or a "
+            f"The team {team!r} does not let --wall choose the wall: that needs a SandboxCodeExecutor or a "
             f"CodeGeneratorAgent with 'wall: ${{{WALL_VARIABLE}:-auto}}'."
         )
     used = any(folder_of(executor) == folder for executor in executors)
     if (workspace is not None or files) and not used:
         raise RequestError(
-            f"The team {team!r} does not work in a folder of our choice: --workspace and --file need an executor with "
+            f"The team {team!r} does not let us choose its folder: --workspace and --file need an executor with "
             f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
         )
     names = copy_in(files, folder)
@@ -131,7 +145,7 @@ async def run_team(
     SIGINT and SIGTERM end the run cleanly, and it is recorded as `cancelled`.
 
     Args:
-        team: The team; what it owns is started and stopped here.
+        team: The team; this function starts and stops what it owns.
         record: The record to fill in.
         watch: Called with each message, including streaming chunks.
         begin: Called when the sandboxes have started and `record.isolation` is known, before any request to a model.
@@ -227,3 +241,114 @@ def _root(error: BaseException) -> BaseException:
     while isinstance(error, AgentError) and error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+NO_WALL = "none"
+NO_CODE_IS_RUN = "no code is run"
+
+_ISOLATING = frozenset({"ACADynamicSessionsCodeExecutor", "DockerCommandLineCodeExecutor", "DockerJupyterCodeExecutor"})
+_OWN_FOLDER = ".coderoom"
+_MOST_FILES = 10_000
+"""In a workspace with more files, changes are not looked for: that would take longer than most runs."""
+
+
+def executors_of(team: Any) -> list[Any]:
+    """The executors of a team's agents, those of nested teams too, and agents that run code without one."""
+    found = []
+    for participant in participants_of(team):
+        executor = executor_of(participant)
+        if executor is not None:
+            found.append(executor)
+        if isinstance(participant, CodeGeneratorAgent):  # It has its own sandbox.
+            found.append(participant)
+        found += executors_of(participant)
+    return found
+
+
+def folder_of(executor: Any) -> Path | None:
+    """The folder on this machine that an executor works in by its configuration, or `None`."""
+    folder = work_dir_of(executor)
+    return Path(folder).resolve() if isinstance(folder, str | Path) else None
+
+
+def isolation_of(executors: Sequence[Any]) -> str:
+    """The names of what isolates the code of these executors from this machine; `none` if one of them does not.
+
+    A sandbox with the wall `auto` says so until it has started.
+    """
+    if not executors:
+        return NO_CODE_IS_RUN
+    names = {_wall_of(executor) for executor in executors}
+    return NO_WALL if NO_WALL in names else ", ".join(sorted(names))
+
+
+def _wall_of(executor: Any) -> str:
+    if isinstance(executor, SandboxCodeExecutor | CodeGeneratorAgent):
+        return executor.wall
+    # By name, because Docker's and Azure's packages may not be imported. Unknown executors do not isolate.
+    return next((kind.__name__ for kind in type(executor).__mro__ if kind.__name__ in _ISOLATING), NO_WALL)
+
+
+def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
+    """Copy files into the workspace, under their own names.
+
+    Returns:
+        The names.
+
+    Raises:
+        RequestError: If one of them cannot be read, or two have one name.
+    """
+    names = [file.name for file in files]
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise RequestError(f"Two files have the name {doubles[0]!r}: they would overwrite each other.")
+    for file in files:
+        try:
+            workspace.mkdir(parents=True, exist_ok=True)
+            if (workspace / file.name).is_symlink():
+                # Earlier code may have made the link, to redirect this write.
+                (workspace / file.name).unlink()
+            if not (workspace / file.name).exists() or not file.samefile(workspace / file.name):
+                shutil.copyfile(file, workspace / file.name)
+        except OSError as error:
+            raise RequestError(f"Cannot copy {str(file)!r} into the workspace: {error.strerror or error}.") from error
+    return names
+
+
+class FileChanges:
+    """Finds the files that were written in some folders since this object was created.
+
+    Args:
+        folders: The folders; one that does not exist counts as empty.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        resolved = sorted({folder.resolve() for folder in folders})
+        self._folders = [one for one in resolved if not any(other in one.parents for other in resolved)]
+        self._before = dict(self._files())
+
+    def written(self) -> list[Path]:
+        """The files that are new or changed, sorted; none if there are too many to watch."""
+        if len(self._before) >= _MOST_FILES:
+            return []
+        return sorted(path for path, stamp in self._files() if self._before.get(path) != stamp)
+
+    def _files(self) -> Iterator[tuple[Path, tuple[int, int]]]:
+        seen = 0
+        folders = list(self._folders)
+        while folders:
+            try:
+                entries = list(os.scandir(folders.pop()))
+            except OSError:
+                continue
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in (_OWN_FOLDER, "__pycache__"):
+                        folders.append(Path(entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    seen += 1
+                    if seen > 2 * _MOST_FILES:
+                        return
+                    with contextlib.suppress(OSError):
+                        status = entry.stat(follow_symlinks=False)
+                        yield Path(entry.path), (status.st_mtime_ns, status.st_size)

@@ -1,4 +1,4 @@
-"""A run as a person at a terminal sees it."""
+"""Shows a run of a team on the terminal, for `coderoom run`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
 from coderoom.runs.exec_view import isolation_words
 from coderoom.runs.record import RunRecord
-from coderoom.runs.workspace import NO_CODE_IS_RUN
+from coderoom.runs.team_run import NO_CODE_IS_RUN
 
 __all__ = ["RunView"]
 
@@ -42,7 +42,7 @@ _RECORDING: Final = (
 
 
 class RunView:
-    """Shows a run: who speaks, tokens as they come, code highlighted, output framed, and a summary.
+    """Shows the messages of a run, tokens while they stream, the output of code, and a summary.
 
     Args:
         console: Where to show it.
@@ -57,7 +57,7 @@ class RunView:
         self._ran: set[str] = set()
 
     def begin(self, record: RunRecord) -> None:
-        """Say what is about to run, and plainly what protects this machine from it, and what does not."""
+        """Show the team, and how its code is isolated from this machine, or that it is not."""
         if record.isolation != NO_CODE_IS_RUN:
             self._console.print(isolation_words(record.isolation))
         if record.model is not None and record.model.startswith("replay:"):
@@ -65,7 +65,7 @@ class RunView:
         self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
-        """Show a message as it comes."""
+        """Show a message."""
         if isinstance(message, ModelClientStreamingChunkEvent):
             self._stream(message)
             return
@@ -76,13 +76,13 @@ class RunView:
             self._console.print(rendering)
 
     def end(self, record: RunRecord) -> None:
-        """Show what it came to."""
+        """Show the summary."""
         self.stop()
         self._console.print(Rule(style="dim"))
         self._console.print(_summary(record))
 
     def stop(self) -> None:
-        """End the region in which tokens stream, and leave the terminal as it was."""
+        """End the region in which tokens stream."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -96,7 +96,7 @@ class RunView:
         self._console.print()
         self._console.print(Rule(Text(visible(source), style=f"bold {colour}"), align="left", style="dim"))
 
-    # Chunks are shown in a region that is wiped when the whole message is there, so that nothing stands twice.
+    # The region of streamed tokens is erased when the complete message is shown.
 
     def _stream(self, chunk: ModelClientStreamingChunkEvent) -> None:
         if not self._console.is_terminal:
@@ -105,7 +105,7 @@ class RunView:
             self._name(chunk.source)
             self._live = Live(console=self._console, transient=True, refresh_per_second=12)
             self._live.start()
-        # Only the end is shown, so no more is kept.
+        # Only the end is shown.
         self._streamed = (self._streamed + chunk.content)[-_STREAMED_CHARACTERS:]
         tail = visible(self._streamed).splitlines()[-_STREAMED_LINES:]
         self._live.update(Text("\n".join(tail), style="dim"))
@@ -132,7 +132,7 @@ class RunView:
 
     def _chat(self, message: BaseChatMessage) -> RenderableType | None:
         if message.source in self._ran:
-            # The event before it showed code and output; what is new is what was said about them.
+            # The event before showed code and output; only the summary is new.
             self._ran.discard(message.source)
             summary = message.metadata.get(keys.SUMMARY)
             return _markdown(summary) if summary else None
@@ -140,7 +140,7 @@ class RunView:
 
 
 def _markdown(text: str) -> RenderableType:
-    # Rich reads Markdown in more than linear time, worst of all in quotes.
+    # Rich needs more than linear time for Markdown, most of all for quotes.
     if len(text) > _LONGEST_MARKDOWN or text.count(">") > _MOST_QUOTES:
         return Text(visible(text))
     return Markdown(visible(text), code_theme="ansi_dark", hyperlinks=False)
@@ -150,7 +150,7 @@ def _bounded(output: str, whole: str | None = None) -> Text:
     lines = visible(output).rstrip("\n").split("\n")
     half = _OUTPUT_LINES // 2
     if len(lines) > _OUTPUT_LINES + 1:
-        # What the agent saw may itself be a part.
+        # The agent's own output may be incomplete already.
         left_out = f"{len(lines) - 2 * half} lines are" if whole is None else "lines are"
         lines = [*lines[:half], f"… {left_out} not shown …", *lines[-half:]]
     if whole is not None:

@@ -9,32 +9,81 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from coderoom.configs import shipped_teams
-from coderoom.studio.folder import forget
-from coderoom.studio.rest import RefusedError, Rest
+import httpx
 
-__all__ = ["USER", "Contents", "forget_if_new"]
+from coderoom.configs import shipped_teams
+from coderoom.studio.environment import forget
+
+__all__ = ["USER", "Contents", "RefusedError", "Rest", "forget_if_new"]
+
 
 USER: Final = "guestuser@gmail.com"
-"""The user id of everybody in a Studio without authentication."""
+"""The id of the only user in a Studio without authentication."""
 
 _NOT_FOUND: Final = 404
-_TO_BEGIN_WITH: Final = "coder-reviewer"
+_FIRST_TEAM: Final = "coder-reviewer"
 _RECORD: Final = "coderoom.json"
 
 
+class RefusedError(Exception):
+    """The server refused a request.
+
+    Attributes:
+        status: The HTTP status.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.status = status
+
+
+class Rest:
+    """The REST routes of Studio's server.
+
+    Args:
+        port: The port that it listens on.
+        timeout: The timeout of a request, in seconds.
+    """
+
+    def __init__(self, port: int, timeout: float = 120) -> None:
+        self._url = f"http://127.0.0.1:{port}/api"
+        self._timeout = timeout
+
+    def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
+        """Send a request and return the data of the response.
+
+        Raises:
+            RefusedError: The server refused.
+            OSError: Nothing answers.
+        """
+        try:
+            with httpx.Client(trust_env=False, timeout=self._timeout) as client:
+                response = client.request(method, self._url + path, json=body, params=query)
+        except httpx.HTTPError as error:
+            raise ConnectionError(f"{type(error).__name__}: {error}") from error
+        if response.status_code != httpx.codes.OK:
+            raise RefusedError(response.status_code, response.text)
+        try:
+            answer = response.json()
+        except ValueError:
+            raise RefusedError(response.status_code, response.text) from None
+        if isinstance(answer, dict) and answer.get("status") is False:
+            raise RefusedError(response.status_code, str(answer.get("message")))
+        return answer["data"] if isinstance(answer, dict) and "data" in answer else answer
+
+
 def forget_if_new(folder: Path) -> None:
-    """Forget what was put there, if Studio's database is gone."""
+    """Forget what earlier starts put into Studio, if its database is gone."""
     if not any(folder.glob("*.db")):
         forget(folder / _RECORD)
 
 
 class Contents:
-    """The contents that were put into Studio, recorded in a file of its folder.
+    """The contents that CodeRoom put into Studio, recorded in a file of Studio's folder.
 
     Args:
-        rest: The Studio's routes.
-        folder: Its folder.
+        rest: Studio's routes.
+        folder: Studio's folder.
     """
 
     def __init__(self, rest: Rest, folder: Path) -> None:
@@ -46,24 +95,24 @@ class Contents:
             self._known = {name: row for name, row in known.items() if _is_row(row)}
 
     def put(self, gallery: Mapping[str, Any]) -> list[str]:
-        """Put a gallery and its teams there, or update what an earlier start put there.
+        """Add a gallery and its teams, or update those of an earlier start.
 
-        What was changed or deleted in Studio since then stays so.
+        What the user has changed or deleted in Studio stays as it is.
 
         Returns:
-            What was left alone, in words.
+            What was left unchanged, in words.
 
         Raises:
             OSError: Studio does not answer, or its folder cannot be written.
             RefusedError: Studio refuses.
         """
         with contextlib.suppress(RefusedError):
-            # Studio creates its own gallery when it is first asked, which stays too.
+            # The first request makes Studio create its own gallery, which stays too.
             self._rest.ask("GET", "/gallery/", user_id=USER)
         left = self._put("gallery", "/gallery", "config", gallery)
         # Studio lists the newest first, and its playground preselects the first.
         shipped = shipped_teams()
-        for team in sorted(gallery["components"]["teams"], key=lambda team: _place(team["label"], shipped)):
+        for team in sorted(gallery["components"]["teams"], key=lambda team: _position(team["label"], shipped)):
             left += self._put(f"team {team['label']}", "/teams", "component", team)
         return left
 
@@ -99,9 +148,9 @@ class Contents:
         new.replace(self._file)
 
 
-def _place(label: str, shipped: Collection[str]) -> int:
-    """The user's own teams come last, after the shipped one to start with."""
-    return 1 if label == _TO_BEGIN_WITH else 0 if label in shipped else 2
+def _position(label: str, shipped: Collection[str]) -> int:
+    """The position in the order of adding: the user's own teams come last, after the shipped one to start with."""
+    return 1 if label == _FIRST_TEAM else 0 if label in shipped else 2
 
 
 def _is_row(row: object) -> bool:

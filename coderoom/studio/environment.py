@@ -1,4 +1,4 @@
-"""The virtual environment that AutoGen Studio runs in: created once, kept in the cache folder, shared by all starts."""
+"""The virtual environment and the folder of AutoGen Studio, and the locks that keep processes apart."""
 
 from __future__ import annotations
 
@@ -11,19 +11,29 @@ import subprocess
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from coderoom._util.temporary import remove_folder
-from coderoom.errors import MissingDependencyError
-from coderoom.studio.folder import take_lock
+from coderoom.errors import MissingDependencyError, RequestError
 
-__all__ = ["PINS", "environment_folder", "prepare_environment", "without_python_settings"]
+__all__ = [
+    "PINS",
+    "default_folder",
+    "environment_folder",
+    "forget",
+    "open_log",
+    "prepare_environment",
+    "take_lock",
+    "use_folder",
+    "without_python_settings",
+]
+
 
 PINS: Final = Path(__file__).with_name("requirements.txt")
-"""The exact version of every package in it."""
+"""The exact version of every package in Studio's environment."""
 
 _READY = ".ready"
 _LAST_LINES = 15
@@ -32,13 +42,13 @@ _NO_VENV = "Install it (Debian, Ubuntu: apt-get install python3-venv), and start
 
 
 class Tell(Protocol):
-    """Reports what is being done, and the progress."""
+    """Reports a step, and its progress."""
 
     def __call__(self, words: str, detail: str = "") -> None: ...
 
 
 def environment_folder(pins: Path = PINS, python: str = sys.executable) -> Path:
-    """The path of the environment for these pins and this interpreter."""
+    """The folder of the environment for these pins and this interpreter."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     kind = [sys.implementation.cache_tag or "", sysconfig.get_platform(), str(Path(python).resolve())]
     key = hashlib.sha256("\0".join([*kind, pins.read_text(encoding="utf-8")]).encode()).hexdigest()[:16]
@@ -50,8 +60,8 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
 
     Args:
         tell: Reports progress; not called if the environment exists.
-        pins: What to install, as a requirements file that names everything.
-        python: The interpreter that the environment is made with.
+        pins: A requirements file that names every package to install.
+        python: The interpreter to create the environment with.
 
     Returns:
         The environment's interpreter.
@@ -76,26 +86,26 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
             os.close(lock)
     except OSError as error:
         raise MissingDependencyError(
-            f"The environment for AutoGen Studio cannot be made: {error}. XDG_CACHE_HOME names another cache folder."
+            f"The environment for AutoGen Studio cannot be created: {error}. XDG_CACHE_HOME sets another cache folder."
         ) from error
     return interpreter
 
 
 def without_python_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables without those for another interpreter, such as `PYTHONPATH` and `PYTHONWARNINGS`."""
+    """The environment variables without those of Python itself, such as `PYTHONPATH` and `PYTHONWARNINGS`."""
     return {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
 
 
 def _is_ready(folder: Path) -> bool:
-    # The interpreter is a link to one that may have been uninstalled.
+    # The interpreter is a link, whose target may have been uninstalled.
     return (folder / _READY).exists() and (folder / "bin" / "python").exists()
 
 
 def _make(folder: Path, interpreter: Path, tell: Tell, pins: Path, python: str, lock: int) -> None:
-    tell("Making an environment for AutoGen Studio")
-    # Debian's Python has `venv` always, and `ensurepip` only with the package python3-venv.
+    tell("Creating an environment for AutoGen Studio")
+    # Debian's Python has `ensurepip` only with the package python3-venv.
     venv = [python, "-m", "venv", "--without-pip", str(folder)]
-    _run(venv, lock, f"{python} cannot make virtual environments. {_NO_VENV}")
+    _run(venv, lock, f"{python} cannot create virtual environments. {_NO_VENV}")
     pip = [str(interpreter), "-m", "pip"]
     if _fails([str(interpreter), "-m", "ensurepip"], lock):
         pip = [python, "-m", "pip", "--python", str(interpreter)]
@@ -105,7 +115,7 @@ def _make(folder: Path, interpreter: Path, tell: Tell, pins: Path, python: str, 
             )
     options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
     install = [*pip, "install", *options, "--requirement", str(pins)]
-    remedy = f"To see all of pip's output, run it by hand; start again when it succeeds:\n  {shlex.join(install)}"
+    remedy = f"To see all of its output, run pip yourself; start again when it succeeds:\n  {shlex.join(install)}"
     _run(install, lock, remedy, _progress(tell, pins))
 
 
@@ -134,20 +144,20 @@ def _fails(command: Sequence[str], lock: int) -> bool:
 def _run(command: Sequence[str], lock: int, remedy: str, follow: Callable[[str], None] | None = None) -> None:
     output: deque[str] = deque(maxlen=_LAST_LINES)
 
-    def hear(line: str) -> None:
+    def keep(line: str) -> None:
         if line.strip():
             output.append(line.rstrip())
         if follow is not None:
             follow(line)
 
-    if _call(command, lock, hear):
+    if _call(command, lock, keep):
         words = "\n".join(f"  {line}" for line in output)
         raise MissingDependencyError(
             f"AutoGen Studio cannot be installed. The last lines of the output:\n{words}\n{remedy}"
         )
 
 
-def _call(command: Sequence[str], lock: int, hear: Callable[[str], None]) -> int:
+def _call(command: Sequence[str], lock: int, on_line: Callable[[str], None]) -> int:
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -156,14 +166,14 @@ def _call(command: Sequence[str], lock: int, hear: Callable[[str], None]) -> int
         text=True,
         errors="replace",
         env=_environment(),
-        # If this process is killed, its child holds the lock until it ends.
+        # If this process is killed, the child keeps the lock until it ends.
         pass_fds=(lock,),
         start_new_session=True,
     ) as process:
         try:
             assert process.stdout is not None
             for line in process.stdout:
-                hear(line)
+                on_line(line)
         except BaseException:
             # For another interpreter, pip starts a child process.
             with contextlib.suppress(ProcessLookupError):
@@ -176,3 +186,98 @@ def _environment() -> dict[str, str]:
     # The user may have configured pip to install elsewhere.
     kept = {name: value for name, value in without_python_settings(os.environ).items() if name not in _ELSEWHERE}
     return kept | {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+
+
+def default_folder() -> Path:
+    """The default app folder."""
+    base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return base / "coderoom" / "studio"
+
+
+@contextlib.contextmanager
+def use_folder(folder: Path) -> Iterator[int]:
+    """Create the folder if needed, and lock it.
+
+    Yields:
+        The descriptor of the lock, which lasts while any process has it open.
+
+    Raises:
+        RequestError: It is locked, or cannot be created.
+    """
+    try:
+        # Studio stores what is typed into it, including keys, as plain text.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = take_lock(folder / "coderoom.lock")
+    except BlockingIOError:
+        raise RequestError(
+            f"The folder {str(folder)!r} is in use by another `coderoom studio`; end that one, or choose "
+            "another folder with --appdir."
+        ) from None
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    try:
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Create a log that only this user can read.
+
+    Raises:
+        RequestError: It cannot be written.
+    """
+    try:
+        return open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))
+    except OSError as error:
+        raise _unusable(path.parent, error) from error
+
+
+def forget(path: Path) -> None:
+    """Remove a file of the folder, if it exists.
+
+    Raises:
+        RequestError: It cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unusable(path.parent, error) from error
+
+
+def _unusable(folder: Path, error: OSError) -> RequestError:
+    where = "" if error.filename in (None, str(folder)) else f" ({str(error.filename)!r})"
+    return RequestError(
+        f"The folder {str(folder)!r} cannot be used: {error.strerror}{where}. Choose another with --appdir."
+    )
+
+
+def take_lock(path: Path, wait: Callable[[], None] | None = None) -> int:
+    """Lock a file, while any process has the descriptor open.
+
+    Args:
+        path: The file; it is created if needed.
+        wait: Called before waiting for another process; `None`: do not wait.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        BlockingIOError: Another process has the lock.
+        OSError: The file cannot be created.
+    """
+    import fcntl  # Windows does not have it.
+
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if wait is None:
+                raise
+            wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock

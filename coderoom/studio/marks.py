@@ -1,4 +1,7 @@
-"""Which processes belong to which run of which of our servers: they have it in their environment."""
+"""Marks processes with the server and the run that they belong to, and ends those that are left.
+
+The mark is in the environment of each process. Used by Studio's server, and by the command that starts it.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,15 @@ _OWNER_WORDS: Final = 4
 
 
 def set_mark() -> None:
-    """Have all processes that this one starts from now on carry its mark; does nothing where there is no `/proc`."""
-    # It may itself have been started by a run of another.
+    """Mark all processes that this one starts from now on; does nothing without `/proc`."""
+    # A run of another server may have started this one.
     os.environ.pop(_NAME, None)
     with contextlib.suppress(OSError):
         os.environ[_NAME] = owner.ours()
 
 
 def marked(environment: Mapping[str, str] | None, run: object) -> Mapping[str, str] | None:
-    """The environment for a process of a run.
-
-    Args:
-        environment: What it would have otherwise; `None`: ours.
-        run: The run's name, without spaces.
-    """
+    """The environment for a process of a run; `None` stands for that of this process."""
     ours = os.environ.get(_NAME)
     if ours is None:
         return environment
@@ -41,22 +39,22 @@ def marked(environment: Mapping[str, str] | None, run: object) -> Mapping[str, s
 
 
 def end_below(is_over: Callable[[str | None], bool]) -> None:
-    """Kill those processes below this one whose run is over, and what is below them. Those that remove folders stay.
+    """Kill the processes below this one whose run is over, and those below them, except those that remove folders.
 
     Args:
-        is_over: Whether it is, by the run's name; `None` is for a process of which that is not known.
+        is_over: Whether a run is over; its argument is `None` for a process whose run is not known.
     """
     clearing = clearing_pids()
     keep = {*clearing, *descendants(*clearing)}
-    over = [pid for pid in descendants(os.getpid()) if pid not in keep and is_over(_run(pid))]
+    over = [pid for pid in descendants(os.getpid()) if pid not in keep and is_over(_run_of(pid))]
     if over:
         send([*over, *descendants(*over)], signal.SIGKILL)
 
 
 def end_orphans() -> None:
-    """Kill what servers of ours have left when they were killed."""
-    # Somebody may have started this from there.
-    above = _line_of(os.getpid())
+    """Kill the processes that killed servers have left."""
+    # This process may be one of them.
+    above = _ancestors(os.getpid())
     kill_until_gone(lambda: [pid for pid, mark in _marks().items() if pid not in above and _is_left(mark)])
 
 
@@ -64,7 +62,7 @@ def _is_left(mark: list[str]) -> bool:
     return owner.is_orphan(" ".join(mark[:_OWNER_WORDS]))
 
 
-def _line_of(pid: int) -> set[int]:
+def _ancestors(pid: int) -> set[int]:
     """A process and those above it."""
     found: set[int] = set()
     while pid and pid not in found:
@@ -76,7 +74,7 @@ def _line_of(pid: int) -> set[int]:
     return found
 
 
-def _run(pid: int) -> str | None:
+def _run_of(pid: int) -> str | None:
     mark = _mark(pid)
     return mark[_OWNER_WORDS] if len(mark) > _OWNER_WORDS else None
 
@@ -89,7 +87,7 @@ def _marks() -> dict[int, list[str]]:
 def _mark(pid: int) -> list[str]:
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # It is gone, or somebody else's.
+    except OSError:  # It has ended, or belongs to another user.
         return []
     _, found, rest = (b"\0" + variables).partition(f"\0{_NAME}=".encode())
     return rest.partition(b"\0")[0].decode("ascii", "replace").split() if found else []

@@ -1,8 +1,8 @@
-"""The messages by which AutoGen Studio's page shows a run.
+"""The messages that show a run on AutoGen Studio's page.
 
-The page shows and stores messages, and drops the events that tell of code, runs and retries. So the server passes each
-run's stream through `StudioMessages`, which puts a message that says the same next to each such event. Agents, teams
-and termination conditions never see these messages.
+The page shows and stores messages, and drops the events about code, runs and retries. So the server passes each run's
+stream through `StudioMessages`, which adds a message with the same facts next to each such event. Agents, teams and
+termination conditions never see these messages.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _LONGEST = 20_000
 _PLAIN = re.compile(r"[^\W_](?:[ .,:%]?[^\W_])*")
 _ON_THE_PAGE = (TextMessage, MultiModalMessage, StopMessage, HandoffMessage)
 _EMPTY = (
-    "**The model's reply is empty.** If that stays so, look at the address of your model service (OPENAI_BASE_URL), "
-    "and at its limits and filters."
+    "**The model's reply is empty.** If that happens again, check the address of your model service (OPENAI_BASE_URL), "
+    "its limits and its filters."
 )
-_WHY_CUT = {"length": "it met its limit of tokens", "content_filter": "a content filter ended it"}
+_WHY_CUT = {"length": "it reached the token limit", "content_filter": "a content filter ended it"}
 _MOST_PICTURES = 10
 
 
@@ -55,7 +55,7 @@ class StudioMessages:
     """Makes the messages of one run.
 
     Args:
-        asking: The agents whose questions show the code that they ask about.
+        asking: The agents whose questions to the user show the code.
     """
 
     def __init__(self, asking: Collection[str] = ()) -> None:
@@ -64,7 +64,7 @@ class StudioMessages:
         self._wrote: set[str] = set()
 
     def show(self, item: Any) -> list[Any]:
-        """What the page gets for an item of the run's stream: the item, and the message that explains it."""
+        """The items for the page in place of one item of the run's stream: the item, and a message about it."""
         if isinstance(item, CodeGenerationEvent) and item.code_blocks and item.source in self._asking:
             self._wrote.add(item.source)
             self._usage[item.source] = item.models_usage
@@ -74,7 +74,7 @@ class StudioMessages:
         message = self._message_for(item)
         if message is None:
             return [item]
-        # An answer comes last on the page.
+        # The page takes the last message for the answer.
         return [item, message] if isinstance(item, BaseAgentEvent) else [message, item]
 
     def _message_for(self, item: object) -> BaseChatMessage | None:
@@ -82,7 +82,7 @@ class StudioMessages:
             self._wrote.add(item.source)
             return _code(item)
         if isinstance(item, CodeExecutionEvent):
-            # An agent that runs the code of others answers with the output, but the page renders that as Markdown.
+            # An agent that runs the code of other agents answers with the output, which the page renders as Markdown.
             is_plain = _PLAIN.fullmatch(item.result.output.strip()) is not None
             return _run(item, with_output=item.source in self._wrote or not is_plain)
         if isinstance(item, ThoughtEvent):
@@ -91,15 +91,15 @@ class StudioMessages:
 
 
 def error_message(source: str, error: BaseException) -> TextMessage:
-    """What went wrong, and what helps."""
+    """The message for an error, with advice."""
     cause = error
     while isinstance(cause, TeamError):
         source, cause = getattr(cause, "agent", source), cause.cause
     parts = [f"**{source} could not go on: {type(cause).__name__}**"]
-    # Errors of our own are sentences; those of others may hold anything. AutoGen's have a traceback behind them.
-    said = str(cause).partition("\nTraceback")[0].strip()[:_LONGEST]
-    if said:
-        parts.append(said if isinstance(cause, CodeRoomError) else fence(said, "text", "no-run"))
+    # Only CodeRoom's errors are safe as Markdown. AutoGen's end with a traceback.
+    text = str(cause).partition("\nTraceback")[0].strip()[:_LONGEST]
+    if text:
+        parts.append(text if isinstance(cause, CodeRoomError) else fence(text, "text", "no-run"))
     if advice := advice_for(cause):
         parts.append(advice)
     return _message(source, "error", "\n\n".join(parts))
@@ -113,16 +113,16 @@ def _code(event: CodeGenerationEvent) -> TextMessage:
     number, text = event.retry_attempt + 1, event.content
     if event.metadata.get(keys.EVENT) == keys.RETRY_DECISION:
         again = event.metadata.get(keys.RETRY) == "true"
-        # The first line of the text counts the attempts, the others give the reason.
+        # The first line of the text is the number of attempts; the reason follows.
         reason = text.partition("\n")[2].partition(": ")[2] or text
-        title = f"**Attempt {number} failed: {'another one follows' if again else 'it is not tried again'}**"
+        title = f"**Attempt {number} failed: {'another one follows' if again else 'there is no further attempt'}**"
         return _message(event.source, "retry_decision", f"{title}\n\n{reason}", event.models_usage)
-    title = f"**Attempt {number}**" if event.code_blocks else f"**Attempt {number}: nothing in it can be run**"
+    title = f"**Attempt {number}**" if event.code_blocks else f"**Attempt {number}: no code to run**"
     return _message(event.source, "code", f"{title}\n\n{_not_to_run(text)}", event.models_usage)
 
 
 def _not_to_run(reply: str) -> str:
-    """A model's reply as a page can show it: its code is marked, and stands in no tags."""
+    """A model's reply for the page: its code is marked `no-run`, and in fences instead of tags."""
     blocks = extract_code_blocks(reply)
     lines = re.split(r"\r\n?|\n", reply)
     if any(block.tag == "execute" for block in blocks):
@@ -134,7 +134,7 @@ def _not_to_run(reply: str) -> str:
         if not block.no_run:
             lines[block.line - 1] += " no-run" if block.tag else "text no-run"
     marked = "\n".join(lines)
-    # A mark may make what closed a block into something else.
+    # A mark may change a fence that closes a block.
     return marked if all(block.no_run for block in extract_code_blocks(marked)) else fence(reply, "text", "no-run")
 
 
@@ -181,13 +181,13 @@ def _picture(artifact: dict[str, str | None]) -> Image | None:
 
 
 def _is_drawn(artifact: dict[str, str | None], full: bool) -> bool:
-    """Whether people may miss a picture; what only claims to be one they do not."""
+    """Whether a file that is not shown is a picture."""
     kind = artifact["media_type"] or ""
     return kind == "image/svg+xml" or (full and kind.startswith("image/"))
 
 
 def _beside(answer: BaseChatMessage) -> TextMessage | None:
-    """What an answer does not say by itself, or the answer in a form that the page has."""
+    """The message about an answer: what it does not say itself, or its content if the page cannot show its type."""
     text = answer.to_text()
     if not isinstance(answer, _ON_THE_PAGE):
         if isinstance(answer, StructuredMessage) and answer.format_string is None:
@@ -195,10 +195,10 @@ def _beside(answer: BaseChatMessage) -> TextMessage | None:
         return _message(answer.source, "answer", text, answer.models_usage)
     cut = _WHY_CUT.get(answer.metadata.get(keys.CUT, ""))
     if cut is not None:
-        return _message(answer.source, "stop", f"**The model's reply is not whole:** {cut}.")
+        return _message(answer.source, "stop", f"**The model's reply is incomplete:** {cut}.")
     if not text.strip() and answer.models_usage is not None:
         return _message(answer.source, "stop", _EMPTY)
-    # Why nothing more was tried, where no decision has told it.
+    # Why there is no further attempt, if no decision said it.
     reason = why_no_more(answer.metadata.get(keys.STOP_REASON, ""))
     if reason is None or reason in text:
         return None

@@ -1,14 +1,13 @@
-"""The runs of AutoGen Studio: what they show, and that all they have started ends with them.
+"""The runs of AutoGen Studio: what its page shows of them, and the end of everything that they started.
 
-Studio makes a team for each run and closes only the agents that stand directly in it. Some of AutoGen's parts do not
-react when a run is stopped, and some are never closed.
+Studio makes a team for each run, and closes only the agents directly in it. Some of AutoGen's parts ignore the end of a
+run, and some are never closed. This module closes and ends them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, suppress
@@ -17,24 +16,29 @@ from weakref import WeakSet
 
 from coderoom._util.autogen import agents_of, closers_of
 from coderoom._util.watching import at_end_of_run, closing_what_opens
+from coderoom.studio.autogenstudio import current_run
 from coderoom.studio.marks import end_below, marked
 from coderoom.studio.messages import StudioMessages, error_message
 
 __all__ = ["RunsLoop", "with_messages"]
 
+
 _log = logging.getLogger("coderoom")
 
 _LOOK_SECONDS: Final = 0.2
-# What has its own way of ending goes first.
+# Before these, processes and tasks can end by themselves.
 _PROCESS_SECONDS: Final = 1.0
 _TASK_SECONDS: Final = 3.0
 _QUESTION_SECONDS: Final = 170.0
-"""Studio's page ends the run after 180 seconds without an answer; a no that comes before that says why."""
+"""Studio's page ends a run after 180 seconds without an answer; an earlier refusal says why."""
 _ASKS: Final = "coderoom.agents.HumanApprovedAgent"
 
 
 class RunsLoop(asyncio.SelectorEventLoop):
-    """An event loop that knows which run its tasks and processes belong to, and ends them when that is over."""
+    """An event loop that knows the run of each task and process, and ends those whose run is over.
+
+    A loop, because only it sees every task, and every process that asyncio starts.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,25 +46,24 @@ class RunsLoop(asyncio.SelectorEventLoop):
         self._over: dict[Any, float] = {}
 
     async def end_runs(self, going: Callable[[], Collection[Any]]) -> None:
-        """Look after the runs for ever.
+        """End what is left of each run that is over, forever.
 
         Args:
-            going: Says which runs go on; one that was stopped does not, although it may not have ended.
+            going: Returns the runs that go on, without those that were stopped and have not ended yet.
         """
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 self._look(going(), time.monotonic())
             except Exception:
-                # The next look may do better; none at all would leave everything.
-                _log.exception("What runs have left could not be ended")
+                _log.exception("Processes and tasks of ended runs could not be ended; another attempt follows")
 
     def _look(self, going: Collection[Any], now: float) -> None:
         self._over = {run: self._over.get(run, now) for run in self._tasks if run not in going}
         keep = {str(run) for run in (*going, *self._over) if now - self._over.get(run, now) < _PROCESS_SECONDS}
         if len(keep) == len(going) + len(self._over):
             return
-        # Not in a thread: no run may begin in between.
+        # Not in a thread: no run may start in between.
         end_below(lambda run: not keep if run is None else run not in keep)
         for run, since in self._over.items():
             if now - since >= _TASK_SECONDS:
@@ -68,28 +71,28 @@ class RunsLoop(asyncio.SelectorEventLoop):
                     task.cancel()
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """Begin a task, as any loop does; one of a run is known for that, unless it is given a context of its own."""
+        """Create a task, and note its run, unless the task has a context of its own."""
         task = super().create_task(coro, **options)
-        run = _current_run()
+        run = current_run()
         if run is not None and options.get("context") is None:
             self._tasks.setdefault(run, WeakSet()).add(task)
         return task
 
     async def subprocess_exec(self, *args: Any, env: Mapping[str, str] | None = None, **options: Any) -> Any:
-        """Start a process, as any loop does; one of a run knows of which."""
+        """Start a process, marked with its run."""
         return await super().subprocess_exec(*args, env=self._environment(env), **options)
 
     async def subprocess_shell(self, *args: Any, env: Mapping[str, str] | None = None, **options: Any) -> Any:
-        """Start a shell, as any loop does; one of a run knows of which."""
+        """Start a shell, marked with its run."""
         return await super().subprocess_shell(*args, env=self._environment(env), **options)
 
     def _environment(self, env: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        run = _current_run()
+        run = current_run()
         return env if run is None else marked(env, run)
 
 
 def with_messages(team_manager: type[Any]) -> type[Any]:
-    """Studio's class that makes and runs teams, with messages for events and errors, and an end of all that it opened.
+    """Extend Studio's class that makes and runs teams: show events and errors as messages, and close what a run opens.
 
     Args:
         team_manager: `autogenstudio.teammanager.TeamManager`.
@@ -107,7 +110,7 @@ def with_messages(team_manager: type[Any]) -> type[Any]:
             return team
 
         async def run_stream(self, task: Any, team_config: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-            """Run the team; a failure is told before it is raised."""
+            """Run the team; a failure becomes a message before it is raised."""
             self.failures: list[tuple[str, Exception]] = []
             began = False
             messages = StudioMessages(_limit_questions(team_config))
@@ -131,7 +134,7 @@ def with_messages(team_manager: type[Any]) -> type[Any]:
 def _noting(
     name: str, turn: Callable[..., AsyncGenerator[Any, None]], failures: list[tuple[str, Exception]]
 ) -> Callable[..., AsyncGenerator[Any, None]]:
-    """A turn that notes its error: AutoGen's teams turn it into text, and do not say whose it is."""
+    """A turn that notes its error: AutoGen's teams turn it into text, without the name of the agent."""
 
     async def noted(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         async with aclosing(turn(*args, **kwargs)) as items:
@@ -146,17 +149,17 @@ def _noting(
 
 
 def _limit_questions(component: Any) -> set[str]:
-    """Limit the time of a team's questions to what the page allows.
+    """Limit the timeouts of a team's questions to what the page allows.
 
     Returns:
-        The agents of which the page shows the code in their questions only.
+        The agents whose code the page shows only in their questions.
     """
     found = set()
     for config in _configs(component, _ASKS):
         timeout = config.get("timeout")
         if timeout is None or (isinstance(timeout, int | float) and timeout > _QUESTION_SECONDS):
             config["timeout"] = _QUESTION_SECONDS
-    # Studio gives its input function to the agents that stand directly in the team.
+    # Studio gives its input function to the agents directly in the team.
     with suppress(KeyError, TypeError, AttributeError):
         for participant in component["config"]["participants"]:
             inner = participant["config"].get("agent", {}).get("config", {})
@@ -174,11 +177,3 @@ def _configs(data: Any, provider: str) -> Iterator[dict[str, Any]]:
     if isinstance(data, list):
         for each in data:
             yield from _configs(each, provider)
-
-
-def _current_run() -> Any:
-    """The run of Studio that this is called in, or `None`."""
-    module = sys.modules.get("autogenstudio.web.managers.run_context")
-    with suppress(RuntimeError):  # It is in none.
-        return None if module is None else module.RunContext.current_run_id()
-    return None

@@ -1,44 +1,48 @@
 """AutoGen Studio's server, as the program that runs in its own environment: `python -m coderoom.studio.serve`.
 
-This is the one module of CodeRoom that imports AutoGen Studio. Studio reads its settings from the process's environment
-when it is imported, so that everything is set before that.
+It guards Studio's pages, which have no authentication, and adds CSS to them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
 import os
+import re
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 
 from coderoom.executors import adopt_orphans, end_descendants
-from coderoom.studio.guard import guarded
-from coderoom.studio.looks import styled
+from coderoom.studio.autogenstudio import SETTINGS, application, going_runs
 from coderoom.studio.marks import end_orphans, set_mark
 from coderoom.studio.runs import RunsLoop, with_messages
 
 __all__ = ["serve"]
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _GRACE_SECONDS: Final = 2
 _LAST_SECONDS: Final = 3.5
 
 
 def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
-    """Serve until the pipe's other end is closed, or a signal comes.
+    """Serve until the other end of a pipe is closed, or a signal comes.
 
     Args:
         appdir: Studio's folder.
-        port_fd: The descriptor of a socket that listens.
-        life_fd: The descriptor of a pipe that nobody writes to. Its end is the end of whoever started this.
-        lock_fds: Descriptors that are to be open as long as this lives.
+        port_fd: The descriptor of a listening socket.
+        life_fd: The descriptor of a pipe that nobody writes to; the parent process holds its other end.
+        lock_fds: Descriptors to keep open while this process lives.
     """
     for fd in (port_fd, life_fd, *lock_fds):
         os.set_inheritable(fd, False)
@@ -65,71 +69,118 @@ def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
 
 
 async def _serve(server: uvicorn.Server, listening: socket.socket, loop: RunsLoop) -> None:
-    ending = asyncio.create_task(loop.end_runs(_going))
+    ending = asyncio.create_task(loop.end_runs(going_runs))
     try:
         await server.serve(sockets=[listening])
     finally:
         ending.cancel()
 
 
-def _going() -> Collection[Any]:
-    """Those of Studio's runs that nobody has stopped."""
-    manager = getattr(sys.modules.get("autogenstudio.web.deps"), "_websocket_manager", None)
-    tokens = {} if manager is None else manager._cancellation_tokens
-    return [run for run, token in tokens.items() if not token.is_cancelled()]
-
-
 def _set_environment(appdir: str, host: str, port: int) -> None:
-    # What a user has set for a Studio of theirs, such as its database, is not for this one.
-    for name in [name for name in os.environ if name.startswith("AUTOGENSTUDIO_")]:
+    # The user may have settings for another Studio, such as its database.
+    for name in [name for name in os.environ if name.startswith(SETTINGS)]:
         del os.environ[name]
-    os.environ.update(AUTOGENSTUDIO_APPDIR=appdir, AUTOGENSTUDIO_HOST=host, AUTOGENSTUDIO_PORT=str(port))
+    for name, value in {"APPDIR": appdir, "HOST": host, "PORT": str(port)}.items():
+        os.environ[SETTINGS + name] = value
 
 
 def _studio() -> Any:
-    from autogenstudio.web import app
-    from autogenstudio.web.managers import connection
-    from autogenstudio.web.routes import gallery, teams
-
-    # Else the first run would wait for them, and a stop of it too.
+    # Otherwise the first run would wait for these imports, and so would stopping it.
     import coderoom.agents
     import coderoom.teams  # noqa: F401
 
-    connection.TeamManager = with_messages(connection.TeamManager)
-    for routes in (gallery, teams):
-        routes.create_default_gallery = _without_traces(routes.create_default_gallery)
-    return guarded(styled(app.app))
-
-
-def _without_traces(make: Callable[[], Any]) -> Callable[[], Any]:
-    """Have Studio make its default gallery without what that does besides.
-
-    It sets keys that are none, which would hide that there is no key, and makes a folder where it is.
-    """
-
-    @functools.wraps(make)
-    def made() -> Any:
-        before = dict(os.environ)
-        try:
-            with contextlib.chdir(before["AUTOGENSTUDIO_APPDIR"]):
-                return make()
-        finally:
-            for name in os.environ.keys() - before.keys():
-                del os.environ[name]
-            os.environ.update(before)
-
-    return made
+    return _guarded(_styled(application(with_messages)))
 
 
 def _end_with(life_fd: int, server: uvicorn.Server) -> None:
     os.read(life_fd, 1)
-    server.should_exit = True  # This is how uvicorn itself does it, from a signal's handler.
+    server.should_exit = True  # uvicorn's own signal handler does the same.
     time.sleep(_LAST_SECONDS)
-    # Something holds it up.
+    # Something blocks it.
     end_descendants()
     os._exit(1)
 
 
+_HERE: Final = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")
+# The address of a picture in a message could send data to another server, and code can write messages.
+_POLICY: Final = b"frame-ancestors 'none'; img-src 'self' data: blob:; media-src 'self' data: blob:"
+_HEADERS: Final = [(b"x-frame-options", b"DENY"), (b"content-security-policy", _POLICY)]
+_REFUSAL: Final = b"This is not a page of this server.\n"
+
+
+def _guarded(application: Application) -> Application:
+    """Refuse requests from pages of other servers, and show neither in their frames nor their pictures.
+
+    A browser lets any page open a websocket to this machine and send some requests, but it says whose page it is. A
+    page whose host name was changed to point to this machine asks for that name. Links to the pages here are allowed.
+    """
+
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        if scope["type"] == "lifespan" or _is_allowed(scope):
+            await application(scope, receive, answer)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            headers = [(b"content-type", b"text/plain")]
+            await send({"type": "http.response.start", "status": 403, "headers": headers})
+            await send({"type": "http.response.body", "body": _REFUSAL})
+
+    return guard
+
+
+def _is_allowed(scope: Scope) -> bool:
+    headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    host = headers.get(b"host", "")
+    own = headers.get(b"origin") in (None, f"http://{host}")
+    # A picture, a script or a form with method GET has no origin.
+    own = own and (headers.get(b"sec-fetch-site") in (None, "same-origin", "none") or _is_link(scope, headers))
+    return own and _HERE.fullmatch(host) is not None
+
+
+def _is_link(scope: Scope, headers: Mapping[bytes, str]) -> bool:
+    is_page = headers.get(b"sec-fetch-dest") == "document" and headers.get(b"sec-fetch-mode") == "navigate"
+    return is_page and scope.get("method") == "GET" and not scope["path"].startswith("/api")
+
+
+_MORE: Final = Path(__file__).with_name("pages.html").read_bytes()
+_LENGTH: Final = b"content-length"
+# A cached page would keep the old CSS after an upgrade of CodeRoom.
+_NO_STORE: Final = (b"cache-control", b"no-store")
+
+
+def _styled(application: Application) -> Application:
+    """Append the CSS of `pages.html` to each page, so that wide code folds and does not hide the buttons."""
+
+    async def restyled(scope: Scope, receive: Receive, send: Send) -> None:
+        is_page = False
+
+        async def answer(message: Message) -> None:
+            nonlocal is_page
+            if message["type"] == "http.response.start":
+                headers = [(name.lower(), value) for name, value in message.get("headers", ())]
+                is_page = message["status"] == 200 and dict(headers).get(b"content-type", b"").startswith(b"text/html")
+                if is_page:
+                    headers = [(name, _longer(value) if name == _LENGTH else value) for name, value in headers]
+                    message["headers"] = [*headers, _NO_STORE]
+            elif is_page and not message.get("more_body", False):
+                message["body"] = message.get("body", b"") + _MORE
+            await send(message)
+
+        await application(scope, receive, answer)
+
+    return restyled
+
+
+def _longer(length: bytes) -> bytes:
+    return b"%d" % (int(length) + len(_MORE))
+
+
 if __name__ == "__main__":
     serve(sys.argv[1], *map(int, sys.argv[2:]))
-    os._exit(0)  # To take thousands of modules down one by one may last seconds.
+    os._exit(0)  # The interpreter's own exit may take seconds.

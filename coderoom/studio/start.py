@@ -1,30 +1,43 @@
-"""One start of AutoGen Studio, from its environment to its end."""
+"""Starts AutoGen Studio and its server process, and ends them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import socket
+import subprocess
 import sys
 import threading
+import time
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from rich.console import Console
 
+from coderoom._util.python import VARIABLE, default_python
+from coderoom._util.temporary import temporary_folder
 from coderoom._util.text import visible
 from coderoom.configs import make_gallery
-from coderoom.errors import MissingDependencyError, StudioError
-from coderoom.studio.contents import Contents, forget_if_new
-from coderoom.studio.environment import Tell, prepare_environment
-from coderoom.studio.folder import default_folder, use_folder
-from coderoom.studio.rest import RefusedError, Rest
-from coderoom.studio.server import StudioServer, listen, run_server, server_environment
+from coderoom.errors import MissingDependencyError, RequestError, StudioError
+from coderoom.studio.contents import Contents, RefusedError, Rest, forget_if_new
+from coderoom.studio.environment import (
+    PINS,
+    Tell,
+    default_folder,
+    open_log,
+    prepare_environment,
+    use_folder,
+    without_python_settings,
+)
+from coderoom.studio.marks import end_orphans
+from coderoom.studio.trusted import check_imports, link_packages, modules_of, pinned
 
-__all__ = ["RunningStudio", "run_studio"]
+__all__ = ["RunningStudio", "StudioServer", "listen", "run_server", "run_studio", "server_environment"]
+
 
 _WINDOWS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _NO_KEY: Final = (
@@ -38,11 +51,11 @@ class RunningStudio:
     """A Studio that answers.
 
     Attributes:
-        url: Where.
-        appdir: The folder that keeps its teams, sessions and runs.
-        log: The file that its server writes to.
-        left: What an earlier start had put there and this one has left alone, each with the reason.
-        lacks_key: Whether teams have OpenAI's models, and there is no key for them.
+        url: Its address.
+        appdir: The folder with its teams, sessions and runs.
+        log: The log of its server.
+        left: The contents of an earlier start that this one left unchanged, each with the reason.
+        lacks_key: Whether teams have OpenAI's models and there is no key for them.
     """
 
     url: str
@@ -52,24 +65,24 @@ class RunningStudio:
     lacks_key: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """What programs want to know. Whoever ends the process `pid` ends everything."""
+        """The facts for programs. Ending the process `pid` ends everything."""
         places = {"url": self.url, "appdir": str(self.appdir), "log": str(self.log)}
         return {**places, "pid": os.getpid(), "left": list(self.left)}
 
     def open(self) -> None:
-        """Open it in the browser, if there is one with a window."""
-        # One without a window would take the terminal.
+        """Open it in the browser, if there is a graphical one."""
+        # A text browser would take the terminal.
         if sys.platform != "linux" or any(os.environ.get(name) for name in _WINDOWS):
             threading.Thread(target=_open, args=(self.url,), daemon=True).start()
 
     def show(self, console: Console) -> None:
-        """Tell a person."""
+        """Print the facts for a person."""
         lines = [
             f"AutoGen Studio with CodeRoom's teams: {self.url}",
-            f"It keeps what you make there in {self.appdir}; its log is {self.log}",
-            *(f"Left alone: {what}" for what in self.left),
+            f"Teams, sessions and runs are kept in {self.appdir}; the log is {self.log}",
+            *(f"Left unchanged: {what}" for what in self.left),
             *((_NO_KEY,) if self.lacks_key else ()),
-            "It has no authentication: whoever can reach this port on this machine can run code here as you.",
+            "It has no authentication: anyone who can reach this port on this machine can run code here as you.",
             "Ctrl-C ends it.",
         ]
         for line in lines:
@@ -90,19 +103,19 @@ def run_studio(
 
     Args:
         teams: More teams, as for `load_team`.
-        console: For what a person wants to know.
-        appdir: The folder for what Studio keeps; `None`: one below the user's data folder.
-        port: The port of this machine; 0 is any that is free.
-        model: A text that `make_model` understands, for a model that takes the place of the teams' own ones.
+        console: Where to print the progress.
+        appdir: The folder for Studio's data; `None`: one below the user's data folder.
+        port: The port on this machine; 0 is any free one.
+        model: A text that `make_model` understands; this model replaces those of the teams.
         trust: Namespaces whose components may be loaded, besides `autogen_*` and `coderoom`.
-        begin: Is called when it answers.
+        begin: Called when Studio answers.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C, SIGTERM or the terminal's end came; everything has ended.
+        KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP came; everything has ended.
         ConfigError: A team has mistakes.
-        RequestError: A team, the port or the folder is not to be had.
-        MissingDependencyError: Studio cannot be installed, or what is trusted does not work in its environment.
-        StudioError: The server did not come up, or ended by itself.
+        RequestError: A team does not exist, or the port or the folder cannot be used.
+        MissingDependencyError: Studio cannot be installed, or a trusted package does not work in its environment.
+        StudioError: The server did not start, or ended unexpectedly.
     """
     if os.name != "posix":
         raise MissingDependencyError("coderoom studio runs on Linux and macOS only.")
@@ -112,15 +125,15 @@ def run_studio(
         log = folder / "studio.log"
         forget_if_new(folder)
         with contextlib.ExitStack() as stack:
-            with _telling(console) as tell:
+            with _progress(console) as tell:
                 interpreter = prepare_environment(tell)
                 tell("Starting AutoGen Studio")
                 environment = server_environment(interpreter, trust, gallery)
                 server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, environment))
-                server.wait_until_it_answers()
+                server.wait_until_ready()
                 left = _fill(server, folder, gallery)
             begin(RunningStudio(server.url, folder, log, left, _lacks_key(gallery)))
-            server.wait_for_its_end()
+            server.wait()
 
 
 def _lacks_key(gallery: dict[str, Any]) -> bool:
@@ -137,15 +150,15 @@ def _fill(server: StudioServer, folder: Path, gallery: dict[str, Any]) -> list[s
     try:
         return Contents(Rest(server.port), folder).put(gallery)
     except (OSError, RefusedError) as error:
-        # Of a database that it cannot read, Studio says so in its log only.
+        # Only Studio's log says that its database cannot be read.
         raise StudioError(
             f"CodeRoom's teams cannot be put into AutoGen Studio: {error}. If the database in {str(folder)!r} is "
-            f"broken, or of another Studio, name another folder with --appdir.{server.last_words()}"
+            f"broken, or of another Studio, name another folder with --appdir.{server.end_of_log()}"
         ) from error
 
 
 @contextlib.contextmanager
-def _telling(console: Console) -> Iterator[Tell]:
+def _progress(console: Console) -> Iterator[Tell]:
     with console.status("") as status:
 
         def tell(words: str, detail: str = "") -> None:
@@ -159,8 +172,8 @@ def _telling(console: Console) -> Iterator[Tell]:
 
 @contextlib.contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """While this lasts, the first of the signals that end programs is a `KeyboardInterrupt`, and others are nothing."""
-    # Who runs it by `nohup`, or in the background of a script, has some of them ignored.
+    """Turn the first SIGINT, SIGTERM or SIGHUP into a `KeyboardInterrupt`, and ignore further ones."""
+    # Under `nohup`, or in the background of a script, some of them are ignored.
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     numbers = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
 
@@ -175,3 +188,184 @@ def _signals_interrupt() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+_HOST: Final = "127.0.0.1"
+_START_SECONDS: Final = 90
+_END_SECONDS: Final = 5
+_AGAIN_SECONDS: Final = 0.1
+_LINES_SHOWN: Final = 20
+_TRUSTED: Final = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
+
+
+def listen(port: int) -> socket.socket:
+    """Listen on a port of this machine; 0 is any free one.
+
+    Raises:
+        RequestError: It is in use or not allowed.
+    """
+    listening = socket.socket()
+    try:
+        # The port of a server that has just ended can be used again.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((_HOST, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise RequestError(
+            f"Port {port} cannot be used: {os.strerror(error.errno or 0)}. Choose another with --port, or any free "
+            "one with --port 0."
+        ) from error
+    return listening
+
+
+class StudioServer:
+    """A running server of AutoGen Studio.
+
+    Args:
+        process: Its process.
+        port: The port that it listens on.
+        log: Its log file.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self._process = process
+        self._log = log
+        self.port = port
+        self.url = f"http://{_HOST}:{port}"
+
+    def wait_until_ready(self) -> None:
+        """Wait for its first response.
+
+        Raises:
+            StudioError: It ended, or does not respond.
+        """
+        rest = Rest(self.port, timeout=5)
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                raise self._ended()
+            with contextlib.suppress(OSError, RefusedError):
+                rest.ask("GET", "/health")
+                return
+            time.sleep(_AGAIN_SECONDS)
+        raise StudioError(f"AutoGen Studio did not answer within {_START_SECONDS} seconds.{self.end_of_log()}")
+
+    def wait(self) -> NoReturn:
+        """Wait until the server ends.
+
+        Raises:
+            StudioError: It ended.
+        """
+        self._process.wait()
+        raise self._ended()
+
+    def _ended(self) -> StudioError:
+        code = self._process.returncode
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        return StudioError(f"AutoGen Studio ended unexpectedly ({how}).{self.end_of_log()}")
+
+    def end_of_log(self) -> str:
+        """The end of its log, to append to a message."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES_SHOWN:]
+        shown = "\n".join(f"  {line}" for line in lines)
+        return f" The last lines of {str(self._log)!r}:\n{shown}" if lines else ""
+
+
+@contextlib.contextmanager
+def run_server(
+    interpreter: Path,
+    appdir: Path,
+    log: Path,
+    listening: socket.socket,
+    lock: int,
+    environment: Mapping[str, str],
+) -> Iterator[StudioServer]:
+    """Start a server, and at the end stop it and its child processes.
+
+    Args:
+        interpreter: The interpreter of Studio's environment.
+        appdir: Studio's folder.
+        log: Its log file.
+        listening: The socket to serve on; this function closes it.
+        lock: A descriptor that the server keeps open while it lives.
+        environment: The result of `server_environment`.
+    """
+    port = listening.getsockname()[1]
+    life, hold = os.pipe()
+    try:
+        with listening, open_log(log) as file:
+            kept = (listening.fileno(), life, lock)
+            process = subprocess.Popen(
+                # -P: import nothing from the current folder. -B: write nothing to linked packages.
+                [interpreter, "-P", "-B", "-m", "coderoom.studio.serve", appdir, *map(str, kept)],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=environment,
+                pass_fds=kept,
+                start_new_session=True,  # Ctrl-C in a terminal goes to this process, which ends the server.
+            )
+        try:
+            yield StudioServer(process, port, log)
+        finally:
+            os.close(hold)
+            hold = -1
+            _await_end(process)
+            if process.returncode:
+                end_orphans()
+    finally:
+        for fd in (life, hold):
+            if fd >= 0:
+                os.close(fd)
+
+
+def _await_end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _some_key(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Add a fake key for the user's own server: OpenAI's client requires one, and that server often does not."""
+    if environment.get("OPENAI_BASE_URL") and not environment.get("OPENAI_API_KEY"):
+        return {**environment, "OPENAI_API_KEY": "none"}
+    return environment
+
+
+def server_environment(interpreter: Path, trust: Sequence[str], components: Any = None) -> dict[str, str]:
+    """The environment variables of the server, which make the user's packages importable.
+
+    Args:
+        interpreter: The interpreter of Studio's environment.
+        trust: Namespaces whose components may be loaded, besides CodeRoom's and AutoGen's.
+        components: The components for Studio; the modules that they and `trust` name must be importable.
+
+    Raises:
+        MissingDependencyError: A module cannot be imported, or needs other versions than Studio's.
+    """
+    named = ["coderoom", *trust, *os.environ.get(_TRUSTED, "").split(",")]
+    trusted = list(dict.fromkeys(name.strip() for name in named if name.strip()))
+    folder, versions = temporary_folder(), pinned(PINS)
+    conflicts = link_packages(folder, trusted, versions)
+    environment = {
+        **_some_key(without_python_settings(os.environ)),
+        # The same CodeRoom, and the same interpreter for code, as here.
+        "PYTHONPATH": str(folder),
+        VARIABLE: default_python(),
+        _TRUSTED: ",".join(trusted),
+    }
+    # The variable may also name packages of other programs, which need not work here.
+    modules = {*(name.partition(".")[0] for name in trust), *modules_of(components, trusted[1:])}
+    roots = sorted({module.partition(".")[0] for module in modules})
+    if wrong := [conflict for root in roots for conflict in conflicts.get(root, ())]:
+        listed = "\n".join(f"  {conflict}" for conflict in wrong)
+        raise MissingDependencyError(
+            f"The packages of --trust conflict with AutoGen Studio's environment:\n{listed}\nInstall versions of them "
+            "that accept those, or start without --trust and the teams that need it."
+        )
+    check_imports(interpreter, environment, modules)
+    return environment

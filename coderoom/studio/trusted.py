@@ -1,6 +1,7 @@
-"""Packages of the user's in Studio's environment: linked, with what they need and that has not, and nothing else.
+"""Makes the user's packages importable in Studio's environment, by links to them and to what they require.
 
-Studio's environment is made with the interpreter that runs here, so that what is installed here works there too.
+Nothing else of the user's environment is visible there, and Studio's own packages keep their versions. Studio's
+environment has the same interpreter, so packages that are installed here work there too.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ print("\\n" + json.dumps(found))
 
 
 def pinned(pins: Path) -> dict[str, str]:
-    """The versions of what Studio's environment has, by the names of the packages."""
+    """The versions of the packages in Studio's environment."""
     lines = [line.partition(";")[0].strip() for line in pins.read_text(encoding="utf-8").splitlines()]
     pairs = [line.split("==") for line in lines if "==" in line and not line.startswith("#")]
     return {canonicalize_name(name): version for name, version in pairs}
 
 
 def modules_of(components: Any, namespaces: Sequence[str]) -> set[str]:
-    """The modules of these packages that are named by components, however deep in them."""
+    """The modules of these packages that components name, at any depth."""
     found: set[str] = set()
     if isinstance(components, Mapping):
         provider = components.get("provider")
@@ -59,15 +60,15 @@ def modules_of(components: Any, namespaces: Sequence[str]) -> set[str]:
 
 
 def link_packages(folder: Path, namespaces: Sequence[str], versions: Mapping[str, str]) -> dict[str, list[str]]:
-    """Link packages into a folder, with what they need.
+    """Link packages and their requirements into a folder.
 
     Args:
         folder: The folder.
         namespaces: The packages, or modules in them.
-        versions: What is there already, and is to stay.
+        versions: The versions of the packages in Studio's environment, which are not linked.
 
     Returns:
-        For each package what does not fit, in words.
+        The version conflicts of each package, in words.
     """
     links = _Links(folder, versions)
     for root in dict.fromkeys(map(_root, namespaces)):
@@ -76,15 +77,15 @@ def link_packages(folder: Path, namespaces: Sequence[str], versions: Mapping[str
 
 
 def check_imports(interpreter: Path, environment: Mapping[str, str], modules: Iterable[str]) -> None:
-    """Try whether modules can be imported.
+    """Check that modules can be imported in Studio's environment.
 
     Args:
-        interpreter: That of Studio's environment.
-        environment: The server's.
+        interpreter: The interpreter of Studio's environment.
+        environment: The environment variables of the server.
         modules: The modules.
 
     Raises:
-        MissingDependencyError: One cannot; the message says what it lacks and how that comes there.
+        MissingDependencyError: One cannot; the message says what is missing and what to do.
     """
     names = sorted(modules)
     if not names:
@@ -97,7 +98,7 @@ def check_imports(interpreter: Path, environment: Mapping[str, str], modules: It
         found = json.loads(done.stdout.decode("utf-8", "replace").rstrip().rpartition("\n")[2])
     except (subprocess.SubprocessError, ValueError) as error:
         raise MissingDependencyError(
-            f"It cannot be tried whether AutoGen Studio's environment can import {', '.join(names)}: {error}."
+            f"The import of {', '.join(names)} in AutoGen Studio's environment cannot be checked: {error}."
         ) from error
     if found:
         lacks = _root(found["lacks"] or "")
@@ -111,8 +112,8 @@ def _remedy(lacks: str) -> str:
     if not lacks:
         return "Fix that, or leave out --trust and the teams that need it."
     if importlib.util.find_spec(lacks) is not None:
-        return f"{lacks!r} is installed here, but nothing says that it is needed: take it along with --trust {lacks}."
-    return f"Install what brings the module {lacks!r} beside CodeRoom, and start again."
+        return f"{lacks!r} is installed here, but no metadata says that it is required: add --trust {lacks}."
+    return f"Install the package with the module {lacks!r} beside CodeRoom, and start again."
 
 
 def _root(name: str) -> str:
@@ -120,11 +121,11 @@ def _root(name: str) -> str:
 
 
 class _Links:
-    """Links to packages, and what of them does not fit together.
+    """Links to packages, and the version conflicts between them and Studio's.
 
     Args:
-        folder: Where they are made.
-        versions: What is not to be linked, since it is there.
+        folder: Where to make the links.
+        versions: The versions of the packages in Studio's environment, which are not linked.
     """
 
     def __init__(self, folder: Path, versions: Mapping[str, str]) -> None:
@@ -136,11 +137,11 @@ class _Links:
         self._done: set[tuple[str, frozenset[str]]] = set()
 
     def add(self, root: str) -> None:
-        """Link a package of the user's."""
+        """Link one of the user's packages."""
         spec = None if root.startswith("autogen") else importlib.util.find_spec(root)
         owners = [] if spec is None or root == "coderoom" else self._owners(root, spec)
         if spec is None or any(canonicalize_name(owner.name) in self._versions for owner in owners):
-            return  # Studio's environment has it, of the version that works there.
+            return  # Studio's environment has it, in the version that works there.
         self._link_module(root)
         self._done.clear()
         conflicts: list[str] = []
@@ -154,13 +155,13 @@ class _Links:
         names = {canonicalize_name(name) for name in self._providers.get(root, ())}
         if names:
             return [each for name, each in self._installed.items() if name in names]
-        # What was installed in the editable way may not say what it brings.
+        # An editable installation may not list its modules.
         place = Path(next(iter(spec.submodule_search_locations or ()), None) or spec.origin or "/").resolve()
         projects = [(each, _project_of(each)) for name, each in self._installed.items() if name != "coderoom"]
         return [each for each, project in projects if project is not None and place.is_relative_to(project)]
 
     def _need(self, owner: Distribution, extras: frozenset[str], via: str, *, only_extras: bool = False) -> list[str]:
-        """Link what a distribution needs, and return what does not fit."""
+        """Link the requirements of a distribution, and return the version conflicts."""
         key = (canonicalize_name(owner.name), extras)
         if key in self._done:
             return []
@@ -181,7 +182,7 @@ class _Links:
         return conflicts
 
     def _link_files(self, owner: Distribution) -> None:
-        """Link what a distribution has installed: whole packages, and single files where others may have a part."""
+        """Link the files of a distribution: whole packages, and single files in folders that others may share."""
         editable = _project_of(owner) is not None
         files = [file for file in owner.files or () if ".." not in file.parts and not file.is_absolute()]
         packages = {file.parent for file in files if file.name == "__init__.py"}
@@ -204,7 +205,7 @@ class _Links:
         self._link(PurePath(root if place.is_dir() else place.name), place)
 
     def _link(self, name: PurePath, place: Path) -> None:
-        # Never through a link: that leads to where things are installed.
+        # Never through a link, which leads into the user's environment.
         inside = [self._folder / part for part in (name, *name.parents)]
         if place.exists() and not any(part.is_symlink() for part in inside[:-1]) and not inside[0].exists():
             inside[0].parent.mkdir(parents=True, exist_ok=True)
@@ -224,7 +225,7 @@ def _requirements(owner: Distribution, extras: frozenset[str], *, only_extras: b
 
 
 def _project_of(owner: Distribution) -> Path | None:
-    """Where the project is that was installed as `pip install --editable` does it."""
+    """The project folder of an editable installation."""
     try:
         origin = json.loads(owner.read_text("direct_url.json") or "{}")
         if origin.get("dir_info", {}).get("editable"):

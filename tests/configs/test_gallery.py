@@ -267,7 +267,11 @@ def test_what_a_class_calls_a_secret_is_left_out(tmp_path: Path) -> None:
         ("text: DONE", f"text: {Path.home()}/done", "path of this machine"),
         ("model: ${MODEL:-gpt-4o}", "model: x\n            base_url: http://me:mine@host/v1", "password"),
         ("model: ${MODEL:-gpt-4o}", "model: x\n            base_url: https://mine@host/v1", "password or a key"),
-        ("model: ${MODEL:-gpt-4o}", "model: x\n            base_url: https://h/v1?v=1&api-key=0123456789", "a key in"),
+        (
+            "model: ${MODEL:-gpt-4o}",
+            "model: x\n            base_url: https://h/v1?v=1&api-key=0123456789",
+            "password or a key",
+        ),
         ("text: DONE", "text: Use ghp_0123456789abcdefghijklmnop.", "looks like a key"),
         ("text: DONE", "text: Use sk-proj-0123456789abcdefghijklmnop.", "looks like a key"),
         ("max_turns: 5", "max_turn: 5", "unknown key"),
@@ -340,7 +344,7 @@ def test_a_number_without_an_end_is_refused(tmp_path: Path) -> None:
         'MaxMessageTermination\n          config: {max_messages: "${MESSAGES:-7}"}',
         "TimeoutTermination\n          config: {timeout_seconds: .inf}",
     )
-    with pytest.raises(RequestError, match="without an end"):
+    with pytest.raises(RequestError, match="infinite number"):
         make_gallery([write(tmp_path, text)])
 
 

@@ -94,7 +94,7 @@ def test_the_first_failure_ends_it(tmp_path: Path) -> None:
     (tmp_path / "n.md").write_text("```python\nprint(1)\n```\n```sh\nexit 3\n```\n```python\nprint(2)\n```\n")
     done = coderoom("exec", "n.md", cwd=tmp_path)
     assert done.returncode == 1
-    assert "1 of 3 blocks ran well" in done.stdout
+    assert "1 of 3 blocks succeeded" in done.stdout
     assert "exit code 3" in done.stdout
 
 
@@ -111,7 +111,7 @@ def test_a_block_names_no_file_elsewhere(tmp_path: Path, name: str) -> None:
     (tmp_path / "n.md").write_text(f"```python\nopen('made.txt', 'w')\n```\n```python\n# filename: {name}\n```\n")
     done = coderoom("exec", "n.md", cwd=tmp_path)
     assert done.returncode == 2
-    assert f"n.md:5: the file {name!r} is not in the workspace" in done.stderr
+    assert f"n.md:5: the file {name!r} is outside of the workspace" in done.stderr
     assert not (tmp_path / "made.txt").exists()
 
 
@@ -146,7 +146,7 @@ def test_a_workspace_that_is_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("open('made.txt', 'w').close()")
     first = coderoom("exec", "a.py", "-w", "new", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    assert "was not there and has been made" in first.stdout
+    assert "did not exist and was created" in first.stdout
     assert (tmp_path / "new" / "made.txt").exists()
     second = json.loads(coderoom("exec", "a.py", "-w", "new", "--json", cwd=tmp_path).stdout)
     assert (second["workspace"], second["workspace_made"]) == (str(tmp_path / "new"), False)
@@ -219,7 +219,7 @@ def test_arguments_that_nobody_gets_are_a_wrong_request(tmp_path: Path) -> None:
     (tmp_path / "a.js").write_text("console.log(process.argv)")
     done = coderoom("exec", "a.js", "--", "one", cwd=tmp_path)
     assert done.returncode == 2
-    assert "'a.js' cannot be given arguments" in done.stderr
+    assert "'a.js' takes no arguments" in done.stderr
 
 
 def test_markdown_comes_from_standard_input(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_code_that_heeds_no_signal_is_cancelled_too(tmp_path: Path, language: st
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, b"")
-    assert "0 of 2 blocks ran well, then it was cancelled" in output.decode()
+    assert "0 of 2 blocks succeeded, then it was cancelled" in output.decode()
     assert not (tmp_path / "made").exists()
 
 

@@ -106,7 +106,7 @@ def test_the_code_cells_of_a_notebook_are_blocks(tmp_path: Path) -> None:
     ],
 )
 def test_what_only_ipython_knows_is_named(tmp_path: Path, code: str) -> None:
-    with pytest.raises(RequestError, match=r"n\.ipynb', cell 2: '.*[%!].*' is for IPython"):
+    with pytest.raises(RequestError, match=r"n\.ipynb', cell 2: '.*[%!].*' is a command of IPython"):
         read(tmp_path, "n.ipynb", notebook("1", code))
 
 

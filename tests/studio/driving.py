@@ -12,9 +12,10 @@ from typing import Any
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
-from coderoom.studio.contents import USER
+__all__ = ["USER", "Run", "Studio", "texts"]
 
-__all__ = ["Run", "Studio", "texts"]
+USER = "guestuser@gmail.com"
+"""The id of the only user in a Studio without authentication."""
 
 Json = dict[str, Any]
 

@@ -12,8 +12,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from coderoom.studio.contents import USER
 from tests.studio import driving
+from tests.studio.driving import USER
 from tests.studio.teams import shipped_teams
 from tests.support.studio import Studio
 

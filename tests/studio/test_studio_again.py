@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from coderoom.configs import shipped_teams
-from coderoom.studio.contents import USER
-from coderoom.studio.rest import RefusedError
+from tests.studio.driving import USER
 from tests.support.commands import ROOT
 from tests.support.studio import Studio, start_studio
 
@@ -22,7 +21,7 @@ def own_team(path: Path, description: str) -> None:
 
 
 def gallery(studio: Studio) -> list[dict[str, Any]]:
-    rows = studio.rest.ask("GET", "/gallery/", user_id=USER)
+    rows = studio.ask("GET", "/gallery/", user_id=USER)
     return [row["config"] for row in rows if row["config"]["id"] == "coderoom"]
 
 
@@ -39,13 +38,11 @@ def test_what_was_there_stays_and_what_is_new_comes(tmp_path: Path) -> None:
         assert set(first) == {*shipped_teams(), "mine"}
         edited = {**first["analyst"]["component"], "description": "Edited by hand."}
         row = {"id": first["analyst"]["id"], "user_id": USER, "component": edited}
-        studio.rest.ask("POST", "/teams/", row)
-        studio.rest.ask("DELETE", f"/teams/{first['code-act']['id']}", user_id=USER)
+        studio.ask("POST", "/teams/", row)
+        studio.ask("DELETE", f"/teams/{first['code-act']['id']}", user_id=USER)
         made = {**first["coder-reviewer"]["component"], "label": "made"}
-        studio.rest.ask("POST", "/teams/", {"user_id": USER, "component": made})
-        session = studio.rest.ask(
-            "POST", "/sessions/", {"user_id": USER, "name": "kept", "team_id": first["mine"]["id"]}
-        )
+        studio.ask("POST", "/teams/", {"user_id": USER, "component": made})
+        session = studio.ask("POST", "/sessions/", {"user_id": USER, "name": "kept", "team_id": first["mine"]["id"]})
     own_team(mine, "The second.")
     with start() as studio:
         assert studio.left == ["team analyst: changed in Studio", "team code-act: deleted in Studio"]
@@ -55,7 +52,7 @@ def test_what_was_there_stays_and_what_is_new_comes(tmp_path: Path) -> None:
         assert second["mine"]["component"]["description"] == "The second."
         assert second["mine"]["id"] == first["mine"]["id"]
         assert second["coder-reviewer"] == first["coder-reviewer"]
-        assert studio.rest.ask("GET", f"/sessions/{session['id']}", user_id=USER)["name"] == "kept"
+        assert studio.ask("GET", f"/sessions/{session['id']}", user_id=USER)["name"] == "kept"
         [config] = gallery(studio)
         [team] = [team for team in config["components"]["teams"] if team["label"] == "mine"]
         assert team["description"] == "The second."
@@ -64,17 +61,17 @@ def test_what_was_there_stays_and_what_is_new_comes(tmp_path: Path) -> None:
 def test_ones_own_team_stands_first_and_then_the_one_to_begin_with(tmp_path: Path) -> None:
     own_team(tmp_path / "mine.yaml", "The first.")
     with start_studio(tmp_path / "app", "--no-browser", "--team", "mine.yaml", cwd=tmp_path) as studio:
-        rows = studio.rest.ask("GET", "/teams/", user_id=USER)
+        rows = studio.ask("GET", "/teams/", user_id=USER)
     assert [row["component"]["label"] for row in rows][:2] == ["mine", "coder-reviewer"]
 
 
 def test_an_edited_gallery_is_left_alone(tmp_path: Path) -> None:
     app = tmp_path / "app"
     with start_studio(app, "--no-browser", cwd=tmp_path) as studio:
-        [row] = [row for row in studio.rest.ask("GET", "/gallery/", user_id=USER) if row["config"]["id"] == "coderoom"]
+        [row] = [row for row in studio.ask("GET", "/gallery/", user_id=USER) if row["config"]["id"] == "coderoom"]
         row["config"]["components"]["models"] = []
         body = {"user_id": USER, "config": row["config"]}
-        studio.rest.ask("PUT", f"/gallery/{row['id']}", body, user_id=USER)
+        studio.ask("PUT", f"/gallery/{row['id']}", body, user_id=USER)
     with start_studio(app, "--no-browser", cwd=tmp_path) as studio:
         assert studio.left == ["gallery: changed in Studio"]
         assert [config["components"]["models"] for config in gallery(studio)] == [[]]
@@ -84,9 +81,3 @@ def test_an_edited_gallery_is_left_alone(tmp_path: Path) -> None:
     with start_studio(app, "--no-browser", cwd=tmp_path) as studio:
         assert studio.left == []
         assert set(studio.teams()) == set(shipped_teams())
-
-
-def test_a_team_that_is_not_there_is_refused(studio_server: Studio) -> None:
-    with pytest.raises(RefusedError) as refused:
-        studio_server.rest.ask("GET", "/teams/999999", user_id=USER)
-    assert refused.value.status == 404

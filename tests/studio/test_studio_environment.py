@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -20,14 +19,13 @@ import pytest
 import coderoom as own
 from coderoom.errors import MissingDependencyError
 from coderoom.studio import prepare_environment
-from coderoom.studio.environment import PINS, environment_folder
-from coderoom.studio.server import server_environment
 from tests.studio.processes import below
 from tests.support.commands import ROOT, coderoom, environment
-from tests.support.studio import alive, studio_python, wait_for
+from tests.support.studio import Studio, alive, studio_python, wait_for
 
 pytestmark = pytest.mark.studio
 
+PINS = ROOT / "coderoom" / "studio" / "requirements.txt"
 NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
 NO_INDEX |= {"PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_NO_CACHE_DIR": "1"}
 
@@ -111,9 +109,9 @@ def test_every_pin_is_for_the_oldest_python_too() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_coderoom_there_is_the_one_that_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AUTOGEN_ALLOWED_PROVIDER_NAMESPACES", raising=False)
-    links = server_environment(studio_python(), ())["PYTHONPATH"]
+def test_coderoom_there_is_the_one_that_runs_here(studio_server: Studio) -> None:
+    variables = Path(f"/proc/{studio_server.server_pid}/environ").read_text().split("\0")
+    [links] = [value for name, _, value in (each.partition("=") for each in variables) if name == "PYTHONPATH"]
     code = "import coderoom, os; print(coderoom.__version__, os.path.realpath(coderoom.__file__))"
     done = subprocess.run(
         [studio_python(), "-P", "-c", code],
@@ -133,11 +131,10 @@ def test_it_is_made_once(cache: Path, small: Path) -> None:
         told.append(words + detail)
 
     interpreter = prepare_environment(tell, pins=small)
-    folder = environment_folder(small)
-    assert interpreter == folder / "bin" / "python"
+    folder = interpreter.parents[1]
     assert answer(interpreter) == f"42 {folder}"
     assert folder.parent == cache / "coderoom"
-    assert told[0] == "Making an environment for AutoGen Studio"
+    assert told[0] == "Creating an environment for AutoGen Studio"
     told.clear()
     before = folder.stat().st_mtime_ns
     assert prepare_environment(tell, pins=small) == interpreter
@@ -145,18 +142,19 @@ def test_it_is_made_once(cache: Path, small: Path) -> None:
 
 
 def test_one_that_is_half_made_is_not_used(cache: Path, small: Path) -> None:
-    folder = environment_folder(small)
-    (folder / "bin").mkdir(parents=True)
+    folder = prepare_environment(be_silent, pins=small).parents[1]
+    (folder / ".ready").unlink()
+    (folder / "bin" / "python").unlink()
     (folder / "bin" / "python").write_text("half")
     (folder / "litter").touch()
-    assert answer(prepare_environment(be_silent, pins=small)).startswith("42 ")
+    assert answer(prepare_environment(be_silent, pins=small)) == f"42 {folder}"
     assert not (folder / "litter").exists()
 
 
 def test_other_pins_are_another_environment(cache: Path, small: Path) -> None:
-    first = environment_folder(small)
+    first = prepare_environment(be_silent, pins=small)
     small.write_text(f"{small.read_text()}# more\n")
-    assert environment_folder(small) != first
+    assert prepare_environment(be_silent, pins=small) != first
 
 
 def test_starts_at_once_do_not_fight(cache: Path, small: Path) -> None:
@@ -171,7 +169,7 @@ def test_starts_at_once_do_not_fight(cache: Path, small: Path) -> None:
 
     with ThreadPoolExecutor() as pool:
         made = set(pool.map(start, range(3)))
-    assert made == {str(environment_folder(small) / "bin" / "python")}
+    assert len(made) == 1
     assert answer(Path(made.pop())).startswith("42 ")
 
 
@@ -238,40 +236,6 @@ def fake(path: Path, pip: str) -> str:
 def test_without_ensurepip_the_own_pip_will_do(cache: Path, small: Path, tmp_path: Path) -> None:
     python = fake(tmp_path / "python3", f'exec {sys.executable} "$@"')
     assert answer(prepare_environment(be_silent, pins=small, python=python)).startswith("42 ")
-
-
-MAKES = """
-import sys
-from coderoom.studio import prepare_environment
-from coderoom.studio.start import _signals_interrupt
-with _signals_interrupt():
-    prepare_environment(lambda words, detail="": None, python=sys.argv[1])
-"""
-
-
-def test_a_signal_ends_the_pip_that_pip_starts_for_another_interpreter(cache: Path, tmp_path: Path) -> None:
-    python = fake(tmp_path / "python3", f'exec {sys.executable} "$@"')
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(60)
-        process = subprocess.Popen(
-            [sys.executable, "-c", MAKES, python],
-            env=environment({"PIP_INDEX_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/simple"}),
-            stderr=subprocess.DEVNULL,
-        )
-        started: dict[int, str] = {}
-        try:
-            asking, _ = silent.accept()
-            with asking:
-                started = below(process.pid)
-                assert len(started) > 1
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(20) != 0
-                wait_for(lambda: not any(map(alive, started)), 10)
-        finally:
-            for pid in [process.pid, *started]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            process.wait()
 
 
 def test_without_any_pip_it_is_told_what_to_install(cache: Path, small: Path, tmp_path: Path) -> None:

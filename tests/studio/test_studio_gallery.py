@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coderoom.configs import make_gallery
-from coderoom.studio.contents import USER
+from tests.studio.driving import USER
 from tests.support.commands import ROOT
 from tests.support.studio import Studio, start_studio, studio_environment, studio_python
 
@@ -30,7 +30,7 @@ def gallery() -> dict[str, Any]:
 
 
 def galleries(studio: Studio) -> list[dict[str, Any]]:
-    return [row["config"] for row in studio.rest.ask("GET", "/gallery/", user_id=USER)]
+    return [row["config"] for row in studio.ask("GET", "/gallery/", user_id=USER)]
 
 
 def test_the_gallery_and_its_teams_are_there_and_nothing_else_but_what_is_studios(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_studio_finds_every_component_valid(studio_server: Studio, gallery: dict
     components = [component for listed in gallery["components"].values() for component in listed]
     assert len(components) > 20
     for component in components:
-        said = studio_server.rest.ask("POST", "/validate/", {"component": component})
+        said = studio_server.ask("POST", "/validate/", {"component": component})
         assert (said["is_valid"], said["errors"]) == (True, []), component["label"]
     wrong = {**components[0], "config": {**components[0]["config"], "participants": "nobody"}}
-    assert not studio_server.rest.ask("POST", "/validate/", {"component": wrong})["is_valid"]
+    assert not studio_server.ask("POST", "/validate/", {"component": wrong})["is_valid"]
 
 
 def test_a_gallery_comes_back_as_it_was_sent(studio_server: Studio, gallery: dict[str, Any]) -> None:
     sent = {**gallery, "id": "sent"}
-    stored = studio_server.rest.ask("POST", "/gallery/", {"user_id": "somebody", "config": sent})
-    found = studio_server.rest.ask("GET", f"/gallery/{stored['id']}", user_id="somebody")
+    stored = studio_server.ask("POST", "/gallery/", {"user_id": "somebody", "config": sent})
+    found = studio_server.ask("GET", f"/gallery/{stored['id']}", user_id="somebody")
     assert found["config"] == sent

@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from coderoom.configs import shipped_teams
-from coderoom.studio.contents import USER
-from coderoom.studio.rest import RefusedError, Rest
+from tests.studio.driving import USER
 from tests.studio.processes import below
 from tests.support.commands import ROOT, coderoom, coderoom_process
 from tests.support.openai_server import OpenAIServer
-from tests.support.studio import KEY, Studio, alive, start_studio, studio_environment, studio_python, wait_for
+from tests.support.studio import KEY, Studio, alive, ask, start_studio, studio_environment, studio_python, wait_for
 
 pytestmark = pytest.mark.studio
 
@@ -114,7 +114,7 @@ def test_a_server_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
         told = json.loads(studio.process.stdout.read())
         wait_for(lambda: not any(map(alive, started)), 15)
     assert told["succeeded"] is False
-    assert "ended by itself (signal 9)" in told["error"]
+    assert "ended unexpectedly (signal 9)" in told["error"]
     assert "Application startup complete" in told["error"]
 
 
@@ -200,11 +200,11 @@ def test_a_server_that_hangs_ends_as_well(tmp_path: Path) -> None:
     with start_studio(tmp_path / "app", *options, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}) as studio:
         slow = {"provider": "parts.Slow", "component_type": "termination", "config": {"text": "DONE"}}
         with ThreadPoolExecutor() as pool:
-            asking = pool.submit(studio.rest.ask, "POST", "/validate/", {"component": slow})
+            asking = pool.submit(studio.ask, "POST", "/validate/", {"component": slow})
             wait_for((tmp_path / "begun").exists)
             started = below(studio.pid)
             assert studio.end() == 130
-            assert isinstance(asking.exception(10), ConnectionError)
+            assert isinstance(asking.exception(10), httpx.TransportError)
         wait_for(lambda: not any(map(alive, started)), 15)
 
 
@@ -233,7 +233,7 @@ def test_a_trusted_package_is_there_too(tmp_path: Path) -> None:
     options = ["--no-browser", "--team", str(team), "--trust", "parts"]
     with start_studio(tmp_path / "app", *options, cwd=tmp_path, env=env) as studio:
         component = studio.teams()["team"]["component"]
-        said = studio.rest.ask("POST", "/validate/", {"component": component})
+        said = studio.ask("POST", "/validate/", {"component": component})
         assert (said["is_valid"], said["errors"]) == (True, [])
         variables = Path(f"/proc/{studio.server_pid}/environ").read_bytes().decode().split("\0")
         [folder] = [name.partition("=")[2] for name in variables if name.startswith("PYTHONPATH=")]
@@ -276,7 +276,7 @@ def test_a_folder_that_cannot_be_used_is_told(name: str, tmp_path: Path) -> None
     assert told["code"] == 2
     assert f"The folder {str(folder)!r} cannot be used:" in told["error"]
     assert repr(str(folder / name)) in told["error"]
-    assert told["error"].endswith("Name another with --appdir.")
+    assert told["error"].endswith("Choose another with --appdir.")
 
 
 def test_a_broken_database_is_told(tmp_path: Path) -> None:
@@ -307,12 +307,11 @@ def test_it_starts_without_input_and_output(tmp_path: Path) -> None:
 
     def answers() -> bool:
         assert process.poll() is None
-        with contextlib.suppress(OSError, RefusedError):
-            rest.ask("GET", "/health")
+        with contextlib.suppress(httpx.HTTPError):
+            ask(f"http://127.0.0.1:{port}", "GET", "/health")
             return True
         return False
 
-    rest = Rest(port, timeout=5)
     try:
         wait_for(answers)
         started = below(process.pid)

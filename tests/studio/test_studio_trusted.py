@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from coderoom.studio.trusted import link_packages
 from tests.studio.driving import Studio
 from tests.studio.teams import CODING, EXECUTOR, agent, part, replay, sandbox, team
 from tests.support.commands import ROOT, coderoom_process
@@ -131,26 +130,6 @@ def links_of(pid: int) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-def test_an_editable_package_brings_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = install(tmp_path, ["my-own"])
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "my_own.py").touch()
-    info = library / "my_own-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-own\nVersion: 1.0\nRequires-Dist: gauge\n")
-    (info / "RECORD").write_text("my_own-1.0.dist-info/METADATA,,\nmy_own.pth,,\n")
-    (info / "direct_url.json").write_text(json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}}))
-    for folder in (library, project):
-        monkeypatch.syspath_prepend(str(folder))
-    for name, also in (("my_own", set()), ("parts", {"parts", "parts-1.0.dist-info"})):
-        links = tmp_path / name
-        links.mkdir()
-        assert link_packages(links, [name], {}) == {}
-        own = {"my_own.py", "my_own-1.0.dist-info", "gauge", "gauge-1.0.dist-info"}
-        assert {path.name for path in links.iterdir()} == own | also
-
-
 def test_other_versions_than_studios_are_told_with_the_way_out(tmp_path: Path) -> None:
     library = install(tmp_path, ["gauge>=1", "pydantic>=99"])
     told = refused(tmp_path, library, "--trust", "parts")
@@ -169,4 +148,4 @@ def test_a_missing_import_is_told_with_the_way_out(there: bool, tmp_path: Path) 
     assert "'parts' cannot be imported in AutoGen Studio's environment" in told
     assert "No module named 'gauge'" in told
     assert ("--trust gauge" in told) is there
-    assert ("Install what brings the module 'gauge'" in told) is not there
+    assert ("Install the package with the module 'gauge'" in told) is not there

@@ -19,7 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+
+import pytest
 
 from coderoom.cli import main
 
@@ -68,7 +69,8 @@ def run_script(
     def run() -> None:
         runpy.run_path(str(path), run_name="__main__")
 
-    with patch.object(sys, "path", [str(path.parent), *sys.path]):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(path.parent), *sys.path])
         try:
             return _in_process(run, [str(path), *arguments], cwd, env)
         finally:
@@ -100,15 +102,19 @@ def _run(
     level = logger.level
     code: object = 0
     with (
-        patch.dict(os.environ, env, clear=True),
-        patch.object(sys, "argv", argv),
+        pytest.MonkeyPatch.context() as patch,
         _input(data) as stdin,
-        patch.object(sys, "stdin", stdin),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         contextlib.chdir(cwd),
         warnings.catch_warnings(),
     ):
+        for name in os.environ.keys() - env.keys():
+            patch.delenv(name)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "argv", argv)
+        patch.setattr(sys, "stdin", stdin)
         try:
             call()
         except SystemExit as end:

@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from coderoom.errors import MissingDependencyError
 from coderoom.studio import prepare_environment
-from coderoom.studio.contents import USER
-from coderoom.studio.rest import Rest
+from tests.studio.driving import USER
 from tests.studio.processes import below
 from tests.support.commands import environment
 
-__all__ = ["KEY", "Studio", "alive", "end", "start_studio", "studio_environment", "studio_python", "wait_for"]
+__all__ = ["KEY", "Studio", "alive", "ask", "end", "start_studio", "studio_environment", "studio_python", "wait_for"]
 
 KEY = "sk-a-key-that-nobody-accepts"
 _PATIENCE = 150
@@ -37,6 +37,15 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except OSError:
         return False
+
+
+def ask(url: str, method: str, path: str, body: Any = None, **query: str) -> Any:
+    """The data that a REST route of a Studio answers with."""
+    with httpx.Client(trust_env=False, timeout=120) as client:
+        response = client.request(method, f"{url}/api{path}", json=body, params=query).raise_for_status()
+    answer = response.json()
+    assert not isinstance(answer, dict) or answer.get("status") is not False, answer
+    return answer.get("data", answer)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 90) -> None:
@@ -57,7 +66,7 @@ class Studio:
         pid: The command's process id.
         appdir: Its folder.
         log: Its log.
-        left: What it has left alone, as it says.
+        left: What it has left unchanged, as it says.
     """
 
     process: subprocess.Popen[str]
@@ -83,9 +92,9 @@ class Studio:
     def left(self) -> list[str]:
         return list(self.told["left"])
 
-    @property
-    def rest(self) -> Rest:
-        return Rest(int(self.url.rpartition(":")[2]), timeout=120)
+    def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
+        """The data that one of its REST routes answers with."""
+        return ask(self.url, method, path, body, **query)
 
     @property
     def server_pid(self) -> int:
@@ -94,7 +103,7 @@ class Studio:
 
     def teams(self) -> dict[str, dict[str, Any]]:
         """The rows of its teams, by their labels; no label may be there twice."""
-        rows = self.rest.ask("GET", "/teams/", user_id=USER)
+        rows = self.ask("GET", "/teams/", user_id=USER)
         found = {row["component"]["label"]: row for row in rows}
         assert len(found) == len(rows)
         return found

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from coderoom.configs import dump_team
-from coderoom.configs.reading import Source, read_document
-from coderoom.configs.restoring import Origin, plain, restored
+from coderoom.configs import ReplayModel, dump_team
+from coderoom.configs.dumping import plain, restored, to_json, to_yaml
+from coderoom.configs.findings import Checked
+from coderoom.configs.reading import Document, Source, read_document
 from coderoom.configs.variables import Reference, References
-from coderoom.configs.writing import to_json, to_yaml
 from tests.configs.config_files import line_of
 from tests.configs.test_config_dumping import made_in_python
 
@@ -35,13 +35,13 @@ def test_plain_secrets_are_left_out() -> None:
 
 def test_secret_inside_another_text_is_hidden() -> None:
     reference = Reference("${MY_TOKEN}", "tok-123456", {"MY_TOKEN": "tok-123456"})
-    origin = Origin(references=References({("a",): reference}))
+    origin = Checked(Document("", {}, {}), References({("a",): reference}))
     assert restored({"b": "https://x/?t=tok-123456"}, origin) == {"b": "https://x/?t=${MY_TOKEN}"}
 
 
 def test_reference_is_not_put_back_where_the_value_changed() -> None:
     reference = Reference("${N:-5}", "5")
-    origin = Origin(references=References({("a", "n"): reference, ("a", "b"): Reference("${B}", "on")}))
+    origin = Checked(Document("", {}, {}), References({("a", "n"): reference, ("a", "b"): Reference("${B}", "on")}))
     assert restored({"a": {"n": 5, "b": True}}, origin) == {"a": {"n": "${N:-5}", "b": "${B}"}}
     assert restored({"a": {"n": 5.0, "b": False}}, origin) == {"a": {"n": "${N:-5}", "b": False}}
     assert restored({"a": {"n": 6}}, origin) == {"a": {"n": 6}}
@@ -51,8 +51,8 @@ def test_reference_is_not_put_back_where_the_value_changed() -> None:
 def test_reference_is_not_put_into_another_component() -> None:
     reference = Reference("${KEY}", "secret-1", {"KEY": "secret-1"})
     path = ("model", "config", "api_key")
-    origin = Origin(references=References({path: reference}), providers={("model",): "a.Model"})
-    data: Any = {"model": {"provider": "a.Model", "config": {"api_key": "**********"}}}
+    data: Any = {"model": {"provider": "coderoom.configs.ReplayModel", "config": {"api_key": "**********"}}}
+    origin = Checked(Document("", data, {}), References({path: reference}), components={("model",): ReplayModel})
     assert restored(plain(data), origin)["model"]["config"] == {"api_key": "${KEY}"}
     data["model"]["provider"] = "b.Model"
     assert restored(plain(data), origin)["model"]["config"] == {}

@@ -1,4 +1,4 @@
-"""Providers: the names of component classes, what may be imported for them, and those that are known."""
+"""Which component classes a team file may name, and which kind of component belongs under which key."""
 
 from __future__ import annotations
 
@@ -10,9 +10,30 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from autogen_agentchat.base import ChatAgent, Team, TerminationCondition
+from autogen_core import is_component_class
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import ChatCompletionClient
+from autogen_core.tools import BaseTool, Workbench
+
+from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
+from coderoom.approval import Approval
 from coderoom.configs.locations import in_a_line, nearest, show_key
 
-__all__ = ["Components", "Entry", "ProviderError", "catalog", "how_to_install", "provider_of"]
+__all__ = [
+    "MODEL",
+    "TEAM",
+    "Components",
+    "Entry",
+    "Kind",
+    "ProviderError",
+    "all_kinds",
+    "catalog",
+    "how_to_install",
+    "kind_for",
+    "provider_of",
+]
 
 
 _VARIABLE = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
@@ -32,7 +53,7 @@ class ProviderError(Exception):
 
 
 def how_to_install(error: ImportError) -> str:
-    """Say what to install so that an import succeeds."""
+    """What to install so that an import succeeds, in words."""
     root = (error.name or "").partition(".")[0]
     if root in _EXTRAS:
         return f"it needs the package {root!r}: pip install 'coderoom[{_EXTRAS[root]}]'"
@@ -43,7 +64,7 @@ def how_to_install(error: ImportError) -> str:
 
 
 def provider_of(component_class: type) -> str:
-    """Give the name under which AutoGen dumps a class."""
+    """The name under which AutoGen dumps a class."""
     override = getattr(component_class, "component_provider_override", None)
     return str(override or f"{component_class.__module__}.{component_class.__qualname__}")
 
@@ -66,14 +87,14 @@ class Components:
         return cls(tuple(name.strip() for name in names if name.strip()))
 
     def trusts(self, provider: str) -> bool:
-        """Say whether a provider may be imported."""
+        """Whether a provider may be imported."""
         root = provider.partition(".")[0]
         if root.startswith("autogen_") or root == "coderoom":
             return True
         return any(provider == name or provider.startswith(f"{name}.") for name in self.trusted)
 
     def refusal(self, provider: str) -> str:
-        """Say why an untrusted provider is not imported, and what to do."""
+        """Why an untrusted provider is not imported, and what to do, in words."""
         root = provider.partition(".")[0]
         return (
             f"the provider {show_key(provider)} is in a namespace that is not trusted; if you trust its code, "
@@ -92,10 +113,6 @@ class Components:
         Raises:
             ProviderError: The name is wrong, not trusted, or not the name of such a class.
         """
-        from autogen_core import is_component_class
-
-        from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
-
         full = WELL_KNOWN_PROVIDERS.get(provider, provider)
         module_name, dot, class_name = full.rpartition(".")
         if not dot or not all(part.isidentifier() for part in full.split(".")):
@@ -109,14 +126,10 @@ class Components:
         if found is None:
             close = nearest(class_name, _component_names(module), 3)
             raise ProviderError(_no_such(full, [f"{module_name}.{name}" for name in close]))
-        if not isinstance(found, type) or not is_component_class(found):
-            raise ProviderError(
-                f"the provider {show_key(full)} is not a component class{_components_near(module, class_name)}"
-            )
-        if not hasattr(found, "component_config_schema") or not hasattr(found, "component_type"):
-            raise ProviderError(
-                f"the provider {show_key(full)} is not a component class that can be made from a config"
-            )
+        if not _is_component(found):
+            close = nearest(class_name, _component_names(module))
+            hint = f"; did you mean '{module.__name__}.{close[0]}'?" if close else ""
+            raise ProviderError(f"the provider {show_key(full)} is not a component class{hint}")
         if getattr(found, "__abstractmethods__", None):
             raise ProviderError(f"the provider {show_key(full)} is abstract; name one of its subclasses")
         return found
@@ -131,18 +144,18 @@ def _import(name: str, provider: str) -> ModuleType:
         raise ProviderError(f"{provider} cannot be imported: {how_to_install(error)}", not_installed=True) from None
     except ImportError as error:
         raise ProviderError(f"{provider} cannot be imported: {how_to_install(error)}", not_installed=True) from None
-    except (Exception, SystemExit) as error:  # a module may raise anything
+    except (Exception, SystemExit) as error:  # A module may raise anything.
         raise ProviderError(f"{provider} cannot be imported: {in_a_line(error)}") from None
 
 
 def _neighbours(module_name: str, provider: str) -> list[str]:
-    """Give the names of classes in modules that lie where a module is missing."""
+    """The providers that may be meant by one whose module does not exist."""
     parent_name = module_name
     while "." in parent_name:
         parent_name, _, missing = parent_name.rpartition(".")
         try:
             parent = importlib.import_module(parent_name)
-        except Exception:  # nothing to suggest, then
+        except Exception:
             continue
         modules = [module.name for module in pkgutil.iter_modules(getattr(parent, "__path__", []))]
         rest = provider.removeprefix(f"{parent_name}.{missing}")
@@ -155,22 +168,16 @@ def _no_such(provider: str, close: list[str]) -> str:
     return f"there is no such provider: {show_key(provider)}{hint}"
 
 
-def _public_names(module: ModuleType) -> list[str]:
+def _component_names(module: ModuleType) -> list[str]:
     exported = getattr(module, "__all__", None)
     names = exported if isinstance(exported, (list, tuple)) else [name for name in vars(module) if name[:1] != "_"]
-    return [str(name) for name in names]
+    return [str(name) for name in names if _is_component(getattr(module, str(name), None))]
 
 
-def _component_names(module: ModuleType) -> list[str]:
-    from autogen_core import is_component_class
-
-    found = {name: getattr(module, name, None) for name in _public_names(module)}
-    return [name for name, part in found.items() if isinstance(part, type) and is_component_class(part)]
-
-
-def _components_near(module: ModuleType, name: str) -> str:
-    close = nearest(name, _component_names(module))
-    return f"; did you mean '{module.__name__}.{close[0]}'?" if close else ""
+def _is_component(found: Any) -> bool:
+    """Whether this is a class that can be loaded from a config."""
+    is_class = isinstance(found, type) and is_component_class(found)
+    return is_class and hasattr(found, "component_config_schema") and hasattr(found, "component_type")
 
 
 _MODULES = (
@@ -200,16 +207,16 @@ _MODULES = (
     "autogen_ext.tools.http",
     "autogen_ext.tools.mcp",
 )
-"""Where the public names of components are. Some of AutoGen's need packages that may not be installed."""
+"""The modules with the public names of components. Some of AutoGen's need packages that may not be installed."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """A component class and the providers by which a file can name it.
+    """A component class and its names in team files.
 
     Attributes:
         component_class: The class.
-        names: Its providers, first the one by which it is dumped.
+        names: Its providers, first the one under which it is dumped.
     """
 
     component_class: Any
@@ -217,9 +224,7 @@ class Entry:
 
 
 def catalog() -> list[Entry]:
-    """List the component classes that are known and installed, sorted by their providers."""
-    from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
-
+    """The known component classes that are installed, sorted by their providers."""
     entries: dict[type, Entry] = {}
     for module_name in _MODULES:
         for name, found in _public_classes(module_name).items():
@@ -234,21 +239,59 @@ def catalog() -> list[Entry]:
     return sorted(entries.values(), key=lambda entry: entry.names[0])
 
 
-def _public_classes(module_name: str) -> dict[str, type]:
-    from autogen_core import is_component_class
-
+def _public_classes(module_name: str) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = importlib.import_module(module_name)
-    except ImportError:  # one of AutoGen's, with a package missing
+    except ImportError:  # A package that it needs is not installed.
         return {}
-    public = {name: getattr(module, name, None) for name in getattr(module, "__all__", ())}
-    return {
-        name: found
-        for name, found in public.items()
-        if isinstance(found, type)
-        and is_component_class(found)
-        and hasattr(found, "component_config_schema")
-        and not getattr(found, "__abstractmethods__", None)
-    }
+    found = {name: getattr(module, name) for name in _component_names(module)}
+    return {name: each for name, each in found.items() if not getattr(each, "__abstractmethods__", None)}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of component.
+
+    Attributes:
+        phrase: Its name in a sentence.
+        bases: Its base classes.
+    """
+
+    phrase: str
+    bases: tuple[type, ...]
+
+    def has(self, component_class: type) -> bool:
+        """Whether a class is of this kind."""
+        return issubclass(component_class, self.bases)
+
+
+MODEL = Kind("a model client", (ChatCompletionClient,))
+TEAM = Kind("a team", (Team,))
+_TERMINATION = Kind("a termination condition", (TerminationCondition,))
+_APPROVAL = Kind("an approval", (Approval,))
+_BY_FIELD = {
+    "model_client": MODEL,
+    "model_context": Kind("a model context", (ChatCompletionContext,)),
+    "code_executor": Kind("a code executor", (CodeExecutor,)),
+    "termination_condition": _TERMINATION,
+    "conditions": _TERMINATION,
+    "participants": Kind("an agent or a team", (ChatAgent, Team)),
+    "team": TEAM,
+    "agent": Kind("an agent", (ChatAgent,)),
+    "workbench": Kind("a workbench", (Workbench,)),
+    "tools": Kind("a tool", (BaseTool,)),
+    "approval": _APPROVAL,
+    "approvals": _APPROVAL,
+}
+
+
+def kind_for(field: str | None) -> Kind | None:
+    """The kind of component that belongs under a key, by convention; `None` if there is no convention."""
+    return None if field is None else _BY_FIELD.get(field)
+
+
+def all_kinds() -> list[Kind]:
+    """All kinds of component that a file can contain."""
+    return list(dict.fromkeys([TEAM, *_BY_FIELD.values()]))

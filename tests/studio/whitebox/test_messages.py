@@ -117,7 +117,7 @@ async def test_why_there_is_no_further_attempt(coder: MakeCoder) -> None:
     given_up = coder(Client(BAD, decide(False, "hopeless"), "Sorry."), max_retries_on_error=2)
     assert shown(await stream(given_up, TASK))[-1] == (
         "retry_decision",
-        "**Attempt 1 failed: it is not tried again**\n\nhopeless",
+        "**Attempt 1 failed: there is no further attempt**\n\nhopeless",
     )
     used_up = coder(Client(BAD, decide(True), WORSE, "Sorry."), max_retries_on_error=1)
     items = await stream(used_up, TASK)
@@ -135,7 +135,7 @@ async def test_a_refusal_is_shown_with_its_reason(coder: MakeCoder) -> None:
 
 async def test_why_nothing_was_run_is_shown(coder: MakeCoder) -> None:
     found = shown(await stream(coder(Client(COBOL, "Sorry.")), TASK))
-    assert found[0][1] == "**Attempt 1: nothing in it can be run**\n\n```cobol no-run\nSTOP RUN.\n```"
+    assert found[0][1] == "**Attempt 1: no code to run**\n\n```cobol no-run\nSTOP RUN.\n```"
     assert found[1][1].startswith("**Attempt 1 was not run**\n\n```text no-run\nThe block at line 1 was not run: ")
 
 
