@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import shlex
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -46,6 +49,11 @@ for pid, fd in held.items():
         pass
 """
 
+_SETTLE = 2.0  # The most that the exit of this process waits.
+
+_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+_killed: set[int] = set()  # Workers that a guard has killed; they may still be ending.
+
 
 class Guard:
     """Ends the workers when this process has died: one that computes does not notice it, only one that waits does."""
@@ -53,6 +61,7 @@ class Guard:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._held: set[int] = set()
+        _guards.add(self)
 
     def hold(self, pid: int) -> None:
         """Let a worker end with this process."""
@@ -68,6 +77,7 @@ class Guard:
     def end(self) -> None:
         """End all workers that are held, and the guard."""
         process, self._process = self._process, None
+        _killed.update(self._held)
         self._held.clear()
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
@@ -169,6 +179,49 @@ class Tap:
         if number is not None and self._pid and not self._closed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, number)
+
+
+@atexit.register
+def _end_all() -> None:
+    """End all workers, then wait until no thread of pydantic-monty needs the interpreter any more.
+
+    Its threads report the end of each call to the event loop. CPython before 3.14 ends a thread that asks for the
+    interpreter after its exit has begun, and Rust aborts the whole process when its thread is ended so.
+    """
+    if "pydantic_monty" not in sys.modules:
+        return
+    for guard in list(_guards):
+        guard.end()
+    before = None
+    deadline = time.monotonic() + _SETTLE
+    while time.monotonic() < deadline:
+        now = None if any(map(_is_running, _killed)) else _native_threads()
+        if now is not None and now == before:
+            return
+        before = now
+        time.sleep(0.01)  # Others have the interpreter in the meantime.
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a child of this process has not ended yet, so that its pipes are still open."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[:2]
+    except OSError:
+        return False
+    return int(parent) == os.getpid() and state != "Z"
+
+
+def _native_threads() -> dict[str, list[str]] | None:
+    """How often each thread of pydantic-monty has gone to sleep; `None` if one is awake."""
+    found = {}
+    for task in Path("/proc/self/task").glob("*"):
+        with contextlib.suppress(OSError):
+            if (task / "comm").read_text().startswith("tokio"):
+                status = (task / "status").read_text("utf-8", "replace").splitlines()
+                if not any(line.startswith("State:\tS") for line in status):
+                    return None
+                found[task.name] = [line for line in status if "ctxt_switches" in line]
+    return found
 
 
 @contextlib.contextmanager
