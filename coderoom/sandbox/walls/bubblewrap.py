@@ -17,10 +17,8 @@ from typing import Any
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.walls.base import WallReport, WallSpec
 from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
-from coderoom.sandbox.walls.local import LocalWorker, Start, python_arguments
-from coderoom.sandbox.walls.mount_namespaces import MountNamespaceWall
-from coderoom.sandbox.walls.probe import Facts
-from coderoom.sandbox.walls.remedies import namespaces_remedy
+from coderoom.sandbox.walls.local import Facts, LocalWorker, Start, python_arguments
+from coderoom.sandbox.walls.namespaces import MountNamespaceWall, namespaces_remedy
 
 __all__ = ["BubblewrapWall"]
 

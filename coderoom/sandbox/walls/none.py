@@ -8,9 +8,16 @@ from pathlib import Path
 
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.sandbox.walls.base import WallReport, WallSpec
-from coderoom.sandbox.walls.interpreter import Interpreter
-from coderoom.sandbox.walls.local import OUTSIDE, LocalWorker, Start, python_arguments, with_own_places
-from coderoom.sandbox.walls.probe import Facts, ProbedWall
+from coderoom.sandbox.walls.layout import Interpreter
+from coderoom.sandbox.walls.local import (
+    OUTSIDE,
+    Facts,
+    LocalWorker,
+    ProbedWall,
+    Start,
+    python_arguments,
+    with_own_places,
+)
 
 __all__ = ["NoWall"]
 

@@ -15,8 +15,7 @@ import pytest
 from coderoom.errors import RequestError
 from coderoom.sandbox import Limits
 from coderoom.sandbox.walls.base import WallSpec
-from coderoom.sandbox.walls.interpreter import Interpreter
-from coderoom.sandbox.walls.layout import INSIDE, is_private, layout_for
+from coderoom.sandbox.walls.layout import INSIDE, Interpreter, is_private, layout_for
 from tests.sandbox.places import Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's file tree")

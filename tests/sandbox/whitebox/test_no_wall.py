@@ -11,7 +11,7 @@ from coderoom.errors import MissingDependencyError
 from coderoom.sandbox import Limits, Sandbox, SandboxUnavailable, WallReport, walls
 from coderoom.sandbox.walls.base import WallSpec
 from coderoom.sandbox.walls.bubblewrap import BubblewrapWall
-from coderoom.sandbox.walls.probe import Facts
+from coderoom.sandbox.walls.local import Facts
 
 
 async def test_without_any_wall_each_one_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,22 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import socket
 import stat
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import coderoom
-from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.walls import owned_folder
-from coderoom.sandbox.walls.layout import is_private
-from coderoom.sandbox.walls.lending import chown_workspace
+from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox.walls.local import copy_for_all
+from coderoom.sandbox.walls.workspace import chown_workspace, mounted_for, unmount
 
-__all__ = ["Meeting", "Tenant", "check_folders", "guarded", "tenant_for", "visible_code"]
+__all__ = ["Meeting", "Tenant", "tenant_for", "visible_code"]
 
 _FEW_USERS = (10_000, 60_000)  # Whom an engine that remaps users knows in any case.
 _NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Nobody on any machine.
@@ -70,43 +66,13 @@ class Meeting:
     def close(self) -> None:
         """Wait no longer, and leave nothing behind; the container keeps what it has mounted."""
         self.listener.close()
-        owned_folder.unmount(self.mount)
+        unmount(self.mount)
         # Never by walking: should the workspace still be mounted there, it must survive this.
         with contextlib.suppress(OSError):
             (self.folder / "socket").unlink(missing_ok=True)
         for folder in (self.folder, self.mount, self._folder):
             with contextlib.suppress(OSError):
                 folder.rmdir()
-
-
-def check_folders(workspace: Path | None, readable: tuple[Path, ...]) -> None:
-    """Check what is asked to be shown.
-
-    Raises:
-        RequestError: A folder is not there, or must not be shown.
-    """
-    if workspace is not None and not workspace.is_dir():
-        raise RequestError(f"The workspace {str(workspace)!r} is no folder; make it first.")
-    for path in readable:
-        if not path.exists():
-            raise RequestError(f"There is no {str(path)!r} to be made readable.")
-    for path in (*readable, *([workspace] if workspace is not None else [])):
-        if is_private(path) or is_private(path.resolve()):
-            raise RequestError(
-                f"{str(path)!r} is a home or system folder and is not shown to code as a whole; use a folder inside it."
-            )
-
-
-def guarded(workspace: Path) -> list[tuple[Path, bool]]:
-    """What of a workspace is a mount of its own, and whether it stays writable.
-
-    The programs that the host itself runs must not be changed by code; and what is mounted upon, and so every folder
-    above such a one, cannot be moved away.
-    """
-    host = (Path(coderoom.__file__).resolve().parent, *map(Path, (sys.prefix, sys.base_prefix)))
-    kept = {path.relative_to(workspace) for path in host if path.is_relative_to(workspace) and path != workspace}
-    above = {folder for path in kept for folder in path.parents} - {Path()} - kept
-    return sorted([*((path, True) for path in above), *((path, False) for path in kept)])
 
 
 def tenant_for(workspace: Path | None, mount: Path | None, remapped: bool, rootless: bool) -> Tenant:
@@ -148,7 +114,7 @@ def _beside_root(workspace: Path, mount: Path | None, nobody: int, remapped: boo
     if mount is not None and workspace.stat().st_uid == 0:
         try:
             mount.mkdir()
-            owned_folder.mounted_for(workspace, mount, nobody, nobody)
+            mounted_for(workspace, mount, nobody, nobody)
             return Tenant(nobody, nobody, mount, remapped)
         except OSError:
             pass  # An old kernel, or a file system that cannot do it.
@@ -171,8 +137,5 @@ def visible_code(source: Path) -> tuple[Path, Path | None]:
         path.stat().st_mode & 0o004 for path in source.rglob("*.py")
     ):
         return source, None
-    copy = Path(tempfile.mkdtemp(prefix="coderoom-")) / source.name
-    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (copy, *copy.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return copy, copy.parent
+    copy = Path(tempfile.mkdtemp(prefix="coderoom-"))
+    return copy_for_all(source, copy), copy

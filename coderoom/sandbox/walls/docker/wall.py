@@ -17,12 +17,11 @@ from coderoom._util import owner
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.sandbox import guest
 from coderoom.sandbox.walls.base import WallReport, WallSpec
-from coderoom.sandbox.walls.docker.config import LABEL, container_config, memory_of
+from coderoom.sandbox.walls.docker.config import LABEL, DockerOptions, container_config, memory_of
 from coderoom.sandbox.walls.docker.container import Container, DockerWorker
 from coderoom.sandbox.walls.docker.engine import Engine, connect, is_missing, reason
-from coderoom.sandbox.walls.docker.folders import Meeting, check_folders, tenant_for, visible_code
-from coderoom.sandbox.walls.docker.options import DockerOptions
-from coderoom.sandbox.walls.layout import WORKSPACE
+from coderoom.sandbox.walls.docker.folders import Meeting, tenant_for, visible_code
+from coderoom.sandbox.walls.layout import WORKSPACE, check_readable, check_workspace
 
 __all__ = ["DockerWall"]
 
@@ -107,7 +106,10 @@ class _Launch:
         self.cancelled = threading.Event()
 
     def run(self) -> DockerWorker:
-        check_folders(self._spec.workspace, tuple(self._spec.readable))
+        if self._spec.workspace is not None:
+            check_workspace(self._spec.workspace.resolve())
+        for path in self._spec.readable:
+            check_readable(path)
         with contextlib.ExitStack() as undo:
             engine = connect()
             undo.callback(engine.close)
