@@ -97,7 +97,7 @@ class TestHowItLooks:
                 Sandbox().session(functions=[each])
         with pytest.raises(RequestError, match="must be a list"):
             Sandbox().session(functions=add)  # type: ignore[arg-type]
-        with pytest.raises(RequestError, match="have the name 'add'"):
+        with pytest.raises(RequestError, match="under the name 'add'"):
             Sandbox().session(functions=[add, functools.partial(add, 1)])
 
     async def test_what_can_be_called_can_be_offered(self, sandbox: Sandbox) -> None:

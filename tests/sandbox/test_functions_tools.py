@@ -171,7 +171,7 @@ class TestTools:
         assert (await only(AskTool())).name == "ask_somebody"
         with pytest.raises(RequestError, match="'1st' cannot be offered"):
             await host_functions([FunctionTool(population, "", name="1st")])
-        with pytest.raises(RequestError, match="have the name 'population'"):
+        with pytest.raises(RequestError, match="under the name 'population'"):
             await host_functions([population, StaticWorkbench([TOOLS[0]])])
 
 

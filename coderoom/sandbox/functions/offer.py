@@ -102,6 +102,6 @@ def _by_name(functions: Iterable[HostFunction]) -> dict[str, HostFunction]:
     found: dict[str, HostFunction] = {}
     for function in functions:
         if function.name in found:
-            raise RequestError(f"Two functions have the name {function.name!r}; rename one of them.")
+            raise RequestError(f"Two functions are offered under the name {function.name!r}; rename one of them.")
         found[function.name] = function
     return found

@@ -21,7 +21,7 @@ from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.environment import environment
 from coderoom.sandbox.functions import HostFunction
-from coderoom.sandbox.policy import Policy
+from coderoom.sandbox.policy_rules import restricted_rules
 from coderoom.sandbox.walls import choose, make_wall
 from coderoom.sandbox.walls.base import StartedWorker, Wall
 
@@ -227,7 +227,7 @@ class Worker:
             "limits": self._config.limits.model_dump(),
             "checkpoints": MOST_CHECKPOINTS,
             "preload": list(self._config.preload),
-            "restricted": Policy(self._config.policy).rules,
+            "restricted": restricted_rules() if self._config.policy == "restricted" else None,
         }
 
     async def _take(self) -> Room:
