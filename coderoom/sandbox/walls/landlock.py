@@ -1,4 +1,4 @@
-"""Walls that are made of rules about what may be opened, and the one of Landlock alone."""
+"""The wall `landlock`, for machines that allow no namespaces, and what it shares with `sandlock`."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from coderoom.sandbox.walls.workspace import borrowed
 
 __all__ = ["LandlockWall", "PathRuleWall"]
 
-# Of /proc only what tells nothing of other processes.
+# The files of /proc that reveal nothing about other processes.
 _HARMLESS = ("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm/overcommit_memory")
 _FOR_NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf")
 
 
 class PathRuleWall(ProbedWall):
-    """No namespaces: the code sees the host's paths, but the kernel lets it open only those that it needs."""
+    """A wall without namespaces: code sees the host's paths, and the kernel lets it open only those that it needs."""
 
     @abstractmethod
     def _check(self) -> None:
-        """See to it that this machine has what it takes.
+        """Check the requirements.
 
         Raises:
-            SandboxUnavailable: It has not.
+            SandboxUnavailable: This machine lacks one.
         """
 
     @abstractmethod
     def _prepare(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
-        """Say how to start the program."""
+        """How to start the program."""
 
     async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
         self._check()
@@ -91,7 +91,7 @@ def _layout(spec: WallSpec, wall: str) -> Layout:
 
 
 def _check_reachable(layout: Layout) -> None:
-    """See to it that a worker that is not root any more can read what it needs."""
+    """Check that a worker that has given up root can read what it needs."""
     needed = [Path(layout.python).resolve(), *(Path(source) for source, _ in layout.read_only)]
     needed = [path for path in needed if not path.is_relative_to(OUTSIDE)]
     needed += [Path(layout.workspace)] if layout.workspace is not None else []
@@ -99,13 +99,13 @@ def _check_reachable(layout: Layout) -> None:
         for folder in path.parents:
             if not folder.stat().st_mode & stat.S_IXOTH:
                 raise SandboxUnavailable(
-                    f"The worker does not stay root, and to others {str(path)!r} is out of reach in {str(folder)!r}; "
-                    "use an interpreter and a workspace that everybody can reach, or do not start this as root."
+                    f"The worker gives up root, and other users cannot reach {str(path)!r} in {str(folder)!r}: use "
+                    "an interpreter and a workspace that every user can reach, or do not start this as root."
                 )
 
 
 def _code_for(identity: tuple[int, int] | None, private: Path) -> Path:
-    """The folder that holds `guest` for the worker: ours, or a copy where the worker's user cannot reach ours."""
+    """The folder with `guest` for the worker: ours, or a copy for another user."""
     if identity is None:
         return OUTSIDE
     return copy_for_all(OUTSIDE / "guest", private / "code").parent
@@ -147,7 +147,7 @@ _NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modul
 
 
 class LandlockWall(PathRuleWall):
-    """The rules that each runner puts itself under, and nothing else."""
+    """The rules that each runner applies to itself, and nothing else."""
 
     name = "landlock"
 

@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine: starting them, watching them, ending them, and trying out their walls."""
+"""Workers that are processes of this machine: starting and ending them, and probing their walls by building them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
     "with_own_places",
 ]
 
-# The folder that `guest` is in, on this machine.
+# The folder on this machine that `guest` is in.
 OUTSIDE = Path(__file__).resolve().parent.parent
 
 _KEPT_OF_STDERR = 8192
@@ -50,16 +50,16 @@ _CONTROL_BUFFER = 1 << 20
 
 @dataclass
 class Start:
-    """What it takes to start a worker.
+    """How to start a worker.
 
     Attributes:
         argv: The program and its arguments.
-        boot: What the worker is told first.
+        boot: See `StartedWorker`.
         environment: The program's whole environment.
-        fds: Descriptors that the program gets besides its end of the control socket; they are closed here.
-        worker_pid: Called when it is to be ended: the process whose end ends everything; `None`: the program itself,
-            once it is asked to.
-        tidy: Called once when it has ended, or could not be started.
+        fds: More descriptors for the program; they are closed on this side once it has started.
+        worker_pid: Called to end the worker; returns the process whose end ends everything, or `None` for the program
+            itself.
+        tidy: Called once, when it has ended or could not be started.
     """
 
     argv: Sequence[str]
@@ -73,12 +73,12 @@ class Start:
 class LocalWorker:
     """A worker that is a process of this machine.
 
-    Its attendant, a thread, starts it, takes in what it writes to standard error, and waits for it. That thread lives
-    as long as the process does, and that matters: "die with the parent" means the parent's *thread* to the kernel.
+    A thread starts it, reads its standard error, and waits for its end. The thread must live as long as the worker: for
+    the kernel, "die with the parent" means the parent's *thread*.
 
     Attributes:
-        control: This side of the control socket.
-        boot: What it has to be told first.
+        control: The host's end of the control socket.
+        boot: See `StartedWorker`.
     """
 
     def __init__(self, control: socket.socket, start: Start) -> None:
@@ -98,8 +98,8 @@ class LocalWorker:
         """Start a worker.
 
         Args:
-            prepare: Given the number of the worker's end of the control socket, it says how to start it.
-            tidying: What is to be done when the worker has ended. The worker takes it over once it is started.
+            prepare: Returns how to start the worker, given the descriptor of its end of the control socket.
+            tidying: Closed when the worker has ended. A started worker takes it over.
 
         Raises:
             SandboxUnavailable: The program cannot be started.
@@ -127,21 +127,21 @@ class LocalWorker:
         threading.Thread(target=self._attend, args=(control_fd,), daemon=True, name="coderoom-worker").start()
         try:
             await asyncio.shield(asyncio.wrap_future(self._started))
-        except asyncio.CancelledError:  # Nobody would ever end it.
+        except asyncio.CancelledError:  # Nothing else would end it.
             concurrent.futures.wait([self._started], _SECONDS_TO_END)
             self.kill()
             raise
 
     async def end(self) -> None:
-        """End it and everything behind the wall, at once; a second time does nothing."""
+        """End it and everything behind the wall at once; a second call does nothing."""
         await asyncio.shield(asyncio.to_thread(self._finish))
 
     def kill(self) -> None:
-        """The same without an event loop."""
+        """As `end`, without an event loop."""
         self._finish()
 
     def describe_death(self) -> str:
-        """What is known of why it ended by itself."""
+        """Why it ended by itself, as far as known."""
         concurrent.futures.wait([self._ended], 1)
         code = None if self._process is None else self._process.poll()
         said = bytes(self._said[-_KEPT_OF_STDERR:]).decode(errors="replace").strip()
@@ -180,11 +180,11 @@ class LocalWorker:
                 del self._said[: -2 * _KEPT_OF_STDERR]
         process.wait()
         self._ended.set_result(None)
-        with self._ending:  # Nobody may ever close it.
+        with self._ending:  # Nothing else may close it.
             self._tidy()
 
     def _finish_at_exit(self) -> None:
-        if os.getpid() == self._host:  # And not in a fork of the host.
+        if os.getpid() == self._host:  # Not in a fork of the host.
             self._finish()
 
     def _tidy(self) -> None:
@@ -210,9 +210,9 @@ class LocalWorker:
             process.terminate()
             return
         with contextlib.suppress(OSError):
-            # If it has ended its number may be another's by now.
+            # If it has ended, its number may belong to another process by now.
             if int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1]) == process.pid:
-                # The first process of a namespace takes all others along.
+                # With the first process of a namespace all others end.
                 os.kill(pid, signal.SIGKILL)
 
 
@@ -227,15 +227,15 @@ def python_arguments(python: str, inside: str, program: str, control_fd: int) ->
 
     Args:
         python: The interpreter.
-        inside: The folder that `guest` is in, as it is at the start.
-        program: Its source text, a line in which `CONTROL` is the number of its end of the control socket.
-        control_fd: That number.
+        inside: The folder that `guest` is in when the program starts.
+        program: One line of Python, in which `CONTROL` is the descriptor of its end of the control socket.
+        control_fd: That descriptor.
     """
-    # The package gets a name of its own, so that no module of the code's can be taken for it.
+    # With this name, no module of the code can be mistaken for the package.
     name = "coderoom_guest"
     package = f"sys.modules[{name!r}] = type(sys)({name!r}); sys.modules[{name!r}].__path__ = [{inside + '/guest'!r}]"
     text = f"import sys; {package}; CONTROL = {control_fd}; {program}"
-    # Isolated, and without `site`: nothing that is installed runs before the wall is finished.
+    # Isolated and without `site`: no installed package runs before the wall is finished.
     return [python, "-I", "-S", "-B", "-c", text]
 
 
@@ -257,9 +257,9 @@ def copy_for_all(source: Path, folder: Path) -> Path:
 
 
 def identity_to_become() -> tuple[int, int] | None:
-    """The user and group that root's workers become: nobody's, so nothing is theirs; `None` for any other user.
+    """The user and group that a worker of root becomes, who own nothing; `None` where the host is not root.
 
-    A root that is one of a user namespace only is an ordinary user to the kernel.
+    Root of a user namespace is an ordinary user for the kernel.
     """
     if os.geteuid() != 0:
         return None
@@ -298,12 +298,12 @@ _PROBE = "from coderoom_guest.isolation.boot import probe; probe(CONTROL)"
 
 @dataclass(frozen=True)
 class Facts:
-    """What a try has shown.
+    """The result of a probe.
 
     Attributes:
         error: Why the wall cannot be built; empty if it can.
-        nested: Why a room inside can have no namespaces of its own; empty if it can.
-        idmap: Why files cannot be made to look like another's; empty if they can, or need not.
+        nested: Why a room can have no namespaces of its own; empty if it can.
+        idmap: Why files cannot be shown as another user's; empty if they can, or need not be.
     """
 
     error: str = ""
@@ -312,12 +312,12 @@ class Facts:
 
 
 class ProbedWall(ABC):
-    """A wall of this machine. Before its first worker starts it is built once around next to nothing.
+    """A wall of this machine. It is probed once, before its first worker starts, by building it around a tiny program.
 
     Attributes:
         name: The wall's name.
         program: The worker's source text, see `python_arguments`.
-        by_file_system: Whether a try says nothing of workspaces on other file systems.
+        by_file_system: Whether each file system of a workspace needs a probe.
     """
 
     name: ClassVar[str]
@@ -354,7 +354,7 @@ class ProbedWall(ABC):
 
     @abstractmethod
     def _report(self, facts: Facts) -> WallReport:
-        """Say in words what a try has shown."""
+        """Describe the result of a probe."""
 
     async def _facts(self, workspace: Path | None, python: Path | None = None) -> Facts:
         device = 0
@@ -364,7 +364,7 @@ class ProbedWall(ABC):
         facts = self._known.get(key)
         if facts is None:
             facts = await self._try(workspace if device else None, python, Facts())
-            if not facts.error:  # What is missing may be installed meanwhile.
+            if not facts.error:  # What is missing may be installed later.
                 self._known[key] = facts
         return facts
 

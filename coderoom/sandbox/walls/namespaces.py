@@ -1,4 +1,4 @@
-"""Walls that are made of mounts and namespaces, and the one that needs no program but Python."""
+"""The wall `namespaces`, which needs no program but Python, and what it shares with `bubblewrap`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = ["MountNamespaceWall", "NamespacesWall", "namespaces_remedy"]
 
 
 class MountNamespaceWall(ProbedWall):
-    """Namespaces of every kind, a file tree of only what is needed, no capabilities."""
+    """A wall with namespaces of every kind, a file tree with only what is needed, and no capabilities."""
 
-    by_file_system = True  # Not all of them can show root's files as another user's.
+    by_file_system = True  # Not every file system can show root's files as another user's.
 
     @abstractmethod
     def _prepare(self, spec: WallSpec, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int) -> Start:
-        """Say how to start the program."""
+        """How to start the program."""
 
     async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
         with contextlib.ExitStack() as unwind:
@@ -65,16 +65,16 @@ def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, fact
         "guarded": layout.guarded,
         "packages": layout.packages,
         "programs": layout.programs,
-        # Whoever mounts another /tmp has to keep these visible.
+        # Another /tmp has to keep these visible.
         "below_tmp": [path for path in layout.targets if path.startswith("/tmp/")],
         "rooms": "plain" if facts.nested else "namespaces",
-        # Of the host's sockets none can be reached by a path; with its network, some can by an abstract name.
+        # No socket of the host has a path inside; with the host's network, some have abstract names.
         "lockdown": {"own_pid_only": bool(facts.nested), "local_sockets": not spec.network},
     }
 
 
 class NamespacesWall(MountNamespaceWall):
-    """The same namespaces and the same file tree as with bubblewrap, made by our own Python."""
+    """The same namespaces and file tree as with bubblewrap, made by the worker itself."""
 
     name = "namespaces"
 
@@ -96,7 +96,7 @@ class NamespacesWall(MountNamespaceWall):
         }
         return Start(
             argv=python_arguments(layout.python, str(OUTSIDE), program, control_fd),
-            # The environment comes with the boot: a variable such as LD_PRELOAD is not for before the wall.
+            # The environment comes later: a variable such as LD_PRELOAD must not act before the wall stands.
             boot={**boot, "enter": enter, "environment": dict(spec.env)},
         )
 
@@ -107,10 +107,10 @@ class NamespacesWall(MountNamespaceWall):
 
 
 def namespaces_remedy() -> str:
-    """What would let an unprivileged user make namespaces, as far as this machine tells."""
+    """What would let an unprivileged user make namespaces here, as far as known."""
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == 1:
         return (
-            "AppArmor restricts user namespaces here (Ubuntu 23.10 and later): a profile of it that allows `userns` to "
+            "AppArmor restricts user namespaces here (Ubuntu 23.10 and later): a profile that allows `userns` to "
             "the program lifts that, or `sysctl kernel.apparmor_restrict_unprivileged_userns=0` for all."
         )
     if _setting("kernel/unprivileged_userns_clone") == 0:

@@ -1,4 +1,4 @@
-"""The wall `landlock` with a second one around it, which sandlock makes: the worker is behind rules too."""
+"""The wall `sandlock`: the wall `landlock`, and sandlock's rules around the worker as well."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 class SandlockWall(PathRuleWall):
-    """What the wall `landlock` is, with the worker itself behind sandlock's rules.
+    """The wall `landlock`, with the worker behind sandlock's rules.
 
-    sandlock's supervisor is not used. It opens files of `/proc` for whoever asks, past the rules that a runner is
-    under, so that code could read the memory of other sessions; and it hides processes from the supervisor, who could
+    sandlock's supervisor is not used. It opens files of `/proc` for any process, past the rules of a runner, so that
+    code could read the memory of other sessions; and it hides processes from the supervisor of a room, which could
     neither count nor end them.
     """
 
@@ -93,7 +93,7 @@ def _has() -> str:
 
 
 def _rules(boot: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What the worker may open: what code will be allowed to, our own modules, and all of `/proc` to look after it."""
+    """What the worker may open: what code may, our own modules, and all of `/proc` to supervise code."""
     read = [*boot["lockdown"]["read"], str(OUTSIDE), "/proc"]
     write = [boot["workspace"], boot["private"], *_DEVICES]
     return {

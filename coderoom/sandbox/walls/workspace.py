@@ -1,4 +1,4 @@
-"""Workspaces for workers that root starts and that are not root."""
+"""The workspace of a worker that root starts: the worker becomes another user, who must own the files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AT_FDCWD, _CLOEXEC = -100, 0o2000000
 _MOUNT_ATTR_IDMAP = 0x00100000
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 
-# A user namespace can only be had by a process that has one thread.
+# Only a process with one thread can make a user namespace.
 _HOLD_NAMESPACE = (
     "import ctypes, sys; "
     f"ok = ctypes.CDLL(None).unshare({linux.CLONE_NEWUSER}) == 0; "
@@ -34,18 +34,18 @@ _HOLD_NAMESPACE = (
 
 
 def mounted_for(folder: Path, place: Path, uid: int, gid: int) -> None:
-    """Mount a folder once more, so that what belongs to its owner belongs to someone else there.
+    """Mount a folder once more, with the files of its owner as another user's. Needs root.
 
-    Whatever is made under the mount belongs to the folder's owner in the folder itself. Takes root.
+    What is made under the mount belongs to the folder's owner in the folder itself.
 
     Args:
         folder: The folder.
-        place: The empty folder that it is mounted at.
-        uid: The user whose it is there.
-        gid: The group whose it is there.
+        place: The empty folder to mount it at.
+        uid: The owner there.
+        gid: The group there.
 
     Raises:
-        OSError: The kernel is too old for that (before 5.12), or the file system cannot do it.
+        OSError: The kernel is older than 5.12, or the file system cannot do it.
     """
     owner = folder.stat()
     with _namespace(_mapping(owner.st_uid, uid), _mapping(owner.st_gid, gid)) as namespace:
@@ -59,13 +59,13 @@ def mounted_for(folder: Path, place: Path, uid: int, gid: int) -> None:
 
 
 def unmount(place: Path) -> None:
-    """Undo `mounted_for`; what others have mounted from there stays mounted."""
+    """Undo `mounted_for`; mounts made from there stay."""
     with contextlib.suppress(OSError):
         linux.libc("umount2", os.fsencode(place), _MNT_DETACH | _UMOUNT_NOFOLLOW)
 
 
 def _mapping(owner: int, seen: int) -> str:
-    """The owner is someone else; all others are who they are, so that what they own can still be removed."""
+    """Map the owner to another user and all others to themselves, so that their files can still be removed."""
     rest = [(0, owner), (owner + 1, seen - owner - 1)]
     return "\n".join([f"{owner} {seen} 1", *(f"{first} {first} {count}" for first, count in rest if count > 0)])
 
@@ -87,25 +87,26 @@ def _namespace(uid_map: str, gid_map: str) -> Iterator[int]:
             os.close(namespace)
 
 
-# Those of this process, which another thread may just be about to start a worker in.
+# Those lent by this process, where another thread may be starting a worker.
 _lent: set[Path] = set()
 _OURS = range(0x70000000, 0x80000000)
 Identity = tuple[int, int]
 
 
 def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[], None]]:
-    """Whom root's worker becomes where its files cannot be made to look like another's.
+    """Choose the user of root's worker where files cannot be shown as another user's.
 
-    A workspace of another user: that user. One of root's: nobody, who owns what is in it until the worker has ended.
+    For a workspace of another user, that user. For one of root's, an unused user, who owns its files until the worker
+    has ended.
 
     Args:
         workspace: The folder.
 
     Returns:
-        Who, or `None` if this is not root; and what gives the folder back.
+        The user and group, or `None` if this is not root; and a function that gives the folder back.
 
     Raises:
-        SandboxUnavailable: Another worker has it.
+        SandboxUnavailable: Another worker uses the folder.
     """
     identity = identity_to_become()
     if identity is None or workspace is None:
@@ -117,7 +118,7 @@ def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[
                 f"The workspace {str(workspace)!r} is in use by another sandbox of root's, and this machine cannot "
                 "show it to two at a time; use another folder, or close the other sandbox."
             )
-        # Left behind by one whose host was killed.
+        # Its host was killed before it could give the folder back.
         _hand_over(workspace, owner[0], (0, 0))
         owner = (0, 0)
     if owner[0] != 0:
@@ -133,7 +134,7 @@ def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[
 
 
 async def borrowed(workspace: Path | None, unwind: contextlib.ExitStack) -> Identity | None:
-    """Borrow a workspace in a thread; `unwind` gives it back, also if nobody waits any more when it is lent.
+    """Call `chown_workspace` in a thread; `unwind` gives the folder back, even if this is cancelled meanwhile.
 
     Raises:
         SandboxUnavailable: As `chown_workspace`.
@@ -148,11 +149,11 @@ async def borrowed(workspace: Path | None, unwind: contextlib.ExitStack) -> Iden
 
 
 def _nothing() -> None:
-    """Give nothing back."""
+    """There is nothing to give back."""
 
 
 def _hand_over(folder: Path, before: int, after: Identity) -> None:
-    """Let what belongs to one user below a folder belong to another; files that are elsewhere as well are left out."""
+    """Change the owner of files below a folder, except of root's files with other hard links."""
     device = folder.stat().st_dev
     for name, directory in _entries(folder):
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)

@@ -119,7 +119,7 @@ def test_refused_as_workspace(path: str) -> None:
 
 
 def test_workspace_that_is_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="is no folder"):
+    with pytest.raises(RequestError, match="is not a folder"):
         layout_for(spec(workspace=tmp_path / "nothing"))
 
 

@@ -1,4 +1,4 @@
-"""What a container is made with, and what only the Docker wall can be asked for."""
+"""The options of the wall `docker`, and the configuration of its containers."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def _bytes(value: Any) -> Any:
 
 
 class DockerOptions(BaseModel):
-    """What only the Docker wall can be asked for.
+    """The options of the wall `docker`.
 
     The limits are those of the container, which all sessions of a sandbox share.
 
     Attributes:
-        image: The image; it needs Python 3.8 or later as `python3`.
-        pull: Whether an image that is not on this machine is fetched.
-        memory: How much memory, as bytes or for instance `"2g"`; `None`: what one session may use, files in memory
-            included, and a quarter GiB for the worker.
-        cpus: How many processors' worth of time.
-        processes: How many processes and threads; `None`: those of four sessions, and 64 for the worker.
-        gpus: `"all"`, how many, or the ids of those that the code may use; `None`: none.
-        runtime: The engine's runtime, if it is not the default one. One that puts a kernel of its own between
-            (gVisor, Kata Containers) cannot be used.
-        strict: Refuse an engine that leaves out part of the wall, a limit that its kernel does not know for instance.
+        image: The image, which needs Python 3.8 or later as `python3`.
+        pull: Whether to pull an image that is not on this machine.
+        memory: Its memory in bytes, or for instance `"2g"`; `None`: what one session may use, files in memory included,
+            and 256 MiB for the worker.
+        cpus: Its number of processors.
+        processes: Its processes and threads; `None`: those of four sessions, and 64 for the worker.
+        gpus: The GPUs that code may use: `"all"`, a number, or their ids; `None`: none.
+        runtime: The engine's runtime, if it is not the default one. One with its own kernel (gVisor, Kata Containers)
+            cannot be used.
+        strict: Refuse an engine that lacks part of the wall, for instance a limit that its kernel does not support.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -71,12 +71,12 @@ class DockerOptions(BaseModel):
         """Check options.
 
         Raises:
-            RequestError: One is unknown or wrong; the message lists all of them.
+            RequestError: Options are unknown or wrong; the message lists all of them.
         """
         try:
             return cls.model_validate(dict(options))
         except ValidationError as error:
-            # One message for each option, though each of several types may have refused it.
+            # One message for each option, even if each of several types refused it.
             found = {str(mistake["loc"][0]): mistake for mistake in reversed(error.errors())}
             said = [_mistake(name, found[name], options[name]) for name in options if name in found]
             raise RequestError(f"Wrong options of the wall 'docker': {'; '.join(said)}.") from error
@@ -107,10 +107,10 @@ def container_config(
     """The arguments of `create_container`.
 
     Args:
-        engine: The engine that will make it.
-        spec: What was asked for.
-        options: What was asked for of Docker.
-        tenant: Whom the code will be.
+        engine: The engine that will make the container.
+        spec: The sandbox's configuration.
+        options: The wall's options.
+        tenant: The user of the code, and its workspace.
         meeting: The folder with the host's socket.
         code: The folder with the worker's code.
     """
@@ -141,7 +141,7 @@ def container_config(
 
 
 def memory_of(spec: WallSpec, options: DockerOptions) -> int:
-    """How much memory a container may have; files in memory are part of that."""
+    """The memory limit of a container, files in memory included."""
     in_memory = spec.limits.disk_bytes * (2 if spec.workspace is None else 1)
     return options.memory or spec.limits.memory_bytes + in_memory + _OWN_MEMORY
 
@@ -152,7 +152,7 @@ def _walls() -> dict[str, Any]:
         "cap_drop": ["ALL"],
         "cgroupns": "private",
         "ipc_mode": "private",
-        # Else what it writes to standard error would fill the host's disk.
+        # Otherwise its standard error would fill the host's disk.
         "log_config": {"Type": "none"},
         "read_only": True,
     }
@@ -193,7 +193,7 @@ def _limits(engine: Engine, spec: WallSpec, options: DockerOptions) -> dict[str,
 def _more(engine: Engine, options: DockerOptions, tenant: Tenant) -> dict[str, Any]:
     security = ["no-new-privileges"]
     if "selinux" in engine.security:
-        # Its rules forbid containers to connect to any socket of the host.
+        # SELinux forbids containers to connect to sockets of the host.
         security.append("label=disable")
     more: dict[str, Any] = {"security_opt": security}
     if tenant.host_users:

@@ -1,4 +1,4 @@
-"""The folders that a container shares with the host, and whom its code is there."""
+"""The folders that a container shares with the host, and the user of the code in it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from coderoom.sandbox.walls.workspace import chown_workspace, mounted_for, unmou
 
 __all__ = ["Meeting", "Tenant", "tenant_for", "visible_code"]
 
-_FEW_USERS = (10_000, 60_000)  # Whom an engine that remaps users knows in any case.
-_NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Nobody on any machine.
+_FEW_USERS = (10_000, 60_000)  # Known to every engine that remaps users.
+_NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Used by no machine.
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """Whom the code is, and through which folder it sees its workspace.
+    """The user of the code, and the folder of its workspace.
 
     Attributes:
         uid: Its user, never 0.
         gid: Its group.
-        workspace: The folder to be shown as the workspace; `None`: an empty one in memory.
+        workspace: The folder to mount as the workspace; `None`: an empty one in memory.
         host_users: Whether the engine must not remap the users.
-        give_back: To be called at the end.
+        give_back: Called at the end.
     """
 
     uid: int
@@ -42,9 +42,9 @@ class Tenant:
 
 
 class Meeting:
-    """A private folder with a socket in it, at which the host waits for its worker.
+    """A private folder with the socket at which the host waits for its worker.
 
-    Nobody else on this machine can get into the folder; the container sees only the part that has the socket.
+    No other user of this machine can enter the folder; the container sees only the part with the socket.
     """
 
     def __init__(self) -> None:
@@ -64,10 +64,10 @@ class Meeting:
             raise
 
     def close(self) -> None:
-        """Wait no longer, and leave nothing behind; the container keeps what it has mounted."""
+        """Remove the folder; the container keeps what it has mounted."""
         self.listener.close()
         unmount(self.mount)
-        # Never by walking: should the workspace still be mounted there, it must survive this.
+        # Never recursively: the workspace may still be mounted here.
         with contextlib.suppress(OSError):
             (self.folder / "socket").unlink(missing_ok=True)
         for folder in (self.folder, self.mount, self._folder):
@@ -76,13 +76,13 @@ class Meeting:
 
 
 def tenant_for(workspace: Path | None, mount: Path | None, remapped: bool, rootless: bool) -> Tenant:
-    """Find whom the code can be so that what it writes belongs to the workspace's owner.
+    """Choose a user for the code, so that what it writes belongs to the workspace's owner.
 
     Args:
         workspace: The folder.
-        mount: Where it could be mounted once more; `None`: the engine would not see that.
+        mount: Where it can be mounted once more; `None`: the engine would not see that.
         remapped: Whether the engine remaps users.
-        rootless: Whether it cannot help doing so.
+        rootless: Whether the engine always does so.
 
     Raises:
         SandboxUnavailable: There is no such user.
@@ -131,7 +131,7 @@ def _not_for_code(workspace: Path) -> SandboxUnavailable:
 
 
 def visible_code(source: Path) -> tuple[Path, Path | None]:
-    """The folder of the worker's code, and its copy where one had to be made, since others may not read it."""
+    """A folder of the worker's code that every user can read, and the temporary folder of its copy if it is one."""
     folders = [path for path in (source, *source.rglob("*")) if path.is_dir()]
     if all(path.stat().st_mode & 0o005 == 0o005 for path in folders) and all(
         path.stat().st_mode & 0o004 for path in source.rglob("*.py")
