@@ -1,94 +1,52 @@
-"""What the code is told it may do, checked on its syntax tree before anything runs.
+"""The policies: early feedback on what code may do, before it runs. They are never security; the walls are.
 
-A policy is early feedback for whoever wrote the code, in less time than a process takes to start. It keeps nobody
-from anything: that is the wall's work.
+`policy_rules` has the rules of the policy `restricted`, `policy_check` applies them to a syntax tree, and
+`guest.restricted` applies them while the code runs.
 """
 
 from __future__ import annotations
 
 import ast
-import difflib
 import threading
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Self
+from collections.abc import Sequence
+from typing import Final
 
-from coderoom.errors import RequestError
 from coderoom.sandbox.policy_check import RULES, PolicyFinding, find
-from coderoom.sandbox.policy_rules import MAX_CHARACTERS, restricted_rules
+from coderoom.sandbox.policy_rules import MAX_CHARACTERS
 from coderoom.sandbox.result import CodeError
 
-__all__ = ["POLICIES", "Policy", "PolicyFinding", "check_restricted"]
+__all__ = ["POLICIES", "check_restricted"]
 
 POLICIES: Final = ("restricted", "open")
 
 _SHOWN: Final = 20
 
-# What filters warnings is the whole process's.
+# The filters of warnings belong to the whole process.
 _filtering = threading.Lock()
 
 
-@dataclass(frozen=True)
-class Policy:
-    """What the code is told it may do.
+def check_restricted(code: str) -> CodeError | None:
+    """Check Python code against the policy `restricted`, before it runs.
 
-    Attributes:
-        name: `restricted` (harmless modules of the standard library, and neither files nor other programs nor the
-            interpreter's insides) or `open` (whatever the wall lets through).
+    Code with a syntax error has no findings: the interpreter that runs it reports the error. If that interpreter knows
+    newer syntax than this one, the rules hold while the code runs.
+
+    Returns:
+        A `PolicyError` with every finding, its line, and an alternative where there is one; `None` if the code may run.
     """
-
-    name: str
-
-    @classmethod
-    def named(cls, name: str) -> Self:
-        """The policy of that name.
-
-        Raises:
-            RequestError: There is none.
-        """
-        if not isinstance(name, str) or name not in _CHECKS:
-            near = difflib.get_close_matches(name, _CHECKS, n=1) if isinstance(name, str) else []
-            meant = f" Did you mean {near[0]!r}?" if near else ""
-            raise RequestError(f"There is no policy {name!r}; there are {' and '.join(map(repr, _CHECKS))}.{meant}")
-        return cls(name)
-
-    @property
-    def rules(self) -> dict[str, Any] | None:
-        """What the inside has to know of it, as data that JSON can carry; `None` if there is nothing."""
-        return restricted_rules() if self.name == "restricted" else None
-
-    def check(self, code: str, filename: str = "<cell>") -> CodeError | None:
-        """Check Python code before it runs.
-
-        Code that is no Python here has no findings: the interpreter that it is for reports it, and if that one knows
-        newer syntax, the rules hold while it runs.
-
-        Args:
-            code: The code.
-            filename: What to call it.
-
-        Returns:
-            A `PolicyError` with every finding, its line and the way out where one is near; `None` if it may run.
-        """
-        findings = _CHECKS[self.name](code, filename)
-        return CodeError("PolicyError", _message(findings), line=findings[0].line) if findings else None
+    findings = _findings(code)
+    return CodeError("PolicyError", _message(findings), line=findings[0].line) if findings else None
 
 
-def check_restricted(code: str, filename: str = "<cell>") -> list[PolicyFinding]:
-    """What the policy `restricted` does not allow in some Python code, in the order of the lines.
-
-    Args:
-        code: The code.
-        filename: What to call it.
-    """
+def _findings(code: str) -> list[PolicyFinding]:
     if len(code) > MAX_CHARACTERS:
         limit = f"the code has {len(code):,} characters, and {MAX_CHARACTERS:,} are allowed here: split it"
         return [PolicyFinding(1, limit, "size")]
     try:
         with _filtering, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # They are for the interpreter to give.
-            tree = ast.parse(code, filename)
+            warnings.simplefilter("ignore")  # The interpreter that runs the code shows them.
+            tree = ast.parse(code)
     except (RecursionError, MemoryError):
         return [PolicyFinding(1, "the code is nested too deeply to be checked: split its expressions", "size")]
     except (SyntaxError, ValueError):  # Null bytes and lone surrogates are a `ValueError`.
@@ -96,18 +54,8 @@ def check_restricted(code: str, filename: str = "<cell>") -> list[PolicyFinding]
     return find(tree)
 
 
-def _check_nothing(code: str, filename: str) -> list[PolicyFinding]:
-    return []
-
-
-_CHECKS: Final[dict[str, Callable[[str, str], list[PolicyFinding]]]] = {
-    "restricted": check_restricted,
-    "open": _check_nothing,
-}
-
-
 def _message(findings: Sequence[PolicyFinding]) -> str:
-    """Every finding with its lines; what was found before, and the list of modules, only once."""
+    """Every finding with its lines; equal findings, and the list of allowed modules, only once."""
     lines: dict[str, list[int]] = {}
     for finding in findings:
         lines.setdefault(finding.message, []).append(finding.line)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import json
 
-import pytest
+from coderoom.sandbox import CodeError, Sandbox, find_violations, restricted_rules
 
-from coderoom.errors import RequestError
-from coderoom.sandbox import CodeError
-from coderoom.sandbox.policy import Policy, PolicyFinding, check_restricted
-
-RESTRICTED = Policy.named("restricted")
+RESTRICTED = Sandbox("none", policy="restricted")
 
 
 def error_of(code: str) -> CodeError:
-    error = RESTRICTED.check(code)
-    assert error is not None
-    return error
+    result = RESTRICTED.reject(code, "python")
+    assert result is not None
+    assert result.error is not None
+    return result.error
 
 
 # --- What is said ----------------------------------------------------------------------------------------------------
@@ -66,32 +64,16 @@ def test_ways_out() -> None:
 
 
 def test_finding() -> None:
-    (finding,) = check_restricted("\nimport os")
-    assert finding == PolicyFinding(2, finding.message, "import")
+    (finding,) = find_violations(ast.parse("\nimport os"))
+    assert (finding.line, finding.kind) == (2, "import")
     assert str(finding).startswith("line 2: `os` is not allowed here: ")
 
 
-# --- Policies --------------------------------------------------------------------------------------------------------
-
-
-def test_open_minds_nothing() -> None:
-    policy = Policy.named("open")
-    assert policy.check("import os\n().__class__.__bases__") is None
-    assert policy.rules is None
-    assert policy.name == "open"
+def test_open_refuses_nothing() -> None:
+    assert Sandbox("none").reject("import os\n().__class__.__bases__", "python") is None
 
 
 def test_rules_are_data() -> None:
-    rules = RESTRICTED.rules
+    rules = restricted_rules()
     assert json.loads(json.dumps(rules)) == rules
-    assert rules == RESTRICTED.rules
-    assert rules is not RESTRICTED.rules
-
-
-def test_unknown_policy() -> None:
-    with pytest.raises(
-        RequestError, match=r"no policy 'restrict'; there are 'restricted' and 'open'\. Did you mean 'res"
-    ):
-        Policy.named("restrict")
-    with pytest.raises(RequestError, match=r"'open'\.$"):
-        Policy.named("")
+    assert rules is not restricted_rules()

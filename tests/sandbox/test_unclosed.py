@@ -225,8 +225,7 @@ def test_it_ends_silently(way: str, workspace: Path) -> None:
 @pytest.mark.parametrize("wall", ["bubblewrap", "none", "monty"])
 @pytest.mark.parametrize("way", _WAYS)
 def test_it_always_ends_silently(way: str, wall: str, workspace: Path) -> None:
-    # An open defect: with Monty a process sometimes aborts at its exit. Set this to 20 for all when it is fixed.
-    for number in range(3 if wall == "monty" else 20):
+    for number in range(20):
         folder = workspace / str(number)
         folder.mkdir()
         check(way, wall, folder)

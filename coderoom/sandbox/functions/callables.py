@@ -1,21 +1,30 @@
-"""Python's own functions as functions of the host."""
+"""Python's own functions as functions of the host: checking arguments with pydantic, and showing types to a model."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
+import types
+import typing
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import ValidationError, validate_call
+import typing_extensions
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, validate_call
+from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from coderoom.errors import RequestError
-from coderoom.sandbox.functions.function import Arguments, HostFunction, check_name
-from coderoom.sandbox.functions.hints import CONFIG, packer, resolve, show, without_remarks
+from coderoom.sandbox.functions.function import Arguments, HostFunction, bind_arguments, check_name, default_of
+from coderoom.sandbox.functions.schemas import Shapes
+from coderoom.sandbox.guest.plain import as_plain
+from coderoom.sandbox.guest.stubs import Shown, why_not_data
 
-__all__ = ["bind_arguments", "from_callable", "misfit"]
+__all__ = ["from_callable", "misfit", "resolve", "show", "without_remarks"]
 
 _MOST_ERRORS = 10
 
@@ -25,14 +34,14 @@ Check = Callable[[Sequence[Any], Mapping[str, Any]], Arguments]
 def from_callable(
     function: Callable[..., Any], given: Mapping[str, Callable[[], Any]] = MappingProxyType({})
 ) -> HostFunction:
-    """A function, a method, or whatever else can be called and has a name.
+    """Make a host function of a function, a method, or any callable that has a name.
 
     Args:
         function: The function.
-        given: Parameters that code neither sees nor passes, and what makes their values.
+        given: Parameters that code neither sees nor passes, and the functions that make their values.
 
     Raises:
-        RequestError: It has no name that code could call.
+        RequestError: It has no name that code can call.
     """
     plain: Any = function
     while isinstance(plain, functools.partial) and not isinstance(getattr(plain, "__name__", None), str):
@@ -59,7 +68,7 @@ def from_callable(
         run=_make_run(function, signature, whole, given),
         shown=shown,
         notes=notes,
-        pack=packer(resolved),
+        pack=_packer(resolved),
     )
 
 
@@ -85,7 +94,7 @@ def _make_run(
 def _signature_of(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError):  # Some that are written in C.
+    except (TypeError, ValueError):  # Some functions written in C.
         return inspect.Signature(
             [
                 inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
@@ -95,14 +104,14 @@ def _signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def misfit(name: str, error: ValidationError, signature: inspect.Signature) -> TypeError:
-    """What is wrong with a call's arguments."""
+    """The error that says what is wrong with a call's arguments."""
     if error.error_count() > _MOST_ERRORS:
         return TypeError(f"{name}(): {error.error_count():,} values in the arguments are of wrong types")
     found = []
     names = list(signature.parameters)
     for item in error.errors(include_url=False, include_context=False):
         first, *rest = item["loc"] or ("",)
-        if isinstance(first, int):  # An argument by position.
+        if isinstance(first, int):  # A positional argument.
             first = names[first] if first < len(names) else f"argument {first + 1}"
         where = ".".join(str(part) for part in (first, *rest))
         found.append(f"{where}: {item['msg']}" if where else item["msg"])
@@ -121,8 +130,8 @@ def _make_check(name: str, signature: inspect.Signature) -> Check:
     take.__signature__ = signature  # type: ignore[attr-defined]
     take.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
     try:
-        validated = validate_call(config=CONFIG)(take)
-    except Exception:  # Together they may say something that none of them says by itself.
+        validated = validate_call(config=_CONFIG)(take)
+    except Exception:  # The annotations may be valid one by one, but not together.
         return bind
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
@@ -135,15 +144,188 @@ def _make_check(name: str, signature: inspect.Signature) -> Check:
     return check
 
 
-def bind_arguments(
-    name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The arguments by their names.
+_CONFIG = ConfigDict(arbitrary_types_allowed=True)  # How arguments are checked.
 
-    Raises:
-        TypeError: There is one too many or too few, or one of another name.
-    """
+_SIMPLE = (str, int, float, bool, list, dict, tuple, type(None), Any, None)
+
+
+def resolve(function: Callable[..., Any], signature: inspect.Signature) -> inspect.Signature:
+    """The signature with types instead of their names; an annotation that pydantic cannot check becomes `Any`."""
+    scope = _scope(function)
+    parameters = [
+        each.replace(annotation=_usable(_evaluate(each.annotation, scope))) for each in signature.parameters.values()
+    ]
+    returns = _usable(_evaluate(signature.return_annotation, scope))
+    return signature.replace(parameters=parameters, return_annotation=returns)
+
+
+def _is_checked(hint: Any) -> bool:
+    """Whether pydantic can check it."""
     try:
-        return dict(signature.bind(*args, **kwargs).arguments)
-    except TypeError as error:
-        raise TypeError(f"{name}(): {error}") from None
+        TypeAdapter(hint, config=_CONFIG)
+    except PydanticUserError as error:
+        return error.code == "type-adapter-config-unused" and _has_own_config(hint)
+    except Exception:
+        return False
+    return True
+
+
+def without_remarks(signature: inspect.Signature, resolved: inspect.Signature) -> inspect.Signature:
+    """The signature with plain types where it has `Annotated` ones."""
+    parameters = [
+        given.replace(annotation=_base(known.annotation)) if get_origin(known.annotation) is Annotated else given
+        for given, known in zip(signature.parameters.values(), resolved.parameters.values(), strict=True)
+    ]
+    returns = resolved.return_annotation
+    if get_origin(returns) is not Annotated:
+        returns = signature.return_annotation
+    return signature.replace(parameters=parameters, return_annotation=_base(returns))
+
+
+def _has_own_config(hint: Any) -> bool:
+    """Whether it is a class that pydantic checks with its own configuration only, such as a model."""
+    try:
+        TypeAdapter(hint)
+    except Exception:
+        return False
+    return True
+
+
+def _packer(resolved: inspect.Signature) -> Callable[[Any], Any] | None:
+    """Turns a result into data as its annotation says; `None` where the annotation adds nothing."""
+    hint = resolved.return_annotation
+    if _is_simple(hint):
+        return None
+    try:
+        adapter = TypeAdapter(hint)
+    except Exception:  # Pydantic cannot use it.
+        return None
+    return lambda value: adapter.dump_python(value, mode="json", warnings="error")
+
+
+def show(signature: inspect.Signature, resolved: inspect.Signature) -> tuple[inspect.Signature, tuple[str, ...]]:
+    """The signature for a model, and notes on its types."""
+    shapes = Shapes()
+    parameters = []
+    for given, known in zip(signature.parameters.values(), resolved.parameters.values(), strict=True):
+        hint, default = known.annotation, default_of(given)
+        if isinstance(given.default, FieldInfo):
+            hint = Annotated[Any if hint is known.empty else hint, given.default]
+        annotation = _shown(given.annotation, hint, given.name, shapes, "validation")
+        if default is not given.empty:
+            default = _shown_default(default)
+        parameters.append(given.replace(annotation=annotation, default=default))
+    returns = _shown(signature.return_annotation, resolved.return_annotation, "returns", shapes, "serialization")
+    return signature.replace(parameters=parameters, return_annotation=returns), shapes.lines()
+
+
+def _shown_default(default: Any) -> Any:
+    """A default as code could pass it."""
+    try:
+        plain = as_plain(default, to_jsonable_python)
+        return default if isinstance(default, Shown) else Shown("...") if why_not_data(plain) else plain
+    except Exception:  # Any object can be a default.
+        return Shown("...")
+
+
+def _shown(given: Any, hint: Any, name: str, shapes: Shapes, mode: Literal["validation", "serialization"]) -> Any:
+    if given is inspect.Parameter.empty and hint is inspect.Parameter.empty:
+        return given
+    if _is_simple(hint):
+        return _text(given)
+    try:
+        with warnings.catch_warnings():  # About defaults that have no JSON form.
+            warnings.simplefilter("ignore")
+            schema = TypeAdapter(hint).json_schema(mode=mode)
+    except Exception:  # It has no JSON form.
+        return _text(_base(given))
+    shapes.use(schema)
+    described = _description(hint)
+    shapes.note(name, {"description": described, **schema} if described else schema, bounds=mode == "validation")
+    return Shown(shapes.type_of(schema))
+
+
+def _text(annotation: Any) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return annotation
+    return Shown(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
+
+
+def _base(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _description(hint: Any) -> str:
+    """The text of an `Annotated` type: AutoGen describes parameters of tools so."""
+    if get_origin(hint) is not Annotated:
+        return ""
+    return next((each for each in get_args(hint)[1:] if isinstance(each, str)), "")
+
+
+def _is_simple(hint: Any) -> bool:
+    """Whether JSON has the same type."""
+    if hint is inspect.Parameter.empty or any(hint is each for each in _SIMPLE):
+        return True
+    origin = get_origin(hint)
+    if origin is Literal:
+        return all(each is None or type(each) in (str, int, bool) for each in get_args(hint))
+    if origin in (list, dict, tuple, Union, types.UnionType):
+        return all(each is ... or _is_simple(each) for each in get_args(hint))
+    return False
+
+
+def _scope(function: Any) -> dict[str, Any]:
+    """The names that a function's annotations may use."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if isinstance(function, type):
+        return dict(vars(sys.modules.get(function.__module__, typing)))
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    if not hasattr(function, "__globals__"):
+        function = getattr(type(function).__call__, "__func__", type(function).__call__)
+    known = dict(getattr(function, "__globals__", {}))
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True) if known else ()
+    for name, cell in cells:
+        try:
+            known[name] = cell.cell_contents
+        except ValueError:  # It has no value yet.
+            continue
+    return known
+
+
+def _evaluate(annotation: Any, scope: dict[str, Any]) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return annotation
+    if annotation is None:
+        return type(None)
+
+    def named() -> None:
+        """Carries the annotation."""
+
+    named.__annotations__ = {"it": annotation}
+    try:
+        return typing.get_type_hints(named, globalns=scope, include_extras=True)["it"]
+    except Exception:  # A name may be undefined here, or evaluating it may fail in any way.
+        return Any
+
+
+def _usable(hint: Any) -> Any:
+    if hint is inspect.Parameter.empty:
+        return hint
+    if _is_checked(hint):
+        return hint
+    hint = _newer(hint)
+    return hint if _is_checked(hint) else Any
+
+
+def _newer(hint: Any) -> Any:
+    """The type with each `TypedDict` as one of typing_extensions: pydantic cannot use those of Python 3.11."""
+    if typing.is_typeddict(hint):
+        fields = {name: _newer(each) for name, each in typing.get_type_hints(hint, include_extras=True).items()}
+        return typing_extensions.TypedDict(hint.__name__, fields, total=hint.__total__)  # type: ignore[operator]
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (list, dict, tuple):
+        return origin[tuple(_newer(each) for each in inner)]
+    if origin in (Union, types.UnionType):
+        return Union[tuple(_newer(each) for each in inner)]  # noqa: UP007
+    return hint

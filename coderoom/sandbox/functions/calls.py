@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox.functions.data import as_data, tell
+from coderoom.sandbox.functions.data import CallLog, as_data, tell
 from coderoom.sandbox.functions.function import Arguments, HostFunction
-from coderoom.sandbox.functions.log import CallLog
 from coderoom.sandbox.functions.threads import Threads
 from coderoom.sandbox.guest.frames import encode
 from coderoom.sandbox.guest.functions import ENDED, LEFT, PER_CALL, most_waiting

@@ -1,42 +1,48 @@
-"""Results and exceptions of host functions, as data that crosses the wall."""
+"""Arguments, results and exceptions of host functions as data, and the log of a cell's calls."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+import copy
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from coderoom.outcome import Outcome
+from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.guest.plain import as_plain
 from coderoom.sandbox.guest.stubs import why_not_data
+from coderoom.sandbox.result import FunctionCall
 
-__all__ = ["LONGEST", "Told", "as_data", "shorten", "tell"]
+__all__ = ["LONGEST", "CallLog", "Told", "as_data", "shorten", "tell"]
 
 LONGEST = 2_000
-"""How many characters of an argument or of an error are told."""
+"""How many characters of an argument or of an error are kept."""
 
 _DEEPEST = 20
-_UNFIT = (StopIteration, StopAsyncIteration)  # Whoever runs a coroutine or a generator takes them for its end.
+_UNFIT = (StopIteration, StopAsyncIteration)  # They would end the coroutine or generator that raises them.
 
 
 class Told(Exception):  # noqa: N818
-    """Something was raised elsewhere, and only what is told of it is here."""
+    """An exception that is known only as data."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.told = told
 
 
 def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> Any:
-    """A function's result; models of pydantic and data classes become dicts, dates and the like become text.
+    """A function's result as data: pydantic models and data classes become dicts, dates become text.
 
     Args:
         name: The function's name.
         value: The result.
-        pack: Makes data of it, if it is none otherwise.
+        pack: Turns it into data where nothing else does.
 
     Raises:
-        TypeError: JSON cannot carry it.
+        TypeError: It cannot be JSON.
     """
     if why_not_data(value) is None:
         return value
@@ -53,7 +59,7 @@ def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> 
 
 
 def tell(error: BaseException) -> dict[str, Any]:
-    """An exception, as code is told it: the nearest one that Python itself has, and what this one said."""
+    """An exception as data: its nearest built-in class, and its message."""
     kind = next(kind for kind in type(error).__mro__ if getattr(builtins, kind.__name__, None) is kind)
     if isinstance(error, Told):
         return error.told
@@ -69,7 +75,7 @@ def tell(error: BaseException) -> dict[str, Any]:
 
 
 def shorten(value: Any, most: int = LONGEST) -> Any:
-    """A value, or the beginning of its text if that is long or nested deeply."""
+    """A value, or the beginning of its text if it is long or deeply nested."""
     if isinstance(value, str):
         return value if len(value) <= most else f"{value[:most]}... ({len(value):,} characters)"
     text, whole = _begin(value, most)
@@ -77,7 +83,7 @@ def shorten(value: Any, most: int = LONGEST) -> Any:
 
 
 def _begin(value: Any, most: int, deep: int = _DEEPEST) -> tuple[str, bool]:
-    """The beginning of a value's text, which may be somewhat longer than asked for, and whether that is all."""
+    """The beginning of a value's text, which may be slightly longer than `most`, and whether it is complete."""
     if isinstance(value, int) and value.bit_length() > 3 * most:
         return f"an integer of {value.bit_length():,} bits", False
     if isinstance(value, str):
@@ -109,7 +115,7 @@ def _text(error: BaseException) -> str:
 
 
 def _args(error: BaseException, text: str) -> list[Any]:
-    """What makes the same exception again, which says the same."""
+    """Arguments that make an equal exception with the same text."""
     own = list(error.args)
     if isinstance(error, OSError) and error.filename is not None:
         own = [error.errno, error.strerror, str(error.filename)]
@@ -118,3 +124,64 @@ def _args(error: BaseException, text: str) -> list[Any]:
     except Exception:
         sound = False
     return own if sound else [text]
+
+
+_ROOM = 1024 * 1024
+_LEAST = 60
+_MOST_NAMES = 20
+_LONGEST_NAME = 100
+
+
+class CallLog:
+    """The calls of a cell in their order, each with its outcome.
+
+    All arguments and errors together have about a million characters; later ones are cut.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[FunctionCall] = []
+        self._begun: dict[int, float] = {}
+        self._room = _ROOM
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def open(self, function: HostFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+        """Add a call; return its index."""
+        arguments = _brief(function.name_arguments(args, kwargs), self._most())
+        self._room -= sum(len(name) + len(repr(value)) for name, value in arguments.items())
+        place = len(self._calls)
+        self._calls.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0))
+        self._begun[place] = time.monotonic()
+        return place
+
+    def write(self, place: int, outcome: Outcome, error: str | None) -> None:
+        """Set the outcome of a call; only the first time counts."""
+        begun = self._begun.pop(place, None)
+        if begun is not None:
+            error = None if error is None else shorten(error, self._most())
+            self._room -= len(error or "")
+            duration = time.monotonic() - begun
+            self._calls[place] = replace(self._calls[place], outcome=outcome, duration=duration, error=error)
+
+    def close(self, error: str) -> tuple[FunctionCall, ...]:
+        """All calls; those without an outcome were cancelled, and `error` says why."""
+        for place in list(self._begun):
+            self.write(place, Outcome.CANCELLED, error)
+        return tuple(self._calls)
+
+    def _most(self) -> int:
+        return min(LONGEST, max(_LEAST, self._room))
+
+
+def _brief(arguments: Mapping[str, Any], most: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if len(found) == _MOST_NAMES or most <= 0:
+            found["..."] = f"{len(arguments) - len(found)} more"
+            break
+        kept = shorten(value, most)
+        # The function may change its arguments.
+        found[shorten(name, _LONGEST_NAME)] = copy.deepcopy(kept) if isinstance(kept, list | dict | tuple) else kept
+        most -= len(repr(kept))
+    return found

@@ -1,4 +1,4 @@
-"""A function of the host, as a session offers it."""
+"""What a function of the host is, and what code behind the wall learns about it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
 from coderoom.errors import RequestError
-from coderoom.sandbox.functions.hints import default_of
 from coderoom.sandbox.guest.stubs import Shown
 
-__all__ = ["Arguments", "HostFunction", "check_name"]
+__all__ = ["Arguments", "HostFunction", "bind_arguments", "check_name", "default_of"]
 
 _LONGEST_DEFAULT = 200
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of a call that fit the function.
+    """Checked arguments of a call.
 
     Attributes:
-        args: Those by position.
-        kwargs: Those by name.
+        args: The positional arguments.
+        kwargs: The keyword arguments.
     """
 
     args: Sequence[Any]
@@ -37,16 +39,16 @@ class HostFunction:
 
     Attributes:
         name: Its name inside.
-        signature: What it takes and returns.
+        signature: Its parameters and result.
         doc: What it is for.
         is_async: Whether code has to `await` it.
-        in_thread: Whether `run` blocks, and must be kept off the event loop.
-        check: Turns arguments that came as data into those that `run` gets; raises `TypeError` if they do not fit.
-        run: Does the work. If `in_thread`, it returns the result or something to await, else something to await.
-        shown: The signature as a model is shown it, if that is another one.
-        notes: What else there is to say of what it takes and returns.
-        pack: Makes data of a result that is none, as the function's annotation says.
-        gives_text: Whether numbers and lists come back as text, too.
+        in_thread: Whether `run` blocks, so that it must run in a thread.
+        check: Turns arguments that came as data into those of `run`; raises `TypeError` if they do not fit.
+        run: Does the work. It returns an awaitable, or, if `in_thread`, either the result or an awaitable.
+        shown: The signature for a model, if it differs.
+        notes: More about its parameters and result, for a model.
+        pack: Turns a result that is not data into data, as the function's annotation says.
+        gives_text: Whether numbers and lists come back as text.
     """
 
     name: str
@@ -63,12 +65,12 @@ class HostFunction:
 
     @property
     def header(self) -> str:
-        """The line that would define it."""
+        """Its `def` line, for a model."""
         shown = _without_quotes(self.signature if self.shown is None else self.shown)
         return f"{'async ' if self.is_async else ''}def {self.name}{shown}"
 
     def describe(self) -> str:
-        """The header and what it is for, as a model is shown them."""
+        """Its `def` line and docstring, for a model."""
         lines = self._help().splitlines()
         indented = "\n".join(f"    {line}".rstrip() for line in lines)
         closing = "" if len(lines) == 1 else "\n    "
@@ -79,7 +81,7 @@ class HostFunction:
         return "\n".join([doc, "", *self.notes]) if self.notes else doc
 
     def to_offer(self) -> dict[str, Any]:
-        """What the other side makes its stub from."""
+        """What the guest makes its stub from."""
         returns = self.signature.return_annotation
         offer: dict[str, Any] = {
             "name": self.name,
@@ -92,7 +94,7 @@ class HostFunction:
         return offer
 
     def name_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a call by the names of the parameters, as far as they fit."""
+        """The arguments of a call by parameter names, or by numbers if they do not fit."""
         try:
             return dict(self.signature.bind_partial(*args, **kwargs).arguments)
         except TypeError:
@@ -103,16 +105,40 @@ def check_name(name: str) -> str:
     """The name, if code can call it.
 
     Raises:
-        RequestError: It cannot.
+        RequestError: It is not an identifier, or reserved.
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise RequestError(
-            f"The function {name!r} cannot be offered, since that is no name in Python; give it another one, for "
-            "instance by a def around it."
+            f"The function {name!r} cannot be offered: that is not a valid identifier in Python. Give it another name, "
+            "for instance with a def around it."
         )
     if name.startswith("__"):
         raise RequestError(f"The function {name!r} cannot be offered: names with two leading underscores are Python's.")
     return name
+
+
+def bind_arguments(
+    name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments by their names.
+
+    Raises:
+        TypeError: There is one too many or too few, or one of another name.
+    """
+    try:
+        return dict(signature.bind(*args, **kwargs).arguments)
+    except TypeError as error:
+        raise TypeError(f"{name}(): {error}") from None
+
+
+def default_of(parameter: inspect.Parameter) -> Any:
+    """A parameter's default; that of a pydantic `Field` is inside it."""
+    default = parameter.default
+    if not isinstance(default, FieldInfo):
+        return default
+    if default.default_factory is not None:
+        return Shown("...")
+    return parameter.empty if default.default in (PydanticUndefined, ...) else default.default
 
 
 def _without_quotes(signature: inspect.Signature) -> inspect.Signature:

@@ -1,4 +1,4 @@
-"""What a session offers to its code."""
+"""The functions that a session offers to its code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Offered = Any
 """What a user can offer: a function, plain or async, a `HostFunction`, or a tool or a workbench of AutoGen."""
 
 LateFunctions = Callable[[], Awaitable[Sequence[HostFunction]]]
-"""Several functions that are known only once somebody has been asked for them."""
+"""Functions that must be asked for, such as the tools of a workbench."""
 
-# Once a library is loaded, the module whose `adapt` knows its objects. Nothing in this package does.
+# For each library, the module whose `adapt` handles its objects, once the library is loaded.
 _ADAPTERS = {"autogen_core": "coderoom.executors.autogen_tools"}
 
 
@@ -28,10 +28,10 @@ class Offer:
 
     Args:
         functions: What to offer.
-        argument: What the caller calls that.
+        argument: The caller's name for `functions`, for messages.
 
     Raises:
-        RequestError: Something is no function, or its name is taken or is none.
+        RequestError: Something cannot be offered, or a name is taken twice or is not valid.
     """
 
     def __init__(self, functions: Sequence[Offered] = (), argument: str = "functions") -> None:
@@ -44,11 +44,10 @@ class Offer:
         return bool(self._items)
 
     async def list(self) -> dict[str, HostFunction]:
-        """All functions by their names; workbenches are asked for theirs.
+        """All functions by their names, those of workbenches included.
 
         Raises:
-            RequestError: Two have the same name, a tool of a workbench has none that code could call, or a workbench
-                cannot be used.
+            RequestError: Two have the same name, a tool's name is not valid, or a workbench cannot be used.
         """
         found: list[HostFunction] = []
         for item in self._items:
@@ -57,10 +56,10 @@ class Offer:
 
 
 async def host_functions(functions: Sequence[Offered]) -> tuple[HostFunction, ...]:
-    """What a session offers to its code for these functions, tools and workbenches; workbenches are asked for theirs.
+    """The host functions that a session offers for functions, tools and workbenches.
 
     Args:
-        functions: What `Sandbox.session` takes. What this returns can be given to it, too.
+        functions: As for `Sandbox.session`, which also accepts what this returns.
 
     Raises:
         RequestError: Something cannot be offered, or a name is taken twice.
@@ -69,11 +68,11 @@ async def host_functions(functions: Sequence[Offered]) -> tuple[HostFunction, ..
 
 
 def check_functions(functions: Sequence[Offered], argument: str = "functions") -> None:
-    """Check what is to be offered, as far as that is known before workbenches are asked.
+    """Check functions, tools and workbenches, without asking workbenches for their tools.
 
     Args:
-        functions: What `Sandbox.session` takes.
-        argument: What the caller calls that.
+        functions: As for `Sandbox.session`.
+        argument: The caller's name for `functions`, for messages.
 
     Raises:
         RequestError: Something cannot be offered, or a name is taken twice.
@@ -90,7 +89,7 @@ def _prepare(item: Any) -> HostFunction | LateFunctions:
             return adapted
     if callable(item):
         return from_callable(item)
-    raise RequestError(f"{item!r} cannot be offered: it is no function, no tool and no workbench.")
+    raise RequestError(f"{item!r} cannot be offered: it is not a function, a tool or a workbench.")
 
 
 def _adapters() -> Iterator[Callable[[Any], HostFunction | LateFunctions | None]]:

@@ -1,4 +1,4 @@
-"""What host functions answered, so that cells can be run again without calling them again."""
+"""Recording the answers of host functions, so that cells can be replayed without calling them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ class RecordedCall(BaseModel):
     Attributes:
         name: The function's name.
         digest: A digest of the arguments.
-        value: What it returned, as JSON text (a number may be none that all of JSON's readers know), if `kept` and
-            without an `error`.
+        value: What it returned, as JSON text that may have `NaN` in it, if `kept` and without an `error`.
         error: What it raised, likewise.
-        kept: Whether the answer is here; a very long one is not.
+        kept: Whether the answer is recorded; a very long one is not.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -43,14 +42,14 @@ class RecordedCall(BaseModel):
 
 
 class CallRecorder:
-    """Stands between cells and host functions: writes down what they answer, or answers from what was written down."""
+    """Records the answers of host functions, or answers from a record."""
 
     def __init__(self) -> None:
         self._calls: list[RecordedCall] = []
         self._answers: dict[tuple[str, str], deque[RecordedCall]] | None = None
 
     def wrap(self, function: HostFunction) -> HostFunction:
-        """The function, under this recorder's eyes."""
+        """The function with its calls recorded or replayed."""
 
         def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
             return Arguments((_digest(args, kwargs), function.check(args, kwargs)), {})
@@ -65,7 +64,7 @@ class CallRecorder:
             digest, inner = arguments.args
             if self._answers is not None:
                 return self._answer(function.name, digest)
-            calls = self._calls  # A thread may outlive its cell; its answer is no later cell's.
+            calls = self._calls  # A thread may outlive its cell: its answer must not count for a later one.
             try:
                 value = function.run(inner)
                 if inspect.isawaitable(value):
@@ -78,12 +77,12 @@ class CallRecorder:
         return replace(function, check=check, run=run if function.in_thread else run_async)
 
     def take(self) -> list[RecordedCall]:
-        """The calls since the last time that this was asked for."""
+        """The calls since the last `take`."""
         calls, self._calls = self._calls, []
         return calls
 
     def answer_from(self, calls: Sequence[RecordedCall] | None) -> None:
-        """Answer from recorded calls from now on; `None`: call the functions again."""
+        """Answer from recorded calls from now on; `None`: call the functions."""
         if calls is None:
             self._answers = None
             return
@@ -121,7 +120,7 @@ async def _keep_later(calls: list[RecordedCall], function: HostFunction, digest:
     except BaseException as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            # Its time was up, which is what the code saw, or the cell ended, which it did not see.
+            # It ran out of time, which the code saw, or the cell ended, which the code did not see.
             _keep_error(calls, name, digest, TimeoutError(f"{name}() did not answer in time"))
             raise
         _keep_error(calls, name, digest, error)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import _thread
-import gc
 import os
 import warnings
 from typing import Any, Callable, Dict, List
+
+from .cpython import LOCKS, find_fork_hooks, thread_count
 
 __all__ = ["after_fork", "collect_hooks", "fork", "leave_hooks", "threads"]
 
@@ -26,7 +26,7 @@ _dead = 0
 
 def threads() -> int:
     """How many threads there are besides the first; Python goes on counting those that a fork has left behind."""
-    return _thread._count() - _dead
+    return thread_count() - _dead
 
 
 def fork() -> int:
@@ -52,7 +52,7 @@ def fork() -> int:
 def collect_hooks() -> None:
     """Keep what modules ask to have done at forks, instead of letting the interpreter do it at each fork of ours."""
     if _register is not None:
-        _find_lists()
+        _lists.extend(find_fork_hooks())
         os.register_at_fork = lambda **hook: _hooks.append(hook)
 
 
@@ -71,20 +71,9 @@ def after_fork() -> None:
         call()
 
 
-def _find_lists() -> None:
-    def mark() -> None:
-        """Something to find them by."""
-
-    _register(before=mark, after_in_parent=mark, after_in_child=mark)  # type: ignore[misc]
-    for found in gc.get_referrers(mark):
-        if type(found) is list:
-            found.remove(mark)
-            _lists.append(found)
-
-
 def _is_of_threads(call: Call) -> bool:
     owner = getattr(call, "__self__", None)
-    return getattr(call, "__module__", "") in _OF_THREADS or type(owner) in (_thread.LockType, _thread.RLock)
+    return getattr(call, "__module__", "") in _OF_THREADS or type(owner) in LOCKS
 
 
 def _fork_quietly() -> int:
@@ -94,7 +83,7 @@ def _fork_quietly() -> int:
         warnings.simplefilter("ignore")
         pid = _fork()
     if not pid:
-        _dead = _thread._count()
+        _dead = thread_count()
     return pid
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
 import fcntl
 import os
@@ -11,11 +10,10 @@ import select
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import forks
+from . import cpython, forks
 from .figures import Figures
 from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
@@ -57,7 +55,7 @@ class Runner:
         self._interpreter = Interpreter(config)
         self._interpreter.at_end = Figures(lambda: self._interpreter.folder).keep
         self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
-        self._exits = atexit._ncallbacks()
+        self._exits = cpython.exit_calls()
         self._running = False
         self._pid = 0
         null_input()
@@ -161,10 +159,10 @@ class Runner:
         """Do what an interpreter does at its end: wait for threads, then call what asked to be called."""
         try:
             if forks.threads():
-                threading._shutdown()  # type: ignore[attr-defined]
+                cpython.wait_for_threads()
             # Those of before are modules' own, and there is nothing that they would have to finish.
-            if atexit._ncallbacks() > self._exits:
-                atexit._run_exitfuncs()
+            if cpython.exit_calls() > self._exits:
+                cpython.run_exit_calls()
         except BaseException as error:
             answer.update(self._interpreter.failure(error))
 

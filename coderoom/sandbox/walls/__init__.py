@@ -1,4 +1,4 @@
-"""The walls: what keeps code from the host."""
+"""The walls (isolation backends) by name, and the choice of the strongest one that can be built here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coderoom.sandbox.walls.base import Wall, WallReport
 
 __all__ = ["AUTO_ORDER", "WALLS", "choose", "make_wall", "probe_all"]
 
-# Where a wall's class is: some need packages that are not always there.
+# The class of each wall, imported late: some need packages that may be missing.
 WALLS = {
     "bubblewrap": "coderoom.sandbox.walls.bubblewrap:BubblewrapWall",
     "namespaces": "coderoom.sandbox.walls.namespaces:NamespacesWall",

@@ -1,4 +1,4 @@
-"""What every wall promises."""
+"""The interface of walls (isolation backends), for engines and for the modules of this package."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ __all__ = ["StartedWorker", "Wall", "WallReport", "WallSpec"]
 
 
 WallSpec = SandboxConfig
-"""What a wall is asked for: a sandbox's configuration, whose `env` is the whole environment here."""
+"""The configuration of a sandbox, whose `env` is the whole environment here."""
 
 
 class StartedWorker(Protocol):
     """A worker behind its wall.
 
     Attributes:
-        control: This side of the worker's control channel, a `SOCK_SEQPACKET` socket of the `AF_UNIX` family.
-        boot: What the worker has to be told first, besides what every worker is told: which of the inner layers it
-            builds itself (see `coderoom.sandbox.guest.isolation.boot`).
+        control: The host's end of the control channel, a `SOCK_SEQPACKET` socket of the family `AF_UNIX`.
+        boot: What the worker has to do at its start: which inner layers it builds itself (see
+            `coderoom.sandbox.guest.isolation.boot`).
     """
 
     control: socket.socket
     boot: Mapping[str, Any]
 
     async def end(self) -> None:
-        """End the worker and everything behind the wall, at once, and remove what was made for it."""
+        """End the worker and everything behind the wall at once, and remove what was made for it."""
         ...
 
     def kill(self) -> None:
-        """The same without waiting, for when there is no event loop any more."""
+        """As `end`, without an event loop."""
         ...
 
     def describe_death(self) -> str:
-        """What is known of why it ended by itself: its exit code and what it wrote to standard error."""
+        """Why it ended by itself, as far as known: its exit code and what it wrote to standard error."""
         ...
 
 
@@ -48,8 +48,8 @@ class WallReport:
     Attributes:
         name: The wall's name.
         available: Whether it can.
-        detail: What it consists of here, or why it cannot be built.
-        remedy: What would make it available, or stronger; empty if there is nothing to do.
+        detail: How it is built here, or why it cannot be built.
+        remedy: What would make it available or stronger; may be empty.
     """
 
     name: str
@@ -59,12 +59,12 @@ class WallReport:
 
 
 class Wall(Protocol):
-    """A way to keep code from the host."""
+    """An isolation backend."""
 
     name: str
 
     async def probe(self) -> WallReport:
-        """Try whether this wall can be built here; never raises, takes a few seconds at most."""
+        """Try whether this wall can be built here; never raises, and takes a few seconds at most."""
         ...
 
     async def start(self, spec: WallSpec) -> StartedWorker:

@@ -1,4 +1,4 @@
-"""The wall made by the system's `bwrap`."""
+"""The wall `bubblewrap`, made by the system's program `bwrap`."""
 
 from __future__ import annotations
 
@@ -17,29 +17,27 @@ from typing import Any
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.walls.base import WallReport, WallSpec
 from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
-from coderoom.sandbox.walls.local import LocalWorker, Start, python_arguments
-from coderoom.sandbox.walls.mount_namespaces import MountNamespaceWall
-from coderoom.sandbox.walls.probe import Facts
-from coderoom.sandbox.walls.remedies import namespaces_remedy
+from coderoom.sandbox.walls.local import Facts, LocalWorker, Start, python_arguments
+from coderoom.sandbox.walls.namespaces import MountNamespaceWall, namespaces_remedy
 
 __all__ = ["BubblewrapWall"]
 
 _OLDEST = (0, 4)
 _WITH_SIZE = (0, 7)
-_PATIENCE_TO_TELL = 2000  # Milliseconds.
+_INFO_MILLISECONDS = 2000
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/run/wrappers/bin:/run/current-system/sw/bin"
-# What boot needs: for /proc and the workspace, for becoming nobody, and for ending that one.
+# For the boot: mounting /proc and the workspace, changing the user, and ending the worker.
 _ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
 _INSTALL = "Install bubblewrap 0.4 or later, for instance with `apt install bubblewrap` or `dnf install bubblewrap`."
 
 
 class BubblewrapWall(MountNamespaceWall):
-    """Namespaces of every kind, a file tree of only what is needed, no capabilities: all made by `bwrap`."""
+    """Namespaces of every kind, a file tree with only what is needed, and no capabilities, made by `bwrap`."""
 
     name = "bubblewrap"
 
     async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
-        # A workspace that cannot be one is told of first: what is left out for its sake would seem to be missing.
+        # Check the workspace first: a `bwrap` inside it would seem to be missing.
         await asyncio.to_thread(layout_for, spec)
         await asyncio.to_thread(_find, spec.workspace)
         return await super()._launch(spec, program, facts)
@@ -49,9 +47,9 @@ class BubblewrapWall(MountNamespaceWall):
         as_root = boot["identity"] is not None
         size = spec.limits.disk_bytes if version >= _WITH_SIZE else None
         with contextlib.ExitStack() as unwind:
-            info, told = os.pipe()
+            info, info_writer = os.pipe()
             unwind.callback(os.close, info)
-            fds = [told]
+            fds = [info_writer]
             unwind.callback(_close, fds)
             for path, text in layout.files.items():
                 fds.append(_memory_file(path, text))
@@ -59,8 +57,8 @@ class BubblewrapWall(MountNamespaceWall):
             arguments += _tree(layout, dict(zip(layout.files, fds[1:], strict=True)), size, as_root)
             for name, value in spec.env.items():
                 arguments += ["--setenv", name, value]
-            # Not on the command line, which everybody on this machine can read.
-            fds.append(_memory_file("arguments", "\0".join([*arguments, "--info-fd", str(told)])))
+            # Not on the command line, which every user of this machine can read.
+            fds.append(_memory_file("arguments", "\0".join([*arguments, "--info-fd", str(info_writer)])))
             unwind.pop_all()
         return Start(
             argv=[bwrap, "--args", str(fds[-1]), "--", *python_arguments(layout.python, INSIDE, program, control_fd)],
@@ -81,22 +79,22 @@ class BubblewrapWall(MountNamespaceWall):
 
 
 def _find(workspace: Path | None) -> tuple[str, tuple[int, ...]]:
-    """The system's `bwrap` and its version; never one that code could have put into its workspace."""
-    passed = ""
+    """The system's `bwrap` and its version; never one in the workspace, where code could have put it."""
+    skipped = ""
     path = [_SYSTEM_PATH, *filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))]
     for folder in dict.fromkeys(os.pathsep.join(path).split(os.pathsep)):
         found = shutil.which("bwrap", path=folder)
         if found is None:
             continue
         if workspace is not None and Path(found).resolve().is_relative_to(workspace.resolve()):
-            passed = f" but {found!r}, which lies in the workspace, where code can change it"
+            skipped = f" but {found!r}, which lies in the workspace, where code can change it"
             continue
         status = Path(found).stat()
         version = _version(found, (status.st_mtime_ns, status.st_size))
         if version < _OLDEST:
             raise SandboxUnavailable(f"{found!r} is version {'.'.join(map(str, version))}, which is too old.")
         return found, version
-    raise SandboxUnavailable(f"There is no `bwrap` on this machine{passed}.")
+    raise SandboxUnavailable(f"There is no `bwrap` on this machine{skipped}.")
 
 
 @functools.lru_cache(maxsize=8)
@@ -110,9 +108,9 @@ def _version(bwrap: str, stamp: tuple[int, int]) -> tuple[int, ...]:
 
 
 def _left_to_do(spec: WallSpec) -> dict[str, Any]:
-    """What bwrap does not do for root's worker.
+    """What bwrap does not do for a worker of root.
 
-    It would cover parts of `/proc`, gives all folders to root, and cannot end a worker that is not root any more.
+    It would cover parts of `/proc`, makes all folders root's, and cannot end a worker that has given up root.
     """
     return {
         "proc": True,
@@ -123,7 +121,7 @@ def _left_to_do(spec: WallSpec) -> dict[str, Any]:
 
 def _privileges(spec: WallSpec, as_root: bool) -> list[str]:
     arguments = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", HOSTNAME]
-    # Without the third, number 1 inside would be bwrap, whose environment is the host's.
+    # Without --as-pid-1, process 1 would be bwrap, which has the host's environment.
     arguments += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
     if not spec.network:
         arguments.append("--unshare-net")
@@ -142,7 +140,7 @@ def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool
     arguments = memory("/tmp")
     made: set[str] = set()
     for source, target in layout.read_only:
-        # Made by the way they would be their owner's alone, in some versions.
+        # Some versions make missing parents readable for their owner only.
         above = [str(folder) for folder in reversed(Path(target).parents) if str(folder) not in ("/", "/tmp")]
         for folder in above:
             if folder not in made and not any(Path(folder).is_relative_to(bound) for _, bound in layout.read_only):
@@ -153,7 +151,7 @@ def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool
         arguments += ["--symlink", text, path]
     for path, fd in files.items():
         arguments += ["--file", str(fd), path]
-    # As root bwrap would cover parts of /proc, and no other /proc could be mounted below such a one.
+    # As root, bwrap would cover parts of /proc, and then no other /proc can be mounted.
     arguments += ["--dir", "/proc"] if as_root else ["--proc", "/proc"]
     arguments += ["--dev", "/dev", *memory("/dev/shm"), "--remount-ro", "/dev"]
     if layout.workspace is None:
@@ -180,14 +178,14 @@ def _memory_file(name: str, text: str) -> int:
 
 
 def _worker_pid(info: int) -> int | None:
-    """What bwrap tells of its child. Were bwrap ended before it could tell, the child would wait for it for ever."""
-    told = b""
+    """The worker's pid, as bwrap reports it. If bwrap ended before that, its child would wait for ever."""
+    info_text = b""
     poll = select.poll()
     poll.register(info)
-    while poll.poll(_PATIENCE_TO_TELL):
+    while poll.poll(_INFO_MILLISECONDS):
         part = os.read(info, 4096)
-        told += part
+        info_text += part
         if not part:
             break
-    found = re.search(rb'"child-pid": *(\d+)', told)
+    found = re.search(rb'"child-pid": *(\d+)', info_text)
     return int(found[1]) if found else None

@@ -1,25 +1,153 @@
-"""The wall for where there are no namespaces to be had: Landlock, the filter of system calls and the limits."""
+"""The wall `landlock`, for machines that allow no namespaces, and what it shares with `sandlock`."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
+import stat
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from coderoom.errors import SandboxUnavailable
+from coderoom._util.tasks import run_uncancellable
+from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.guest.isolation import landlock
-from coderoom.sandbox.walls.base import WallReport
-from coderoom.sandbox.walls.local import Start, identity_to_become
-from coderoom.sandbox.walls.path_rules import PathRuleWall
-from coderoom.sandbox.walls.probe import Facts
+from coderoom.sandbox.walls.base import WallReport, WallSpec
+from coderoom.sandbox.walls.layout import Layout, layout_for
+from coderoom.sandbox.walls.local import (
+    OUTSIDE,
+    Facts,
+    LocalWorker,
+    ProbedWall,
+    Start,
+    copy_for_all,
+    identity_to_become,
+    python_arguments,
+    with_own_places,
+)
+from coderoom.sandbox.walls.workspace import borrowed
 
-__all__ = ["LandlockWall"]
+__all__ = ["LandlockWall", "PathRuleWall"]
+
+# The files of /proc that reveal nothing about other processes.
+_HARMLESS = ("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm/overcommit_memory")
+_FOR_NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf")
+
+
+class PathRuleWall(ProbedWall):
+    """A wall without namespaces: code sees the host's paths, and the kernel lets it open only those that it needs."""
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Check the requirements.
+
+        Raises:
+            SandboxUnavailable: This machine lacks one.
+        """
+
+    @abstractmethod
+    def _prepare(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
+        """How to start the program."""
+
+    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+        self._check()
+        layout = await asyncio.to_thread(_layout, spec, self.name)
+        with contextlib.ExitStack() as unwind:
+            private = temporary_folder()
+            unwind.callback(remove_folder, private)
+            identity = await borrowed(spec.workspace, unwind)
+            code = await run_uncancellable(asyncio.to_thread(_code_for, identity, private))
+            boot = _boot(spec, layout, identity, private, code)
+
+            def prepare(control_fd: int) -> Start:
+                return self._prepare(python_arguments(layout.python, str(code), program, control_fd), boot)
+
+            return await LocalWorker.launch(prepare, unwind)
+
+    def _report_made(self, by: str, but: str) -> WallReport:
+        detail = (
+            f"{by}, a filter of system calls and limits, no namespaces: code can open only what it needs, and cannot "
+            "reach other processes or sockets; but it can tell which files and processes there are"
+        )
+        if identity_to_become() is None:
+            detail += ", and can change the permissions and times of its user's files"
+        remedy = "Where user namespaces are allowed, `bubblewrap` and `namespaces` are stronger."
+        return WallReport(self.name, available=True, detail=f"{detail}; {but}.", remedy=remedy)
+
+
+def _layout(spec: WallSpec, wall: str) -> Layout:
+    layout = layout_for(spec)
+    if spec.workspace is not None and layout.guarded:
+        raise RequestError(
+            f"The workspace {layout.workspace!r} contains {layout.guarded[-1][0]!r}, which the sandbox itself runs, "
+            f"and the wall {wall!r} cannot keep a part of it from being changed; use another folder."
+        )
+    if identity_to_become() is not None:
+        _check_reachable(layout)
+    return layout
+
+
+def _check_reachable(layout: Layout) -> None:
+    """Check that a worker that has given up root can read what it needs."""
+    needed = [Path(layout.python).resolve(), *(Path(source) for source, _ in layout.read_only)]
+    needed = [path for path in needed if not path.is_relative_to(OUTSIDE)]
+    needed += [Path(layout.workspace)] if layout.workspace is not None else []
+    for path in needed:
+        for folder in path.parents:
+            if not folder.stat().st_mode & stat.S_IXOTH:
+                raise SandboxUnavailable(
+                    f"The worker gives up root, and other users cannot reach {str(path)!r} in {str(folder)!r}: use "
+                    "an interpreter and a workspace that every user can reach, or do not start this as root."
+                )
+
+
+def _code_for(identity: tuple[int, int] | None, private: Path) -> Path:
+    """The folder with `guest` for the worker: ours, or a copy for another user."""
+    if identity is None:
+        return OUTSIDE
+    return copy_for_all(OUTSIDE / "guest", private / "code").parent
+
+
+def _boot(
+    spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, private: Path, code: Path
+) -> dict[str, Any]:
+    folders = [private / "tmp", private / "workspace"]
+    for folder in folders:
+        folder.mkdir()
+    if identity is not None:
+        for folder in (private, *folders):
+            os.chown(folder, *identity)
+    temporary = str(folders[0])
+    workspace = layout.workspace or str(folders[1])
+    network = _FOR_NETWORK if spec.network else ()
+    return {
+        "identity": identity,
+        "workspace": workspace,
+        "scratch": temporary,
+        "private": str(private),
+        "environment": with_own_places(spec.env, temporary, workspace),
+        "packages": layout.packages,
+        "programs": layout.programs,
+        "rooms": "plain",
+        "supervised": True,
+        "lockdown": {
+            "read": [*dict.fromkeys(source for source, _ in layout.read_only), str(code), *_HARMLESS, *network],
+            "write": [workspace, temporary],
+            "own_pid_only": True,
+            "local_sockets": False,
+        },
+    }
+
 
 _WITH_TRUNCATE, _WITH_TCP, _WITH_SCOPES = 3, 4, 6
 _NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
 
 
 class LandlockWall(PathRuleWall):
-    """The rules that each runner puts itself under, and nothing else."""
+    """The rules that each runner applies to itself, and nothing else."""
 
     name = "landlock"
 

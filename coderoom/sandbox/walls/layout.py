@@ -1,29 +1,168 @@
-"""What of this machine is visible behind a wall that is made of mounts."""
+"""The files of this machine that are visible behind a wall: the interpreter, and what else code needs."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import pwd
 import re
 import shutil
+import subprocess
+import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import coderoom
+from coderoom._util.python import default_python
 from coderoom.errors import RequestError
 from coderoom.sandbox.walls.base import WallSpec
-from coderoom.sandbox.walls.interpreter import Interpreter, without_dots
 
-__all__ = ["HOSTNAME", "INSIDE", "ORDINARY", "WORKSPACE", "Layout", "layout_for"]
+__all__ = [
+    "HOSTNAME",
+    "INSIDE",
+    "ORDINARY",
+    "WORKSPACE",
+    "Interpreter",
+    "Layout",
+    "check_readable",
+    "check_workspace",
+    "guarded_paths",
+    "is_private",
+    "layout_for",
+]
+
+_OLDEST = (3, 8)
+_PATIENCE = 20.0
+_PACKAGES = ("site-packages", "dist-packages")
+_ASK = """
+import json, sys, sysconfig
+json.dump({"executable": sys.executable, "version": list(sys.version_info[:2]), "path": sys.path,
+           "prefixes": [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix],
+           "code": [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]},
+          sys.stdout)
+"""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python interpreter of this machine.
+
+    Attributes:
+        executable: Its path, from which it finds the packages of its virtual environment.
+        folders: Its prefixes, and folders of packages that are elsewhere.
+        links: The symbolic links from the executable to the program, as pairs of path and target.
+        packages: Folders for `sys.path` that it does not find itself when it starts isolated.
+        code: The folders of its modules and programs.
+    """
+
+    executable: str
+    folders: tuple[Path, ...]
+    links: tuple[tuple[str, str], ...]
+    packages: tuple[str, ...]
+    code: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, python: Path | None, workspace: Path | None) -> Interpreter:
+        """Ask an interpreter where it is installed.
+
+        Args:
+            python: Its path; `None`: the one of `default_python`.
+            workspace: The folder that code may change.
+
+        Raises:
+            RequestError: It does not run, is too old, or is in the workspace.
+        """
+        whole = python is None  # With the packages of the user's own, too.
+        if whole and default_python() == sys.executable:
+            return _own(tuple(sys.path))
+        python = without_dots(python or default_python())
+        own = str(without_dots(sys.executable))
+        if workspace is not None and python.is_relative_to(workspace.resolve()) and str(python) != own:
+            # It is run here without a wall.
+            raise RequestError(
+                f"The interpreter {str(python)!r} lies inside the workspace, where code may have changed it; "
+                "use one elsewhere."
+            )
+        return _other(str(python), whole)
+
+
+def without_dots(path: Path | str) -> Path:
+    """The absolute path without `..`; symbolic links stay in it, except where `..` follows one."""
+    found = Path("/")
+    for part in Path(path).absolute().parts[1:]:
+        if part == "..":  # The folder above a link's target, not above the link.
+            found = (found.resolve() if found.is_symlink() else found).parent
+        else:
+            found /= part
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _own(path: tuple[str, ...]) -> Interpreter:
+    code = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
+    prefixes = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
+    return _interpreter(sys.executable, prefixes, list(path), code)
+
+
+@functools.lru_cache(maxsize=16)
+def _other(python: str, whole: bool) -> Interpreter:
+    # Without -I it finds the packages of the user's own. In `/` there is no module that could shadow one of its own.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    command = [python, *(() if whole else ("-I",)), "-c", _ASK]
+    try:
+        asked = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=True, env=env, cwd="/"
+        )
+        facts = json.loads(asked.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()
+        raise RequestError(f"The interpreter {python!r} cannot be used: {said or error}.") from error
+    if tuple(facts["version"]) < _OLDEST:
+        version = ".".join(map(str, facts["version"]))
+        raise RequestError(f"The interpreter {python!r} is Python {version}; the sandbox needs 3.8 or later.")
+    return _interpreter(facts["executable"], facts["prefixes"], facts["path"], facts["code"])
+
+
+def _interpreter(executable: str, prefixes: list[str], path: list[str], code: list[str]) -> Interpreter:
+    executable = str(without_dots(executable))
+    roots = list(dict.fromkeys(without_dots(prefix) for prefix in prefixes))
+    packages = list(dict.fromkeys(without_dots(entry) for entry in path if Path(entry).name in _PACKAGES))
+    extra = [folder for folder in packages if not any(folder.is_relative_to(root) for root in roots)]
+    links = _links(executable)
+    # The path of a virtual environment's interpreter may go through links itself.
+    real = Path(executable).resolve()
+    if not any(real.is_relative_to(root.resolve()) for root in roots):
+        roots.append(real.parent.parent)
+    return Interpreter(
+        executable=executable,
+        folders=(*roots, *extra),
+        links=tuple(links),
+        packages=tuple(map(str, extra)),
+        code=tuple(dict.fromkeys(Path(folder).resolve() for folder in [*code, *map(str, extra)])),
+    )
+
+
+def _links(executable: str) -> list[tuple[str, str]]:
+    links: list[tuple[str, str]] = []
+    current = Path(executable)
+    for _ in range(40):
+        if not current.is_symlink():
+            break
+        text = str(current.readlink())
+        links.append((str(current), text))
+        current = without_dots(current.parent / text)
+    return links
+
 
 WORKSPACE = "/workspace"
 HOSTNAME = "coderoom"
-# Who somebody is in a user namespace of one's own.
+# The user in a user namespace of one's own.
 ORDINARY = 1000
-# Nothing of the host's /run is ever visible, so this is in nobody's way.
+# Nothing of the host's /run is visible, so that this path is free.
 INSIDE = "/run/coderoom"
 
 _OURS = Path(__file__).resolve().parent.parent / "guest"
@@ -53,11 +192,11 @@ _ETC = (
     "terminfo",
     "timezone",
 )
-# Package managers whose programs are spread over a tree of their own, in which nothing is anybody's secret.
+# Package managers that install into one tree, which has no secrets.
 _STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
-# Never visible as a whole, and of the second ones nothing inside either.
+# Never visible as a whole; of the second ones, nothing inside either.
 _PRIVATE = frozenset({"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"})
-# No workspace: what this machine runs.
+# Never a workspace: what this machine runs.
 _SYSTEM = re.compile(r"(/usr|/usr/local)(/(s?bin|lib[^/]*|share|include|etc)(/.*)?)?|/(s?bin|lib[^/]*)(/.*)?")
 _PRIVATE_WITH_ALL = (
     "/boot",
@@ -75,17 +214,16 @@ _PRIVATE_WITH_ALL = (
 
 @dataclass(frozen=True)
 class Layout:
-    """A file tree to be built.
+    """A file tree to build.
 
     Attributes:
-        python: The interpreter's path, inside as well as outside.
-        read_only: What is bound read-only, as pairs of source and target, a folder before what lies in it.
-        symlinks: Symbolic links, as pairs of what they say and where they are.
-        files: Small files, path to text.
-        workspace: The folder that is bound at `/workspace`; `None`: there is an empty one in memory.
-        guarded: Paths in the workspace that are mounts of their own, and whether they stay writable: the interpreter's
-            do not, and those above it must not be moved away.
-        packages: Folders for `sys.path` that the interpreter does not find by itself.
+        python: The interpreter's path, the same inside and outside.
+        read_only: What is bound read-only, as pairs of source and target, a folder before its contents.
+        symlinks: Symbolic links, as pairs of target and path.
+        files: Small files: their text by path.
+        workspace: The folder that is bound at `/workspace`; `None`: an empty one in memory.
+        guarded: See `guarded_paths`.
+        packages: Folders for `sys.path` that the interpreter does not find itself.
         programs: Folders for `PATH`.
     """
 
@@ -100,35 +238,46 @@ class Layout:
 
     @property
     def targets(self) -> list[str]:
-        """What is visible, a folder before what lies in it; what is in memory is not among it."""
+        """The visible paths that are not in memory, a folder before its contents."""
         return sorted([target for _, target in self.read_only] + [path for _, path in self.symlinks])
 
 
 def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
-    """What has to be visible for a worker.
+    """The file tree for a worker.
 
     Args:
-        spec: What the wall is asked for.
-        uid: Who the worker will be.
+        spec: The sandbox's configuration.
+        uid: The worker's user.
 
     Raises:
-        RequestError: A folder cannot be shown, or the workspace cannot be where it is.
+        RequestError: A folder cannot be shown, or cannot be the workspace.
     """
     interpreter = Interpreter.of(spec.python, spec.workspace)
-    readable = tuple(_readable(path) for path in spec.readable)
+    readable = tuple(check_readable(path) for path in spec.readable)
     layout = _base(interpreter, readable)
     layout = replace(layout, files=_files(uid, spec.network))
     if spec.workspace is None:
         return layout
     workspace = spec.workspace.resolve()
-    _check_workspace(workspace, interpreter)
-    return replace(layout, workspace=str(workspace), guarded=_guarded(workspace, layout))
+    check_workspace(workspace)
+    _check_apart(workspace, interpreter)
+    guarded = guarded_paths(workspace, (Path(source) for source, _ in layout.read_only))
+    return replace(layout, workspace=str(workspace), guarded=guarded)
 
 
-def _guarded(workspace: Path, layout: Layout) -> tuple[tuple[str, bool], ...]:
+def guarded_paths(workspace: Path, shown: Iterable[Path]) -> tuple[tuple[str, bool], ...]:
+    """What of a workspace is mounted once more, so that code cannot change or move what the host runs.
+
+    Args:
+        workspace: The folder, without symbolic links.
+        shown: What code must not change there, besides CodeRoom itself.
+
+    Returns:
+        Paths below the workspace and whether they stay writable: the folders above the others do.
+    """
     own = Path(coderoom.__file__).resolve().parent
-    shown = {own, *(Path(source) for source, _ in layout.read_only)} - {workspace}
-    kept = {str(path.relative_to(workspace)): False for path in shown if path.is_relative_to(workspace)}
+    inside = {path for path in (own, *shown) if path.is_relative_to(workspace) and path != workspace}
+    kept = {str(path.relative_to(workspace)): False for path in inside}
     above = {str(folder): True for path in kept for folder in Path(path).parents if str(folder) != "."}
     return tuple(sorted({**above, **kept}.items()))
 
@@ -159,7 +308,7 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
 
 
 def _binds(wanted: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Pairs of target and source: each folder where it really is, and also under the name by which it is known."""
+    """Pairs of target and source: each folder at its real path, and also at the path by which it is known."""
     found: dict[str, str] = {}
     paths = [path for path in wanted if path.exists()]
     real = sorted({path.resolve() for path in paths})
@@ -178,23 +327,23 @@ def _store_of(path: Path) -> Path | None:
 
 
 def _node() -> Path | None:
-    """The folder that Node.js is installed in, if it is elsewhere than the system."""
+    """The folder that Node.js is installed in, unless it is the system's."""
     found = shutil.which("node", path=os.environ.get("PATH"))
     if found is None or not Path(found).is_absolute():
         return None
     program = Path(found).resolve()
     prefix = program.parent.parent
-    # Else it is a shim, or lies in a folder that says nothing of what else is there.
+    # Otherwise it is a shim, or its folder may have anything else in it.
     if program.parent.name != "bin" or not (prefix / "lib" / "node_modules").is_dir() or is_private(prefix):
         return None
     return None if prefix.is_relative_to("/usr") else prefix
 
 
 def is_private(path: Path) -> bool:
-    """Whether a folder as such must not be visible: a home, or what belongs to the system."""
+    """Whether a folder must not be visible as a whole: a home or system folder."""
     if str(path) in _PRIVATE or path.parent == Path("/home") or _covered(str(path), _PRIVATE_WITH_ALL):
         return True
-    # Whoever sees the folder above a home sees the home.
+    # The folder above a home shows the home.
     return any(home.is_relative_to(path) for home in _homes())
 
 
@@ -213,22 +362,38 @@ def _refuse_private(path: Path, what: str) -> None:
         )
 
 
-def _readable(path: Path) -> Path:
+def check_readable(path: Path) -> Path:
+    """The path without `..`, if code may be shown what is there.
+
+    Raises:
+        RequestError: It does not exist, or is a home or system folder.
+    """
     path = without_dots(path)
     if not path.exists():
-        raise RequestError(f"There is no {str(path)!r} to be made readable.")
+        raise RequestError(f"There is no {str(path)!r} to make readable.")
     _refuse_private(path, f"readable names {str(path)!r}")
     return path
 
 
-def _check_workspace(workspace: Path, interpreter: Interpreter) -> None:
+def check_workspace(workspace: Path) -> None:
+    """Check that a folder can be a workspace.
+
+    Args:
+        workspace: The folder, without symbolic links.
+
+    Raises:
+        RequestError: It is not a folder, or it is a home or system folder.
+    """
     if not workspace.is_dir():
-        raise RequestError(f"The workspace {str(workspace)!r} is no folder; make it first.")
+        raise RequestError(f"The workspace {str(workspace)!r} is not a folder; make it first.")
     if is_private(workspace) or _SYSTEM.fullmatch(str(workspace)):
         raise RequestError(
             f"The workspace {str(workspace)!r} is a home or system folder, where code could change what this machine "
             "runs; use a folder inside it."
         )
+
+
+def _check_apart(workspace: Path, interpreter: Interpreter) -> None:
     for path in (*interpreter.code, *(folder.resolve() for folder in interpreter.folders)):
         if workspace == path or (workspace.is_relative_to(path) and path in interpreter.code):
             raise RequestError(
@@ -248,6 +413,6 @@ def _files(uid: int, network: bool) -> dict[str, str]:
     }
     if network:
         with contextlib.suppress(OSError):
-            # Often a link into /run, so it is told and not shown.
+            # Often a link into /run, so that its text is copied.
             files["/etc/resolv.conf"] = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace")
     return files

@@ -1,4 +1,4 @@
-"""Starting a worker as a process of this machine, watching it, and ending it."""
+"""Workers that are processes of this machine: starting and ending them, and probing their walls by building them."""
 
 from __future__ import annotations
 
@@ -8,30 +8,39 @@ import compileall
 import concurrent.futures
 import contextlib
 import functools
+import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from coderoom.errors import SandboxUnavailable
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.walls.base import StartedWorker, WallReport, WallSpec
 
 __all__ = [
     "OUTSIDE",
+    "Facts",
     "LocalWorker",
+    "ProbedWall",
     "Start",
+    "copy_for_all",
     "identity_to_become",
     "owner_of",
     "python_arguments",
     "with_own_places",
 ]
 
-# The folder that `guest` is in, on this machine.
+# The folder on this machine that `guest` is in.
 OUTSIDE = Path(__file__).resolve().parent.parent
 
 _KEPT_OF_STDERR = 8192
@@ -41,16 +50,16 @@ _CONTROL_BUFFER = 1 << 20
 
 @dataclass
 class Start:
-    """What it takes to start a worker.
+    """How to start a worker.
 
     Attributes:
         argv: The program and its arguments.
-        boot: What the worker is told first.
+        boot: See `StartedWorker`.
         environment: The program's whole environment.
-        fds: Descriptors that the program gets besides its end of the control socket; they are closed here.
-        worker_pid: Called when it is to be ended: the process whose end ends everything; `None`: the program itself,
-            once it is asked to.
-        tidy: Called once when it has ended, or could not be started.
+        fds: More descriptors for the program; they are closed on this side once it has started.
+        worker_pid: Called to end the worker; returns the process whose end ends everything, or `None` for the program
+            itself.
+        tidy: Called once, when it has ended or could not be started.
     """
 
     argv: Sequence[str]
@@ -64,12 +73,12 @@ class Start:
 class LocalWorker:
     """A worker that is a process of this machine.
 
-    Its attendant, a thread, starts it, takes in what it writes to standard error, and waits for it. That thread lives
-    as long as the process does, and that matters: "die with the parent" means the parent's *thread* to the kernel.
+    A thread starts it, reads its standard error, and waits for its end. The thread must live as long as the worker: for
+    the kernel, "die with the parent" means the parent's *thread*.
 
     Attributes:
-        control: This side of the control socket.
-        boot: What it has to be told first.
+        control: The host's end of the control socket.
+        boot: See `StartedWorker`.
     """
 
     def __init__(self, control: socket.socket, start: Start) -> None:
@@ -89,8 +98,8 @@ class LocalWorker:
         """Start a worker.
 
         Args:
-            prepare: Given the number of the worker's end of the control socket, it says how to start it.
-            tidying: What is to be done when the worker has ended. The worker takes it over once it is started.
+            prepare: Returns how to start the worker, given the descriptor of its end of the control socket.
+            tidying: Closed when the worker has ended. A started worker takes it over.
 
         Raises:
             SandboxUnavailable: The program cannot be started.
@@ -118,21 +127,21 @@ class LocalWorker:
         threading.Thread(target=self._attend, args=(control_fd,), daemon=True, name="coderoom-worker").start()
         try:
             await asyncio.shield(asyncio.wrap_future(self._started))
-        except asyncio.CancelledError:  # Nobody would ever end it.
+        except asyncio.CancelledError:  # Nothing else would end it.
             concurrent.futures.wait([self._started], _SECONDS_TO_END)
             self.kill()
             raise
 
     async def end(self) -> None:
-        """End it and everything behind the wall, at once; a second time does nothing."""
+        """End it and everything behind the wall at once; a second call does nothing."""
         await asyncio.shield(asyncio.to_thread(self._finish))
 
     def kill(self) -> None:
-        """The same without an event loop."""
+        """As `end`, without an event loop."""
         self._finish()
 
     def describe_death(self) -> str:
-        """What is known of why it ended by itself."""
+        """Why it ended by itself, as far as known."""
         concurrent.futures.wait([self._ended], 1)
         code = None if self._process is None else self._process.poll()
         said = bytes(self._said[-_KEPT_OF_STDERR:]).decode(errors="replace").strip()
@@ -171,11 +180,11 @@ class LocalWorker:
                 del self._said[: -2 * _KEPT_OF_STDERR]
         process.wait()
         self._ended.set_result(None)
-        with self._ending:  # Nobody may ever close it.
+        with self._ending:  # Nothing else may close it.
             self._tidy()
 
     def _finish_at_exit(self) -> None:
-        if os.getpid() == self._host:  # And not in a fork of the host.
+        if os.getpid() == self._host:  # Not in a fork of the host.
             self._finish()
 
     def _tidy(self) -> None:
@@ -201,9 +210,9 @@ class LocalWorker:
             process.terminate()
             return
         with contextlib.suppress(OSError):
-            # If it has ended its number may be another's by now.
+            # If it has ended, its number may belong to another process by now.
             if int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1]) == process.pid:
-                # The first process of a namespace takes all others along.
+                # With the first process of a namespace all others end.
                 os.kill(pid, signal.SIGKILL)
 
 
@@ -218,22 +227,39 @@ def python_arguments(python: str, inside: str, program: str, control_fd: int) ->
 
     Args:
         python: The interpreter.
-        inside: The folder that `guest` is in, as it is at the start.
-        program: Its source text, a line in which `CONTROL` is the number of its end of the control socket.
-        control_fd: That number.
+        inside: The folder that `guest` is in when the program starts.
+        program: One line of Python, in which `CONTROL` is the descriptor of its end of the control socket.
+        control_fd: That descriptor.
     """
-    # The package gets a name of its own, so that no module of the code's can be taken for it.
+    # With this name, no module of the code can be mistaken for the package.
     name = "coderoom_guest"
     package = f"sys.modules[{name!r}] = type(sys)({name!r}); sys.modules[{name!r}].__path__ = [{inside + '/guest'!r}]"
     text = f"import sys; {package}; CONTROL = {control_fd}; {program}"
-    # Isolated, and without `site`: nothing that is installed runs before the wall is finished.
+    # Isolated and without `site`: no installed package runs before the wall is finished.
     return [python, "-I", "-S", "-B", "-c", text]
 
 
-def identity_to_become() -> tuple[int, int] | None:
-    """The user and group that root's workers become: nobody's, so nothing is theirs; `None` for any other user.
+def copy_for_all(source: Path, folder: Path) -> Path:
+    """Copy a folder of Python files into another one, so that every user of this machine can read it.
 
-    A root that is one of a user namespace only is an ordinary user to the kernel.
+    Args:
+        source: The folder.
+        folder: Where its copy is made; it is made too if it does not exist.
+
+    Returns:
+        The copy.
+    """
+    copy = folder / source.name
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (folder, copy, *copy.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return copy
+
+
+def identity_to_become() -> tuple[int, int] | None:
+    """The user and group that a worker of root becomes, who own nothing; `None` where the host is not root.
+
+    Root of a user namespace is an ordinary user for the kernel.
     """
     if os.geteuid() != 0:
         return None
@@ -263,3 +289,125 @@ def with_own_places(env: Mapping[str, str], temporary: str, workspace: str) -> d
         else:
             environment[name] = value
     return environment
+
+
+_PATIENCE = 10.0
+_LARGEST_ANSWER = 1 << 20
+_PROBE = "from coderoom_guest.isolation.boot import probe; probe(CONTROL)"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The result of a probe.
+
+    Attributes:
+        error: Why the wall cannot be built; empty if it can.
+        nested: Why a room can have no namespaces of its own; empty if it can.
+        idmap: Why files cannot be shown as another user's; empty if they can, or need not be.
+    """
+
+    error: str = ""
+    nested: str = ""
+    idmap: str = ""
+
+
+class ProbedWall(ABC):
+    """A wall of this machine. It is probed once, before its first worker starts, by building it around a tiny program.
+
+    Attributes:
+        name: The wall's name.
+        program: The worker's source text, see `python_arguments`.
+        by_file_system: Whether each file system of a workspace needs a probe.
+    """
+
+    name: ClassVar[str]
+    program: str = "from coderoom_guest.main import main; main(CONTROL)"
+    by_file_system: ClassVar[bool] = False
+    _known: ClassVar[dict[tuple[str, Path | None, int], Facts]] = {}
+
+    async def probe(self) -> WallReport:
+        """Try whether this wall can be built here; never raises, takes a few seconds at most."""
+        try:
+            facts = await self._facts(None)
+            return self._report(facts)
+        except Exception as error:
+            return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
+
+    async def start(self, spec: WallSpec) -> StartedWorker:
+        """Start a worker behind the wall.
+
+        Raises:
+            SandboxUnavailable: The wall cannot be built; the message says why and what to do.
+            RequestError: An option is wrong.
+        """
+        if spec.options:
+            raise RequestError(f"The wall {self.name!r} has no options, but got {', '.join(map(repr, spec.options))}.")
+        facts = await self._facts(spec.workspace, spec.python)
+        if facts.error:
+            report = self._report(facts)
+            raise SandboxUnavailable(f"The wall {self.name!r} cannot be built: {report.detail} {report.remedy}".strip())
+        return await self._launch(spec, self.program, facts)
+
+    @abstractmethod
+    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+        """Start a program behind the wall."""
+
+    @abstractmethod
+    def _report(self, facts: Facts) -> WallReport:
+        """Describe the result of a probe."""
+
+    async def _facts(self, workspace: Path | None, python: Path | None = None) -> Facts:
+        device = 0
+        if self.by_file_system and workspace is not None and identity_to_become() is not None:
+            device = (await asyncio.to_thread(_status, workspace)).st_dev
+        key = (self.name, python, device)
+        facts = self._known.get(key)
+        if facts is None:
+            facts = await self._try(workspace if device else None, python, Facts())
+            if not facts.error:  # What is missing may be installed later.
+                self._known[key] = facts
+        return facts
+
+    async def _try(self, workspace: Path | None, python: Path | None, facts: Facts) -> Facts:
+        with tempfile.TemporaryDirectory(prefix="coderoom-probe-") as folder:
+            place = workspace or Path(folder)
+            spec = WallSpec(workspace=place, network=False, env={}, limits=Limits(), python=python)
+            try:
+                worker = await self._launch(spec, _PROBE, facts)
+            except (SandboxUnavailable, OSError) as error:
+                return Facts(error=str(error))
+            try:
+                answer = await _ask(worker)
+            except OSError as error:
+                said = await asyncio.to_thread(worker.describe_death)
+                return Facts(error=said if isinstance(error, ConnectionError) else f"{error} {said}")
+            finally:
+                await worker.end()
+        if "idmap" in answer and not facts.idmap:
+            return await self._try(workspace, python, Facts(idmap=str(answer["idmap"])))
+        return Facts(str(answer.get("error", "")), str(answer.get("nested", "")), facts.idmap)
+
+
+def _status(workspace: Path) -> os.stat_result:
+    try:
+        return workspace.stat()
+    except OSError as error:
+        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {error.strerror}.") from error
+
+
+async def _ask(worker: LocalWorker) -> dict[str, Any]:
+    loop = asyncio.get_running_loop()
+    worker.control.setblocking(False)
+    question = {"boot": worker.boot, "nest": worker.boot["rooms"] == "namespaces"}
+    await loop.sock_sendall(worker.control, json.dumps(question).encode())
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            said = await loop.sock_recv(worker.control, _LARGEST_ANSWER)
+    except TimeoutError:
+        raise OSError(f"It did not answer within {_PATIENCE:g} seconds.") from None
+    if not said:
+        raise ConnectionError("It ended at once.")
+    answer = json.loads(said)
+    if not isinstance(answer, dict):
+        raise OSError("It answered nonsense.")
+    return answer

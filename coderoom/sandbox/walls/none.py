@@ -1,4 +1,4 @@
-"""No wall at all, for code that one would run oneself."""
+"""The wall `none`: no isolation, for trusted code."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from pathlib import Path
 
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.sandbox.walls.base import WallReport, WallSpec
-from coderoom.sandbox.walls.interpreter import Interpreter
-from coderoom.sandbox.walls.local import OUTSIDE, LocalWorker, Start, python_arguments, with_own_places
-from coderoom.sandbox.walls.probe import Facts, ProbedWall
+from coderoom.sandbox.walls.layout import Interpreter
+from coderoom.sandbox.walls.local import (
+    OUTSIDE,
+    Facts,
+    LocalWorker,
+    ProbedWall,
+    Start,
+    python_arguments,
+    with_own_places,
+)
 
 __all__ = ["NoWall"]
 
 
 class NoWall(ProbedWall):
-    """The worker is an ordinary process: with an environment of its own and limits, and everything else open to it."""
+    """The worker is an ordinary process with its own environment and limits, and no other restrictions."""
 
     name = "none"
 
@@ -48,4 +55,6 @@ class NoWall(ProbedWall):
     def _report(self, facts: Facts) -> WallReport:
         if facts.error:
             return WallReport(self.name, available=False, detail=facts.error)
-        return WallReport(self.name, available=True, detail="no wall: code can do whatever the user can who starts it.")
+        return WallReport(
+            self.name, available=True, detail="no wall: code can do whatever the user who starts it can do."
+        )

@@ -1,4 +1,4 @@
-"""The wall `landlock` with a second one around it, which sandlock makes: the worker is behind rules too."""
+"""The wall `sandlock`: the wall `landlock`, and sandlock's rules around the worker as well."""
 
 from __future__ import annotations
 
@@ -15,26 +15,35 @@ from typing import Any
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.guest.isolation import landlock
 from coderoom.sandbox.walls.base import WallReport
-from coderoom.sandbox.walls.local import OUTSIDE, Start
-from coderoom.sandbox.walls.path_rules import PathRuleWall
-from coderoom.sandbox.walls.probe import Facts
+from coderoom.sandbox.walls.landlock import PathRuleWall
+from coderoom.sandbox.walls.local import OUTSIDE, Facts, Start
 
 __all__ = ["SandlockWall"]
 
-_WARDEN = Path(__file__).with_name("sandlock_warden.py")
 _OLDEST, _TOO_NEW = (0, 8), (0, 10)
 _ABI = 6
 _INSTALL = "Install it with `pip install 'coderoom[sandlock]'`."
 _KERNEL = "It takes Linux 6.12 or later, with `landlock` among the security modules (`lsm=` at boot)."
 
+# Puts itself under sandlock's rules and becomes the worker. In a process of its own: what sandlock does to a process it
+# does for good, and loading it takes 12 MB.
+_WARDEN = """
+import importlib, json, os, sys
+with open(int(sys.argv[1]), "rb") as file:
+    config = json.load(file)
+sys.path.append(config["path"])
+sandlock = importlib.import_module("sandlock")
+sandlock.confine(sandlock.Sandbox(**config["rules"]))
+os.execve(config["argv"][0], config["argv"], {})
+"""
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts", "/dev/tty")
 
 
 class SandlockWall(PathRuleWall):
-    """What the wall `landlock` is, with the worker itself behind sandlock's rules.
+    """The wall `landlock`, with the worker behind sandlock's rules.
 
-    sandlock's supervisor is not used. It opens files of `/proc` for whoever asks, past the rules that a runner is
-    under, so that code could read the memory of other sessions; and it hides processes from the supervisor, who could
+    sandlock's supervisor is not used. It opens files of `/proc` for any process, past the rules of a runner, so that
+    code could read the memory of other sessions; and it hides processes from the supervisor of a room, which could
     neither count nor end them.
     """
 
@@ -50,8 +59,7 @@ class SandlockWall(PathRuleWall):
         config_fd = os.memfd_create("sandlock")
         os.write(config_fd, json.dumps({"path": package, "rules": _rules(boot), "argv": argv}).encode())
         os.lseek(config_fd, 0, os.SEEK_SET)
-        # In a process of its own: what sandlock does to a process it does for good, and loading it takes 12 MB.
-        own = [sys.executable, "-I", "-S", "-B", str(_WARDEN), str(config_fd)]
+        own = [sys.executable, "-I", "-S", "-B", "-c", _WARDEN, str(config_fd)]
         return Start(argv=own, boot=boot, fds=[config_fd])
 
     def _report(self, facts: Facts) -> WallReport:
@@ -85,7 +93,7 @@ def _has() -> str:
 
 
 def _rules(boot: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What the worker may open: what code will be allowed to, our own modules, and all of `/proc` to look after it."""
+    """What the worker may open: what code may, our own modules, and all of `/proc` to supervise code."""
     read = [*boot["lockdown"]["read"], str(OUTSIDE), "/proc"]
     write = [boot["workspace"], boot["private"], *_DEVICES]
     return {

@@ -17,8 +17,7 @@ import pytest
 from coderoom.sandbox import Limits, guest
 from coderoom.sandbox.walls import make_wall
 from coderoom.sandbox.walls.base import WallSpec
-from coderoom.sandbox.walls.local import LocalWorker
-from coderoom.sandbox.walls.probe import ProbedWall
+from coderoom.sandbox.walls.local import LocalWorker, ProbedWall
 
 from ..walls.behind import as_user
 

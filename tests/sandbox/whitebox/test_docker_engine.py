@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import pytest
 
 from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox.walls.docker.config import DEFAULT_IMAGE, DockerOptions
 from coderoom.sandbox.walls.docker.engine import Engine, connect
-from coderoom.sandbox.walls.docker.options import DEFAULT_IMAGE, DockerOptions
 from coderoom.sandbox.walls.docker.wall import DockerWall
 
 

@@ -15,8 +15,7 @@ import pytest
 from coderoom.errors import RequestError
 from coderoom.sandbox import Limits
 from coderoom.sandbox.walls.base import WallSpec
-from coderoom.sandbox.walls.interpreter import Interpreter
-from coderoom.sandbox.walls.layout import INSIDE, is_private, layout_for
+from coderoom.sandbox.walls.layout import INSIDE, Interpreter, is_private, layout_for
 from tests.sandbox.places import Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's file tree")
@@ -120,7 +119,7 @@ def test_refused_as_workspace(path: str) -> None:
 
 
 def test_workspace_that_is_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="is no folder"):
+    with pytest.raises(RequestError, match="is not a folder"):
         layout_for(spec(workspace=tmp_path / "nothing"))
 
 

@@ -20,7 +20,7 @@ from coderoom.sandbox.engines.cpython.channel import ForkServerClient
 from coderoom.sandbox.engines.cpython.engine import Worker
 from coderoom.sandbox.engines.cpython.room import Room
 from coderoom.sandbox.functions import Calls
-from coderoom.sandbox.walls import lending
+from coderoom.sandbox.walls import workspace as lending
 
 
 class Gate:

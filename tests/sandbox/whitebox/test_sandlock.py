@@ -12,7 +12,7 @@ import pytest
 from coderoom.sandbox import Limits, SandboxUnavailable
 from coderoom.sandbox.guest.isolation import landlock
 from coderoom.sandbox.walls.base import WallSpec
-from coderoom.sandbox.walls.probe import Facts
+from coderoom.sandbox.walls.local import Facts
 from coderoom.sandbox.walls.sandlock import SandlockWall
 
 from ..walls.behind import PYTHON

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
+import os
+import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
@@ -18,7 +21,7 @@ from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.environment import environment
 from coderoom.sandbox.functions import HostFunction
-from coderoom.sandbox.policy import Policy
+from coderoom.sandbox.policy_rules import restricted_rules
 from coderoom.sandbox.walls import choose, make_wall
 from coderoom.sandbox.walls.base import StartedWorker, Wall
 
@@ -27,7 +30,8 @@ __all__ = ["CPythonEngine", "Worker"]
 _PATIENCE = 120.0  # For imports, which may be many.
 _IDLE_ROOMS = 4
 _MOMENT = 0.05
-_MOST_FAILING = 5.0
+_MOST_FAILING = 30.0
+_NO_PLACE = os.strerror(errno.EAGAIN)
 _MESSAGE = 2 * 1024 * 1024  # What an answer may have besides its value.
 
 
@@ -223,7 +227,7 @@ class Worker:
             "limits": self._config.limits.model_dump(),
             "checkpoints": MOST_CHECKPOINTS,
             "preload": list(self._config.preload),
-            "restricted": Policy(self._config.policy).rules,
+            "restricted": restricted_rules() if self._config.policy == "restricted" else None,
         }
 
     async def _take(self) -> Room:
@@ -255,22 +259,24 @@ class Worker:
             self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def _open(self) -> None:
-        failing = 0.0
+        failing: float | None = None
         while self._waiting:
             try:
                 if self._control is None or self.lost:
                     raise await self._failed("has ended")
                 room = await Room.open(self._control.send, self._config.limits.value_bytes + _MESSAGE)
             except (SandboxUnavailable, OSError) as error:
-                # What code has left running in a room that is being tidied may leave no place for another process.
-                if self._tidying and not self.lost and failing < _MOST_FAILING:
-                    failing += _MOMENT
+                # A fork bomb in another room may leave no place for one more process until it is ended.
+                failing = failing or time.monotonic() + _MOST_FAILING
+                crowded = self._tidying or (_NO_PLACE in str(error) and self._all.difference(self._idle))
+                if crowded and not self.lost and time.monotonic() < failing:
                     await asyncio.sleep(_MOMENT)
                     continue
                 if not self.lost and not self._all.difference(self._idle, self._tidying):
                     error = await self._failed(f"cannot make a room: {error}")
                 self._refuse(error)
                 return
+            failing = None
             self._all.add(room)
             with contextlib.suppress(SandboxUnavailable, OSError):  # Whoever gets it will see why.
                 await room.prepare()

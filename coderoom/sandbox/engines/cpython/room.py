@@ -27,7 +27,7 @@ MOST_CHECKPOINTS = 64
 
 _MOMENT = 0.5
 _LOOKS = 4
-_FORKING = 5.0
+_FORKING = 30.0
 _CHUNK = 65_536
 _MOST_CONTENT = 8 * 1024 * 1024
 _BUFFERED = 512  # More than fits into a socket or a pipe.
@@ -304,6 +304,7 @@ class Room(ForkServerClient):
         self._line: Runner | None = None
         self.spare: Runner | None = None
         self.spare_number = 0
+        self._kept: list[int] = []
 
     @classmethod
     async def open(cls, ask_worker: Callable[[dict[str, Any], Sequence[int]], Any], largest: int) -> Room:
@@ -346,6 +347,7 @@ class Room(ForkServerClient):
         Args:
             done: Called once, with whether the room can be used again.
         """
+        self._kept = []
         self._forks.clear()  # Processes killed by a reset send no "ended" event.
         if self._line is not None and not self._line.closed:
             self._line.renew()
@@ -405,9 +407,10 @@ class Room(ForkServerClient):
                     raise SandboxUnavailable("The sandbox did not get ready in time.") from None
             if runner.pid:
                 return runner
-            # Another room's processes, which are just being ended, may have left no place for one more.
+            # A fork bomb in this room, or in another one, may have left no place for one more process.
             if "fork" not in (runner.ended or {}) or time.monotonic() > end:
                 raise SandboxUnavailable(f"The sandbox's process could not start: {runner.why_not_ready}.")
+            await self.kill(self._kept)
             await asyncio.sleep(_MOMENT)
 
     async def take_spare(self) -> Runner:
@@ -438,8 +441,9 @@ class Room(ForkServerClient):
 
     def keep(self, pids: Sequence[int]) -> None:
         """Say who outlives the end of what is ended at a limit."""
+        self._kept = list(pids)
         with contextlib.suppress(OSError):
-            self._control.send_now({"op": "keep", "pids": list(pids)})
+            self._control.send_now({"op": "keep", "pids": self._kept})
 
     async def patiently(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Wait for what is done in the room; that does not take long, unless somebody there is at work.

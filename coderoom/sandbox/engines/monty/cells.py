@@ -1,4 +1,4 @@
-"""What a cell becomes before pydantic-monty reads it, and what its errors mean to the cell's author."""
+"""Cells of the engine `monty`: rewriting them for pydantic-monty, and explaining its errors to their author."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MODULES = (
 ELSE = "engine='cpython' runs all of Python"
 
 _REPR = 20_000
-_PARSED = 100_000  # Of longer code only the last lines are looked at.
+_PARSED = 100_000  # Of longer code, only the last lines are parsed.
 _MIB = 1024 * 1024
 _PREFIX = "__coderoom_show__(("
 _FILE = "<python-input-"
-_OURS = f"{_FILE}0>"  # The prelude is the first thing that a fresh state is fed.
+_OURS = f"{_FILE}0>"  # The prelude is the first code that a fresh state runs.
 
-# It turns a value into text in there. On its way out a value is copied three times, which a large one does not survive,
-# and of an instance only the class's name would come out. Builtins are defaults: the code may use their names.
+# It turns a value into text inside the interpreter. Returning a value copies it three times, which a large one does not
+# survive, and of an instance only the class's name would come out. Builtins are defaults: code may reuse their names.
 _PRELUDE = """
 import json as __coderoom_json
 
@@ -107,8 +107,8 @@ def __coderoom_show__(value, other=None, *, limit=LIMIT, most=REPR, plain=__code
     return ("repr", shown)
 """
 
-# Special methods that are not called, of those whose absence is an error. Without one: `__bool__`, `__format__`,
-# `__new__`, `__setattr__`.
+# Special methods that pydantic-monty does not call, of those whose absence is an error. Not of those: `__bool__`,
+# `__format__`, `__new__`, `__setattr__`.
 _UNCALLED = re.compile(
     r"\bdef (__(?:await|bytes|class_getitem|g[et]|getattr|getattribute|l[et]|len|reversed|"
     r"i(?:add|and|floordiv|lshift|matmul|mod|mul|or|pow|rshift|sub|truediv|xor))__)\("
@@ -125,7 +125,7 @@ _MEMORY = re.compile(r"memory limit exceeded: |the worker exceeded its memory li
 
 
 class MontyFrame(Protocol):
-    """A place in a traceback; lines and columns count from 1."""
+    """A frame of a traceback; lines and columns count from 1."""
 
     filename: str
     line: int
@@ -137,7 +137,7 @@ class MontyFrame(Protocol):
 
 
 class MontyFailure(Protocol):
-    """An error of pydantic-monty that the code has made."""
+    """An error of pydantic-monty that the code made."""
 
     def traceback(self) -> Sequence[MontyFrame]:
         """The frames, the outermost first."""
@@ -149,7 +149,7 @@ class MontyFailure(Protocol):
 
 
 def prelude(limits: Limits) -> str:
-    """What a fresh state has to be fed before any cell."""
+    """The code that a fresh state runs before any cell."""
     return _PRELUDE.replace("LIMIT", str(limits.value_bytes)).replace("REPR", str(_REPR))
 
 
@@ -159,7 +159,7 @@ class MontyCell:
 
     Attributes:
         code: The author's code.
-        source: The code that is run: the same, but its last expression is shown.
+        source: The code that runs: the same, but its last expression becomes the value.
         line: The line on which that expression begins, or 0.
         column: Its column, counted from 0.
     """
@@ -186,7 +186,7 @@ class MontyCell:
         return cls(code, source, line, begin - max(code.rfind("\n", 0, begin), code.rfind("\r", 0, begin)) - 1)
 
     def failed(self, error: MontyFailure, has_files: bool) -> dict[str, Any]:
-        """What came of it, from an error that leaves the state as it is."""
+        """The facts of a result, from an error that leaves the state as it is."""
         kind, message = _kind(error), error.display("msg")
         if kind == "SystemExit":
             return _exited(message)
@@ -201,7 +201,7 @@ class MontyCell:
         return facts | {"error": CodeError(name, message, text, line)}
 
     def outgrew(self, error: MontyFailure, limits: Limits, rest: str) -> dict[str, Any]:
-        """What came of it, from an error that says that there was no memory."""
+        """The facts of a result, from an error that says that there was no memory."""
         size = limits.memory_bytes // _MIB
         message = f"The code wanted more memory than the {size:,} MiB that it may have. {rest}".rstrip()
         text, line = self._explain(error, message)
@@ -211,7 +211,7 @@ class MontyCell:
         return facts | {"error": CodeError("MemoryError", message, text, line), "stderr": text}
 
     def _explain(self, error: MontyFailure, message: str) -> tuple[str, int | None]:
-        """The traceback of the author's lines, and the line of this cell."""
+        """The traceback of the author's code, and the line of this cell."""
         frames = [frame for frame in error.traceback() if frame.filename != _OURS]
         kind = _kind(error)
         ran = any(frame.function_name for frame in frames)
@@ -249,10 +249,10 @@ class MontyCell:
 
 
 def returned(shown: Any) -> dict[str, Any]:
-    """What came of a cell that ran to its end.
+    """The facts of the result of a cell that ran to its end.
 
     Args:
-        shown: What the prelude's function returned. The code may have put another in its place.
+        shown: What the prelude's function returned. Code may have replaced that function.
     """
     facts: dict[str, Any] = {"outcome": Outcome.OK, "exit_code": 0}
     if not isinstance(shown, tuple) or len(shown) < 2 or not all(isinstance(part, str) for part in shown):
@@ -267,7 +267,7 @@ def returned(shown: Any) -> dict[str, Any]:
 
 
 def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, Any]:
-    """What came of a cell that was ended; no seconds: it was cancelled."""
+    """The facts of the result of a cell that was stopped; without seconds, it was cancelled."""
     if seconds is None:
         error = CodeError("Cancelled", f"The code was cancelled. {rest}".rstrip())
         return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
@@ -281,11 +281,11 @@ def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, 
 
 
 def trip_of(error: MontyFailure) -> Literal["cpu", "memory"] | None:
-    """The limit that ended the code in the middle of something; `None` if it failed in an ordinary way."""
+    """The limit that interrupted the code; `None` if it failed in an ordinary way."""
     kind, message = _kind(error), error.display("msg")
     if kind == "MemoryError" and _MEMORY.match(message):
         return "memory"
-    # What the code raises itself has a traceback.
+    # An error that the code itself raises has a traceback.
     if kind == "TimeoutError" and message.startswith("feed time limit exceeded") and not error.traceback():
         return "cpu"
     return None
@@ -297,7 +297,7 @@ def _last_expression(code: str) -> tuple[int, int, int] | None:
     try:
         tree = _parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # The syntax may be newer than this interpreter: then the last lines may do.
+        # The syntax may be newer than this interpreter: the last lines may still parse.
         start = _last_unindented(code)
         try:
             tree = _parse(code[start:])
@@ -321,7 +321,7 @@ def _parse(code: str) -> ast.Module:
 
 
 def _last_unindented(code: str) -> int:
-    """Where the last line begins that may begin a statement."""
+    """The start of the last line that may begin a statement."""
     starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", code))]
     for start in reversed(starts):
         if code[start : start + 1].strip(" \t\r\n)]}") and not code[:start].rstrip("\r\n").endswith("\\"):
@@ -341,21 +341,21 @@ def _kind(error: MontyFailure) -> str:
 
 def _exited(message: str) -> dict[str, Any]:
     if re.fullmatch(r"-?\d{1,9}", message):
-        code, told = int(message) & 0xFF, ""
+        code, text = int(message) & 0xFF, ""
     else:
-        code, told = (1, f"{message}\n") if message else (0, "")
+        code, text = (1, f"{message}\n") if message else (0, "")
     if code == 0:
         return {"outcome": Outcome.OK, "exit_code": 0}
     return {
         "outcome": Outcome.ERROR,
         "exit_code": code,
         "error": CodeError("Exit", f"exit code {code}"),
-        "stderr": told,
+        "stderr": text,
     }
 
 
 def _with_hint(kind: str, message: str, code: str, has_files: bool) -> str:
-    """The message, and what the engine lacks if that is why the code failed."""
+    """The message, and what the engine lacks if the code failed for that."""
     if kind == "PermissionError" and not has_files:
         return f"{message}. There are no files here: give the sandbox a workspace."
     lacks = _lack(kind, message, code)

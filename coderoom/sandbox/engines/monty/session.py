@@ -1,32 +1,38 @@
-"""A state in pydantic-monty's interpreter, and the cells that run in it."""
+"""A session of the engine `monty`: a state in pydantic-monty's interpreter, its cells, and the calls that they make."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import mimetypes
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import Program
-from coderoom.sandbox.engines.monty.calls import MontyCalls
 from coderoom.sandbox.engines.monty.cells import MontyCell, returned, stopped, trip_of
-from coderoom.sandbox.engines.monty.pool import MontyPool, MontyWorker
 from coderoom.sandbox.engines.monty.workers import Tap, resident
-from coderoom.sandbox.functions import HostFunction
+from coderoom.sandbox.functions import Calls, HostFunction
 from coderoom.sandbox.guest.files import Workspace
-from coderoom.sandbox.result import Artifact, ExecutionResult, OutputChunk
+from coderoom.sandbox.guest.frames import encode
+from coderoom.sandbox.guest.plain import as_plain
+from coderoom.sandbox.guest.stubs import exception_of, too_many, why_not_data
+from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.result import Artifact, ExecutionResult, FunctionCall, OutputChunk
+
+if TYPE_CHECKING:
+    from coderoom.sandbox.engines.monty.engine import MontyEngine, MontyWorker
 
 __all__ = ["Mark", "MontySession"]
 
 _MIB = 1024 * 1024
 _EMPTY = 12 * _MIB  # What a worker has before any code runs, and a little more.
-_LIGHT = 16 * _MIB  # A state up to this size is copied before every cell, in some milliseconds.
-_COPIED = 200 * _MIB  # A larger one is not copied at all: it would not get through to us.
+_LIGHT = 16 * _MIB  # A state up to this size is copied before every cell, which takes some milliseconds.
+_COPIED = 200 * _MIB  # A larger one is never copied: the worker cannot send it.
 _KEPT = "Variables are as they were before this cell."
 _GONE = "The session was restarted: earlier variables are gone."
 
@@ -42,26 +48,26 @@ class MontySession:
     """A state, and the cells that run in it; made by `MontyEngine.open`.
 
     Args:
-        pool: The workers.
-        functions: The host's functions that the code may call.
-        on_close: Called with the session once it is closed.
+        engine: Has the workers.
+        functions: Functions of the host that the code may call.
+        on_close: Called with the session when it is closed.
     """
 
     def __init__(
-        self, pool: MontyPool, functions: Mapping[str, HostFunction], on_close: Callable[[MontySession], object]
+        self, engine: MontyEngine, functions: Mapping[str, HostFunction], on_close: Callable[[MontySession], object]
     ) -> None:
-        self._pool = pool
+        self._engine = engine
         self._on_close = on_close
-        self._limits = pool.limits
-        # A copy is made inside, with three times its size, and counts there.
-        self._copied = min(_COPIED, pool.limits.memory_bytes // 5)
+        self._limits = engine.limits
+        # The worker needs three times the size of a copy to make it, within its memory limit.
+        self._copied = min(_COPIED, engine.limits.memory_bytes // 5)
         self._functions = functions
         self._worker: MontyWorker | None = None
         self._has_slot = False
-        self._state: bytes | None = None  # What the worker began with, and what there is to go back to.
-        self._changed = False  # Whether the worker's state is another one by now.
+        self._state: bytes | None = None  # What the worker began with, to go back to.
+        self._changed = False  # Whether the worker's state differs from it.
         self._marks: list[Mark] = []
-        self._lost = self._used = self._closed = False
+        self._lost = self._closed = False
         self._broken: SandboxUnavailable | None = None
         self._lock = asyncio.Lock()
         self._cancelled = asyncio.Event()
@@ -80,17 +86,17 @@ class MontySession:
         Args:
             code: The cell.
             program: `None`: this engine runs only Python.
-            timeout: The seconds that it has; `None`: `limits.wall_seconds`.
-            final: Whether nobody needs the state afterwards.
+            timeout: Its seconds; `None`: `limits.wall_seconds`.
+            final: Whether no other cell needs the state.
             on_chunk: Called with each piece of output as it arrives.
 
         Raises:
-            SandboxUnavailable: A worker ended without being told to; that says nothing about the code.
+            SandboxUnavailable: A worker ended by itself, for a reason that is not the code's.
             RequestError: The session is closed.
         """
         async with self._use():
             self._cancelled.clear()
-            cell = MontyCell.read(code, self._pool.result_name)
+            cell = MontyCell.read(code, self._engine.result_name)
             seconds = timeout or self._limits.wall_seconds
             if self._has_slot:
                 return await self._run(cell, await self._get_ready(final), seconds, final, on_chunk)
@@ -104,7 +110,7 @@ class MontySession:
         self._cancelled.set()
 
     async def checkpoint(self) -> Mark:
-        """Keep the state as it is.
+        """Save the state.
 
         Raises:
             RequestError: The session is closed, or the state is too large to be copied.
@@ -122,10 +128,10 @@ class MontySession:
             return mark
 
     async def rollback(self, mark: Mark) -> None:
-        """Go back to a state, as often as wanted; checkpoints that were made after it are gone.
+        """Go back to a state, any number of times; later checkpoints are released.
 
         Raises:
-            RequestError: The session is closed, or the checkpoint is of another session, or gone.
+            RequestError: The session is closed, or the checkpoint is of another session or released.
         """
         async with self._use():
             if mark not in self._marks:
@@ -136,19 +142,18 @@ class MontySession:
             await self._go_back(mark.state)
 
     def release(self, mark: Mark) -> None:
-        """Keep a state no longer; one that is gone already is no error."""
+        """Drop a saved state; dropping it twice is not an error."""
         if mark in self._marks:
             self._marks.remove(mark)
 
     async def restart(self) -> None:
-        """Go back to the fresh state; checkpoints are gone."""
+        """Go back to the fresh state; checkpoints are released."""
         async with self._use():
             self._marks.clear()
-            self._used = False
             await self._go_back(None)
 
     async def close(self) -> None:
-        """End the cell that runs, and forget the state; a second time does nothing."""
+        """End the cell that runs and drop the state; a second call does nothing."""
         self._closed = True
         self._cancelled.set()
         async with self._lock:
@@ -158,28 +163,23 @@ class MontySession:
             self._on_close(self)
 
     def abandon(self) -> None:
-        """The same without waiting, for a session that nobody has any more."""
+        """As `close`, without waiting."""
         task = asyncio.ensure_future(self.close())
         self._abandoning = task
 
     def hold_output(self, held: bool) -> None:
-        """Let the cell that runs wait with its output, or go on."""
+        """Pause or resume the cell that runs, where it prints."""
         if self._tap is not None:
             self._tap.hold(held)
 
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
-        """Let no cell begin for as long as the context lasts; between cells nothing runs anyway."""
+        """Start no cell within the context; between cells nothing runs."""
         async with self._use():
             yield
 
-    @property
-    def used(self) -> bool:
-        """Whether code has run since the fresh state."""
-        return self._used
-
     async def park(self) -> bool:
-        """Give up the slot, and the worker too unless the state is too large; `False` if both are needed."""
+        """Give up the slot, and the worker unless its state is too large to copy; `False` while a cell runs."""
         if self._lock.locked():
             return False
         async with self._lock:
@@ -204,13 +204,12 @@ class MontySession:
         final: bool,
         on_chunk: Callable[[OutputChunk], None] | None,
     ) -> ExecutionResult:
-        self._used = True
-        folder = self._pool.workspace
+        folder = self._engine.workspace
         files = None if folder is None else Workspace(str(folder), bring=False)
         if files is not None:
             await asyncio.to_thread(files.remember)
         tap = self._tap = Tap(self._limits.output_bytes, on_chunk, worker.pid)
-        if self._lost and not final:  # Whoever asked for the cell that lost it got no result.
+        if self._lost and not final:  # The cell that lost it had no result to say so.
             tap.take("stderr", f"{_GONE}\n")
         begin = time.monotonic()
         calls = MontyCalls(self, self._functions, self._limits)
@@ -222,7 +221,7 @@ class MontySession:
             tap.finish()
             facts = await self._judge(cell, ending, feed, seconds, final)
         except BaseException:
-            # Whoever waited has gone, or the worker has.
+            # The caller was cancelled, or the worker has ended.
             await asyncio.shield(self._drop(final))
             raise
         finally:
@@ -238,15 +237,15 @@ class MontySession:
     async def _judge(
         self, cell: MontyCell, ending: str, feed: asyncio.Future[Any], seconds: float, final: bool
     ) -> dict[str, Any]:
-        """What came of it. A worker that was in the middle of something is let go."""
+        """The facts of the result. A worker that was interrupted is dropped."""
         if ending != "done":
             return stopped(seconds if ending == "timeout" else None, "wall", await self._drop(final))
         error: Any = feed.exception()
-        ours = error is not None and not self._pool.is_of_code(error)
+        ours = error is not None and not self._engine.is_of_code(error)
         trip = None if ours or error is None else trip_of(error)
         if not ours and trip is None:
             self._changed = True
-            return returned(feed.result()) if error is None else cell.failed(error, self._pool.workspace is not None)
+            return returned(feed.result()) if error is None else cell.failed(error, self._engine.workspace is not None)
         rest = await self._drop(final)
         if trip == "memory":
             return cell.outgrew(error, self._limits, rest)
@@ -257,7 +256,7 @@ class MontySession:
         ) from error
 
     async def _race(self, work: asyncio.Future[Any], seconds: float | None) -> Literal["done", "timeout", "cancelled"]:
-        """Wait for something, but not longer than for a time, and not if the cell is cancelled."""
+        """Wait for work until a time limit, or until the cell is cancelled."""
         cancelled = asyncio.ensure_future(self._cancelled.wait())
         try:
             await asyncio.wait((work, cancelled), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -270,22 +269,22 @@ class MontySession:
                 work.cancel()
                 await asyncio.wait((work,))
                 if not work.cancelled():
-                    work.exception()  # Nobody waits for it any more.
+                    work.exception()  # So that asyncio does not log it.
 
     async def _get_ready(self, final: bool) -> MontyWorker:
         self._raise_broken()
-        self._pool.note_busy(self)
+        self._engine.note_busy(self)
         if not self._has_slot:
-            await self._pool.take_slot()
+            await self._engine.take_slot()
             self._has_slot = True
         if self._worker is None:
-            self._worker = await self._pool.check_out(self._state)
+            self._worker = await self._engine.check_out(self._state)
         elif not final:
             await self._keep(min(_LIGHT, self._copied))
         return self._worker
 
     async def _keep(self, most: int) -> bool:
-        """Have a copy of the state, unless it is larger than that; whether there is one now."""
+        """Copy the state unless it is larger than `most`; return whether there is a copy."""
         worker = self._worker
         if worker is None or not self._changed:
             return True
@@ -295,7 +294,7 @@ class MontySession:
         try:
             await asyncio.wait((dump,))
         finally:
-            # If it were cancelled in the middle, the state would be gone.
+            # Cancelling it would lose the state.
             await asyncio.wait((dump,))
         try:
             self._state = dump.result()
@@ -306,43 +305,121 @@ class MontySession:
         return True
 
     async def _drop(self, final: bool = False) -> str:
-        """Let the worker go as it is; what is to be said of the variables."""
+        """Drop the worker with its state; return what a message has to say about the variables."""
         worker, self._worker = self._worker, None
         if self._changed:
             self._state, self._lost = None, True
         self._changed = False
         if worker is not None:
-            await self._pool.give_back(worker, ended=True)
+            await self._engine.give_back(worker, ended=True)
         return "" if final else _GONE if self._lost else _KEPT
 
     async def _go_back(self, state: bytes | None) -> None:
         worker, self._worker = self._worker, None
         self._state, self._changed, self._lost, self._broken = state, False, False, None
         if worker is not None:
-            await self._pool.give_back(worker)
+            await self._engine.give_back(worker)
 
     async def _rest(self) -> None:
-        """Let others have what this session does not need now."""
-        if self._has_slot and (self._worker is None or self._pool.note_idle(self)):
+        """Give up what other sessions wait for."""
+        if self._has_slot and (self._worker is None or self._engine.note_idle(self)):
             await self._park()
 
     async def _park(self) -> None:
-        self._pool.note_busy(self)
+        self._engine.note_busy(self)
         try:
             if await self._keep(self._copied) and self._worker is not None:
                 worker, self._worker = self._worker, None
-                await self._pool.give_back(worker)
+                await self._engine.give_back(worker)
         except SandboxUnavailable as error:
-            self._broken = error  # Whoever comes next has to know; now nobody asks.
+            self._broken = error  # For the next caller.
         finally:
             if self._has_slot:
                 self._has_slot = False
-                self._pool.give_slot()
+                self._engine.give_slot()
 
     def _raise_broken(self) -> None:
         broken, self._broken = self._broken, None
         if broken is not None:
             raise broken
+
+
+class MontyCalls:
+    """The calls of one cell, with the same limits and the same log as in the engine `cpython`.
+
+    Args:
+        owner: The cell's session.
+        functions: The functions, by name.
+        limits: The number of calls, the seconds of each, and the size of arguments and results.
+    """
+
+    def __init__(self, owner: object, functions: Mapping[str, HostFunction], limits: Limits) -> None:
+        self._functions = functions
+        self._limits = limits
+        self._calls = Calls(owner, functions, limits, self)
+        self._loop = asyncio.get_running_loop()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+
+    def lookup(self) -> dict[str, Callable[..., Any]]:
+        """The functions for pydantic-monty, which calls plain ones in its own threads."""
+        return {name: self._make(name, function.is_async) for name, function in self._functions.items()}
+
+    async def close(self) -> tuple[FunctionCall, ...]:
+        """End the calls that still run, and return all calls in their order."""
+        calls = await self._calls.close()
+        for future in self._waiting.values():
+            future.cancel()
+        return calls
+
+    def send_now(self, message: dict[str, Any]) -> bool:
+        """Take an answer; see `Calls`."""
+        future = self._waiting.get(message.get("call", 0))
+        if future is not None and not future.done():
+            future.set_result(message)
+        return True
+
+    async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        """As `send_now`, which never has to wait."""
+        self.send_now(message)
+
+    def hold(self, held: bool) -> None:
+        """Nothing to do: each caller waits for its answer."""
+
+    def limit_input(self) -> None:
+        """Nothing to do: calls come one by one."""
+
+    def _make(self, name: str, is_async: bool) -> Callable[..., Any]:
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            return await self._call(name, list(args), kwargs)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(self._call(name, list(args), kwargs), self._loop).result()
+
+        return call_async if is_async else call
+
+    async def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if why_not_data(args) or why_not_data(kwargs):
+            args, kwargs = as_plain(args), as_plain(kwargs)
+        why = why_not_data(args) or why_not_data(kwargs)
+        if why:
+            raise TypeError(f"{name}(): an argument {why}; pass text, numbers, booleans, None, lists and dicts")
+        number = next(self._numbers)
+        if number > self._limits.calls + 1:  # The first call too many is in the log.
+            raise too_many(name, self._limits.calls)
+        future = self._waiting[number] = self._loop.create_future()
+        try:
+            message = {"call": number, "name": name, "args": args, "kwargs": kwargs}
+            self._calls.take(message, len(encode(message)))
+            answer = await future
+        except asyncio.CancelledError:
+            self._calls.leave(number)
+            raise
+        finally:
+            del self._waiting[number]
+        if "error" in answer:
+            raise exception_of(answer["error"])
+        return answer["value"]
 
 
 def _conclude(code: str, facts: dict[str, Any], tap: Tap, **more: Any) -> ExecutionResult:

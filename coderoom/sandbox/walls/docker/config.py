@@ -1,21 +1,94 @@
-"""What a container is made with."""
+"""The options of the wall `docker`, and the configuration of its containers."""
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from coderoom._util import owner
+from coderoom.errors import RequestError
 from coderoom.sandbox.walls.base import WallSpec
 from coderoom.sandbox.walls.docker.engine import Engine
-from coderoom.sandbox.walls.docker.folders import Tenant, guarded
-from coderoom.sandbox.walls.docker.options import DockerOptions
-from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, WORKSPACE
+from coderoom.sandbox.walls.docker.folders import Tenant
+from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, WORKSPACE, guarded_paths
 
-__all__ = ["LABEL", "container_config", "memory_of"]
+__all__ = ["DEFAULT_IMAGE", "LABEL", "DockerOptions", "container_config", "memory_of"]
+
+DEFAULT_IMAGE = "python:3-slim"
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {unit: 1024**power for power, unit in enumerate("bkmgt")}
+
+
+def _bytes(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("a size is a number of bytes, or for instance '512m' or '2g'")
+    return int(float(match[1]) * _UNITS[match[2].lower() or "b"])
+
+
+class DockerOptions(BaseModel):
+    """The options of the wall `docker`.
+
+    The limits are those of the container, which all sessions of a sandbox share.
+
+    Attributes:
+        image: The image, which needs Python 3.8 or later as `python3`.
+        pull: Whether to pull an image that is not on this machine.
+        memory: Its memory in bytes, or for instance `"2g"`; `None`: what one session may use, files in memory included,
+            and 256 MiB for the worker.
+        cpus: Its number of processors.
+        processes: Its processes and threads; `None`: those of four sessions, and 64 for the worker.
+        gpus: The GPUs that code may use: `"all"`, a number, or their ids; `None`: none.
+        runtime: The engine's runtime, if it is not the default one. One with its own kernel (gVisor, Kata Containers)
+            cannot be used.
+        strict: Refuse an engine that lacks part of the wall, for instance a limit that its kernel does not support.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    image: str = Field(default=DEFAULT_IMAGE, min_length=1)
+    pull: bool = True
+    memory: Annotated[int | None, BeforeValidator(_bytes)] = Field(default=None, ge=32 * 1024**2)
+    cpus: float = Field(default=2, gt=0, allow_inf_nan=False)
+    processes: int | None = Field(default=None, ge=8)
+    gpus: Literal["all"] | Annotated[int, Field(ge=1, strict=True)] | list[str] | None = None
+    runtime: str | None = Field(default=None, min_length=1)
+    strict: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> DockerOptions:
+        """Check options.
+
+        Raises:
+            RequestError: Options are unknown or wrong; the message lists all of them.
+        """
+        try:
+            return cls.model_validate(dict(options))
+        except ValidationError as error:
+            # One message for each option, even if each of several types refused it.
+            found = {str(mistake["loc"][0]): mistake for mistake in reversed(error.errors())}
+            said = [_mistake(name, found[name], options[name]) for name in options if name in found]
+            raise RequestError(f"Wrong options of the wall 'docker': {'; '.join(said)}.") from error
+
+
+def _mistake(name: str, found: Mapping[str, Any], value: Any) -> str:
+    if found["type"] != "extra_forbidden":
+        return f"{name!r} cannot be {value!r} ({found['msg'].removeprefix('Value error, ')})"
+    known = sorted(DockerOptions.model_fields)
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"there is no {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}")
+
 
 LABEL = "coderoom"
 
@@ -34,10 +107,10 @@ def container_config(
     """The arguments of `create_container`.
 
     Args:
-        engine: The engine that will make it.
-        spec: What was asked for.
-        options: What was asked for of Docker.
-        tenant: Whom the code will be.
+        engine: The engine that will make the container.
+        spec: The sandbox's configuration.
+        options: The wall's options.
+        tenant: The user of the code, and its workspace.
         meeting: The folder with the host's socket.
         code: The folder with the worker's code.
     """
@@ -68,7 +141,7 @@ def container_config(
 
 
 def memory_of(spec: WallSpec, options: DockerOptions) -> int:
-    """How much memory a container may have; files in memory are part of that."""
+    """The memory limit of a container, files in memory included."""
     in_memory = spec.limits.disk_bytes * (2 if spec.workspace is None else 1)
     return options.memory or spec.limits.memory_bytes + in_memory + _OWN_MEMORY
 
@@ -79,7 +152,7 @@ def _walls() -> dict[str, Any]:
         "cap_drop": ["ALL"],
         "cgroupns": "private",
         "ipc_mode": "private",
-        # Else what it writes to standard error would fill the host's disk.
+        # Otherwise its standard error would fill the host's disk.
         "log_config": {"Type": "none"},
         "read_only": True,
     }
@@ -89,7 +162,8 @@ def _workspace(spec: WallSpec, tenant: Tenant) -> Iterator[tuple[Path, str, bool
     if spec.workspace is None or tenant.workspace is None:
         return
     yield tenant.workspace.resolve(), WORKSPACE, False
-    for path, writable in guarded(spec.workspace.resolve()):
+    host = (Path(sys.prefix), Path(sys.base_prefix))
+    for path, writable in guarded_paths(spec.workspace.resolve(), host):
         yield tenant.workspace.resolve() / path, f"{WORKSPACE}/{path}", not writable
 
 
@@ -119,7 +193,7 @@ def _limits(engine: Engine, spec: WallSpec, options: DockerOptions) -> dict[str,
 def _more(engine: Engine, options: DockerOptions, tenant: Tenant) -> dict[str, Any]:
     security = ["no-new-privileges"]
     if "selinux" in engine.security:
-        # Its rules forbid containers to connect to any socket of the host.
+        # SELinux forbids containers to connect to sockets of the host.
         security.append("label=disable")
     more: dict[str, Any] = {"security_opt": security}
     if tenant.host_users:

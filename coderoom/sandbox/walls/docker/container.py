@@ -1,4 +1,4 @@
-"""A container with a worker in it, from its making to its end."""
+"""A container with a worker in it, from its creation to its removal."""
 
 from __future__ import annotations
 
@@ -16,17 +16,85 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from coderoom.sandbox.walls.docker.engine import Engine, is_missing, reason
-from coderoom.sandbox.walls.docker.stream import EngineStream
 
-__all__ = ["Container", "DockerWorker"]
+__all__ = ["Container", "DockerWorker", "EngineStream"]
+
+_HEAD_END = b"\r\n\r\n"
+
+
+class EngineStream:
+    """An answer of the engine that lasts as long as a container, read without blocking, which docker-py cannot do.
+
+    Args:
+        path: The engine's socket.
+        target: The path and query of the request, which is a POST.
+        keep: How many of the last bytes to keep.
+        timeout: The most seconds until the answer begins.
+
+    Attributes:
+        data: What has arrived.
+        ended: Whether the answer has ended.
+
+    Raises:
+        OSError: The engine refused, or does not answer.
+    """
+
+    def __init__(self, path: str, target: str, keep: int, timeout: float = 60) -> None:
+        self._keep = keep
+        self.data = b""
+        self.ended = False
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._sock.settimeout(timeout)
+            self._sock.connect(path)
+            self._sock.sendall(f"POST {target} HTTP/1.1\r\nHost: docker\r\nContent-Length: 0\r\n\r\n".encode())
+            self._read_head()
+            self._sock.setblocking(False)
+        except BaseException:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        """Becomes readable when more has arrived, and at the end."""
+        return self._sock.fileno()
+
+    def take_in(self) -> None:
+        """Read what has arrived."""
+        with contextlib.suppress(BlockingIOError):
+            while not self.ended:
+                self._take(65_536)
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+        self.ended = True
+        self._sock.close()
+
+    def _take(self, size: int) -> None:
+        try:
+            data = self._sock.recv(size)
+        except BlockingIOError:
+            raise
+        except OSError:
+            data = b""
+        self.ended = not data
+        self.data = (self.data + data)[-self._keep :]
+
+    def _read_head(self) -> None:
+        while _HEAD_END not in self.data and not self.ended:
+            self._take(4096)
+        head, _, self.data = self.data.partition(_HEAD_END)
+        status = head.split(None, 2)
+        if len(status) < 2 or status[1] != b"200":
+            raise OSError((head or b"the engine said nothing").decode(errors="replace"))
+
 
 _log = logging.getLogger(__name__)
 
 _TAIL = 4096
 _KILLED = 137
 _PATIENCE = 2.0
-# What the engine answers for a container that is being removed already, or is not running.
-_ON_ITS_WAY = 409
+# The engine's answer for a container that is being removed already, or does not run.
+_CONFLICT = 409
 
 
 class Container:
@@ -39,10 +107,10 @@ class Container:
 
     @classmethod
     def create(cls, engine: Engine, config: Mapping[str, Any]) -> Self:
-        """Make one that is not started yet.
+        """Create a container without starting it.
 
         Args:
-            engine: The engine that makes it.
+            engine: The engine.
             config: The arguments of docker-py's `create_container`.
         """
         made = engine.client.create_container(**config)["Id"]
@@ -56,7 +124,7 @@ class Container:
         self.id = id
         self._client = engine.client
         target = f"/v{engine.client.api_version}/containers/{id}"
-        # Once it is gone the engine knows nothing of it any more, so both are asked for beforehand.
+        # Both are requested before the start: the engine knows nothing of a removed container.
         self._output = EngineStream(engine.path, f"{target}/attach?stream=1&stdout=1&stderr=1", 4 * _TAIL)
         try:
             self._exit = EngineStream(engine.path, f"{target}/wait?condition=next-exit", _TAIL)
@@ -65,7 +133,7 @@ class Container:
             raise
 
     def fileno(self) -> int:
-        """What becomes readable when it writes something, and when it ends."""
+        """Becomes readable when the container writes something, and when it ends."""
         return self._output.fileno()
 
     def start(self) -> None:
@@ -73,7 +141,7 @@ class Container:
         self._client.start(self.id)
 
     def ended(self) -> bool:
-        """Take in what it has written; whether it has ended."""
+        """Whether the container has ended."""
         self._output.take_in()
         return self._output.ended
 
@@ -83,10 +151,10 @@ class Container:
         return _without_heads(self._output.data).decode(errors="replace").strip()[-_TAIL:]
 
     def exit_code(self, patience: float = 0) -> int | None:
-        """Its exit code, if it has ended.
+        """The exit code of a container that has ended.
 
         Args:
-            patience: How many seconds the engine may take to notice that.
+            patience: How many seconds to wait for it.
         """
         if not self._exit.ended:
             select.select([self._exit], [], [], patience)
@@ -95,12 +163,12 @@ class Container:
         return int(found[1]) if found else None
 
     def remove(self) -> None:
-        """End it at once and remove it; nothing is left of it when this returns."""
+        """Kill and remove the container; returns when it is removed."""
         try:
             self._client.remove_container(self.id, force=True, v=True)
-        except Exception as error:  # The engine's errors and the connection's.
+        except Exception as error:  # An error of the engine or of the connection.
             status = getattr(getattr(error, "response", None), "status_code", None)
-            if status == _ON_ITS_WAY:
+            if status == _CONFLICT:
                 with contextlib.suppress(Exception):
                     self._client.wait(self.id, timeout=10, condition="removed")
             elif not is_missing(error):
@@ -117,11 +185,11 @@ class DockerWorker:
     """A worker in a container.
 
     Attributes:
-        control: This side of its control channel.
-        boot: What it has to be told.
+        control: The host's end of the control channel.
+        boot: See `StartedWorker`.
         container: The container.
-        memory: How much memory the container may have.
-        undo: Ends and removes it, and whatever else was made for it.
+        memory: The memory limit of the container.
+        undo: Removes the container and all that was made for it.
     """
 
     control: socket.socket
@@ -132,7 +200,7 @@ class DockerWorker:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        # Nobody may ever close it.
+        # For a worker that nobody closes.
         self._end = weakref.finalize(self, _undo, os.getpid(), self.control, self.undo)
 
     async def end(self) -> None:
@@ -140,19 +208,19 @@ class DockerWorker:
         await asyncio.shield(asyncio.to_thread(self.kill))
 
     def kill(self) -> None:
-        """The same, for when there is no event loop any more."""
+        """As `end`, without an event loop."""
         with self._lock:
             self._end()
 
     def describe_death(self) -> str:
-        """What is known of why it ended by itself."""
+        """Why it ended by itself, as far as known."""
         if not self._end.alive:
             return "It was ended."
         written, ended = self.container.written(), self.container.ended()
         code = self.container.exit_code(_PATIENCE if ended else 0)
         why = f"Its container ended with exit code {code}."
         if code is None:
-            why = "The Docker engine has ended, or forgotten it." if ended else "It is still running."
+            why = "The Docker engine has ended, or no longer knows the container." if ended else "It is still running."
         if code == _KILLED:
             why += f" It was killed, most likely for needing more memory than its {self.memory >> 20} MiB."
         return f"{why} It wrote: {written}" if written else why
@@ -160,10 +228,10 @@ class DockerWorker:
 
 def _undo(host: int, control: socket.socket, undo: Callable[[], object]) -> None:
     control.close()
-    if os.getpid() == host:  # And not a fork of it that ends.
+    if os.getpid() == host:  # Not in a fork of the host.
         undo()
 
 
 def _without_heads(data: bytes) -> bytes:
-    """What a container wrote, of which every piece has a head of eight bytes: its stream, and its length."""
+    """The output of a container without the header of each piece: eight bytes with its stream and its length."""
     return re.sub(rb"[\0-\2]\0\0\0[\0-\xff]{4}", b"", data, flags=re.DOTALL)

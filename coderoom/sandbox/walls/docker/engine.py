@@ -1,4 +1,4 @@
-"""The Docker engine that there is: finding it, and what it can do."""
+"""The Docker engine of this machine: connecting to it, and its abilities."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _START = "Start Docker (for instance: systemctl start docker), or set DOCKER_HOS
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine on this machine that answers.
+    """A connection to an engine on this machine.
 
     Attributes:
         client: docker-py's low-level client.
         path: Its socket.
-        info: What the engine says of itself.
-        sees_mounts: Whether what is mounted here is mounted for the engine too.
+        info: The engine's own description.
+        sees_mounts: Whether the engine sees what this process mounts.
     """
 
     client: Any
@@ -39,13 +39,13 @@ class Engine:
     @property
     def security(self) -> frozenset[str]:
         """The names of the engine's security options, for instance `seccomp`, `rootless` and `userns`."""
-        # For instance `name=seccomp,profile=default`; of old, only the name.
+        # For instance `name=seccomp,profile=default`; old engines give only the name.
         options = [option.split(",") for option in self.info.get("SecurityOptions") or ()]
         return frozenset(parts[0].removeprefix("name=") for parts in options if "profile=unconfined" not in parts)
 
     @property
     def remaps_users(self) -> bool:
-        """Whether a container's user numbers are others on the host, of which there are few."""
+        """Whether users of a container are other users on the host, of whom there are few."""
         return bool(self.security & {"rootless", "userns"})
 
     @property
@@ -54,7 +54,7 @@ class Engine:
         return "rootless" in self.security
 
     def lacks(self) -> list[str]:
-        """What of the wall this engine will leave out."""
+        """The parts of the wall that this engine lacks."""
         wanted = {
             "MemoryLimit": "the limit on memory",
             "SwapLimit": "the limit on swap",
@@ -65,7 +65,7 @@ class Engine:
         return lacking if "seccomp" in self.security else ["the filter of system calls (seccomp)", *lacking]
 
     def describe(self) -> str:
-        """What the engine is and how it keeps containers in, in one line."""
+        """The engine and its isolation features, in one line."""
         security = self.security
         parts = [
             f"Docker {self.info.get('ServerVersion', '?')} with {self.info.get('DefaultRuntime', '?')}",
@@ -84,13 +84,13 @@ class Engine:
 
 
 def connect(timeout: float = 60) -> Engine:
-    """Find the engine, as the `docker` command would, and talk to it.
+    """Connect to the engine that the `docker` command would use.
 
     Args:
-        timeout: How many seconds an answer may take.
+        timeout: The most seconds that an answer may take.
 
     Raises:
-        SandboxUnavailable: There is none that could be used.
+        SandboxUnavailable: No engine can be used.
         MissingDependencyError: The package `docker` is not installed.
     """
     docker = _package()
@@ -123,12 +123,12 @@ def connect(timeout: float = 60) -> Engine:
 
 
 def reason(error: BaseException) -> str:
-    """What an engine's error says, without the address of the request."""
+    """The text of an engine's error, without the address of the request."""
     return str(getattr(error, "explanation", None) or error) or type(error).__name__
 
 
 def is_missing(error: BaseException) -> bool:
-    """Whether an engine's error says that there is no such thing."""
+    """Whether an error of the engine means that something does not exist."""
     return getattr(getattr(error, "response", None), "status_code", None) == 404
 
 
@@ -138,7 +138,7 @@ def _silent(url: str, error: BaseException) -> SandboxUnavailable:
 
 def _package() -> Any:
     try:
-        # Late: it takes a while to import, and most sandboxes do not need it.
+        # Imported late: it takes long, and most sandboxes do not need it.
         import docker  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingDependencyError(
@@ -161,7 +161,7 @@ def _url(docker: Any) -> str:
 
 
 def _knock(path: str) -> int:
-    """Find out who listens, or why there is no connection, which docker-py tells in ways that differ."""
+    """The process that listens. Raises clear errors for a failed connection, which docker-py reports in many ways."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(5)
         try:
@@ -173,7 +173,7 @@ def _knock(path: str) -> int:
         except PermissionError as error:
             raise SandboxUnavailable(
                 f"This user may not use the Docker engine at {path!r}. Add the user to the socket's group "
-                f"({_group_of(path)!r}), which makes it as mighty as root, or install Docker's rootless mode."
+                f"({_group_of(path)!r}), which gives it the rights of root, or install Docker's rootless mode."
             ) from error
         except OSError as error:
             raise SandboxUnavailable(f"No Docker engine answers at {path!r} ({error}). {_START}") from error
@@ -183,10 +183,10 @@ def _knock(path: str) -> int:
 
 
 def _shares_mounts(listener: int) -> bool:
-    """Whether a process has this one's mounts; it may be systemd's in the engine's place, whose are the engine's."""
+    """Whether a process has this one's mounts. It may be systemd's, which has the same mounts as the engine."""
     try:
         return Path(f"/proc/{listener}/ns/mnt").samefile("/proc/self/ns/mnt")
-    except OSError:  # It is in another process namespace, or nobody else's business.
+    except OSError:  # It is in another process namespace, or may not be inspected.
         return False
 
 

@@ -1,41 +1,37 @@
-"""The folders that a container shares with the host, and whom its code is there."""
+"""The folders that a container shares with the host, and the user of the code in it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import random
-import shutil
 import socket
 import stat
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import coderoom
-from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.walls import owned_folder
-from coderoom.sandbox.walls.layout import is_private
-from coderoom.sandbox.walls.lending import chown_workspace
+from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox.walls.local import copy_for_all
+from coderoom.sandbox.walls.workspace import chown_workspace, mounted_for, unmount
 
-__all__ = ["Meeting", "Tenant", "check_folders", "guarded", "tenant_for", "visible_code"]
+__all__ = ["Meeting", "Tenant", "tenant_for", "visible_code"]
 
-_FEW_USERS = (10_000, 60_000)  # Whom an engine that remaps users knows in any case.
-_NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Nobody on any machine.
+_FEW_USERS = (10_000, 60_000)  # Known to every engine that remaps users.
+_NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Used by no machine.
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """Whom the code is, and through which folder it sees its workspace.
+    """The user of the code, and the folder of its workspace.
 
     Attributes:
         uid: Its user, never 0.
         gid: Its group.
-        workspace: The folder to be shown as the workspace; `None`: an empty one in memory.
+        workspace: The folder to mount as the workspace; `None`: an empty one in memory.
         host_users: Whether the engine must not remap the users.
-        give_back: To be called at the end.
+        give_back: Called at the end.
     """
 
     uid: int
@@ -46,9 +42,9 @@ class Tenant:
 
 
 class Meeting:
-    """A private folder with a socket in it, at which the host waits for its worker.
+    """A private folder with the socket at which the host waits for its worker.
 
-    Nobody else on this machine can get into the folder; the container sees only the part that has the socket.
+    No other user of this machine can enter the folder; the container sees only the part with the socket.
     """
 
     def __init__(self) -> None:
@@ -68,10 +64,10 @@ class Meeting:
             raise
 
     def close(self) -> None:
-        """Wait no longer, and leave nothing behind; the container keeps what it has mounted."""
+        """Remove the folder; the container keeps what it has mounted."""
         self.listener.close()
-        owned_folder.unmount(self.mount)
-        # Never by walking: should the workspace still be mounted there, it must survive this.
+        unmount(self.mount)
+        # Never recursively: the workspace may still be mounted here.
         with contextlib.suppress(OSError):
             (self.folder / "socket").unlink(missing_ok=True)
         for folder in (self.folder, self.mount, self._folder):
@@ -79,44 +75,14 @@ class Meeting:
                 folder.rmdir()
 
 
-def check_folders(workspace: Path | None, readable: tuple[Path, ...]) -> None:
-    """Check what is asked to be shown.
-
-    Raises:
-        RequestError: A folder is not there, or must not be shown.
-    """
-    if workspace is not None and not workspace.is_dir():
-        raise RequestError(f"The workspace {str(workspace)!r} is no folder; make it first.")
-    for path in readable:
-        if not path.exists():
-            raise RequestError(f"There is no {str(path)!r} to be made readable.")
-    for path in (*readable, *([workspace] if workspace is not None else [])):
-        if is_private(path) or is_private(path.resolve()):
-            raise RequestError(
-                f"{str(path)!r} is a home or system folder and is not shown to code as a whole; use a folder inside it."
-            )
-
-
-def guarded(workspace: Path) -> list[tuple[Path, bool]]:
-    """What of a workspace is a mount of its own, and whether it stays writable.
-
-    The programs that the host itself runs must not be changed by code; and what is mounted upon, and so every folder
-    above such a one, cannot be moved away.
-    """
-    host = (Path(coderoom.__file__).resolve().parent, *map(Path, (sys.prefix, sys.base_prefix)))
-    kept = {path.relative_to(workspace) for path in host if path.is_relative_to(workspace) and path != workspace}
-    above = {folder for path in kept for folder in path.parents} - {Path()} - kept
-    return sorted([*((path, True) for path in above), *((path, False) for path in kept)])
-
-
 def tenant_for(workspace: Path | None, mount: Path | None, remapped: bool, rootless: bool) -> Tenant:
-    """Find whom the code can be so that what it writes belongs to the workspace's owner.
+    """Choose a user for the code, so that what it writes belongs to the workspace's owner.
 
     Args:
         workspace: The folder.
-        mount: Where it could be mounted once more; `None`: the engine would not see that.
+        mount: Where it can be mounted once more; `None`: the engine would not see that.
         remapped: Whether the engine remaps users.
-        rootless: Whether it cannot help doing so.
+        rootless: Whether the engine always does so.
 
     Raises:
         SandboxUnavailable: There is no such user.
@@ -148,7 +114,7 @@ def _beside_root(workspace: Path, mount: Path | None, nobody: int, remapped: boo
     if mount is not None and workspace.stat().st_uid == 0:
         try:
             mount.mkdir()
-            owned_folder.mounted_for(workspace, mount, nobody, nobody)
+            mounted_for(workspace, mount, nobody, nobody)
             return Tenant(nobody, nobody, mount, remapped)
         except OSError:
             pass  # An old kernel, or a file system that cannot do it.
@@ -165,14 +131,11 @@ def _not_for_code(workspace: Path) -> SandboxUnavailable:
 
 
 def visible_code(source: Path) -> tuple[Path, Path | None]:
-    """The folder of the worker's code, and its copy where one had to be made, since others may not read it."""
+    """A folder of the worker's code that every user can read, and the temporary folder of its copy if it is one."""
     folders = [path for path in (source, *source.rglob("*")) if path.is_dir()]
     if all(path.stat().st_mode & 0o005 == 0o005 for path in folders) and all(
         path.stat().st_mode & 0o004 for path in source.rglob("*.py")
     ):
         return source, None
-    copy = Path(tempfile.mkdtemp(prefix="coderoom-")) / source.name
-    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (copy, *copy.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return copy, copy.parent
+    copy = Path(tempfile.mkdtemp(prefix="coderoom-"))
+    return copy_for_all(source, copy), copy

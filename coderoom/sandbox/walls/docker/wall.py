@@ -1,4 +1,4 @@
-"""The wall that is a container of a Docker engine on this machine."""
+"""The wall `docker`: a container of a Docker engine on this machine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from coderoom._util import owner
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.sandbox import guest
 from coderoom.sandbox.walls.base import WallReport, WallSpec
-from coderoom.sandbox.walls.docker.config import LABEL, container_config, memory_of
+from coderoom.sandbox.walls.docker.config import LABEL, DockerOptions, container_config, memory_of
 from coderoom.sandbox.walls.docker.container import Container, DockerWorker
 from coderoom.sandbox.walls.docker.engine import Engine, connect, is_missing, reason
-from coderoom.sandbox.walls.docker.folders import Meeting, check_folders, tenant_for, visible_code
-from coderoom.sandbox.walls.docker.options import DockerOptions
-from coderoom.sandbox.walls.layout import WORKSPACE
+from coderoom.sandbox.walls.docker.folders import Meeting, tenant_for, visible_code
+from coderoom.sandbox.walls.layout import WORKSPACE, check_readable, check_workspace
 
 __all__ = ["DockerWall"]
 
@@ -33,11 +32,11 @@ _CONTROL_BUFFER = 1 << 20
 
 
 class DockerWall:
-    """Keeps code in a container without network, capabilities or anything of the host but its workspace.
+    """A container without network and capabilities, and with nothing of the host but the workspace.
 
     Args:
         code: The folder with the worker's code; by default CodeRoom's own.
-        **options: What is to be used if a `WallSpec` says nothing else: see `DockerOptions`.
+        **options: Defaults for the options of a sandbox; see `DockerOptions`.
 
     Raises:
         RequestError: An option is wrong.
@@ -51,7 +50,7 @@ class DockerWall:
         self._defaults = DockerOptions.of(options)
 
     async def probe(self) -> WallReport:
-        """Try whether there is an engine with the image."""
+        """Try whether an engine has the image."""
         try:
             async with asyncio.timeout(2 * _PROBE_SECONDS):
                 return await asyncio.to_thread(self._probe)
@@ -59,14 +58,14 @@ class DockerWall:
             return WallReport(self.name, False, "The Docker engine does not answer in time.", "Restart it.")
         except CodeRoomError as error:
             return WallReport(self.name, False, str(error))
-        except Exception as error:  # docker-py lets through those of its own, of requests and of urllib3.
+        except Exception as error:  # docker-py raises its own errors and those of requests and urllib3.
             return WallReport(self.name, False, f"The Docker engine failed: {reason(error)}")
 
     async def start(self, spec: WallSpec) -> DockerWorker:
         """Start a worker in a container of its own.
 
         Raises:
-            SandboxUnavailable: There is no engine, no image, or no Python in it that could be used.
+            SandboxUnavailable: No engine, image, or Python in the image can be used.
             RequestError: An option, or a folder, is wrong.
             MissingDependencyError: The package `docker` is not installed.
         """
@@ -75,7 +74,7 @@ class DockerWall:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            # The thread undoes what it has done by then.
+            # The thread undoes what it has done.
             launch.cancelled.set()
             running.add_done_callback(_abandon)
             raise
@@ -97,7 +96,7 @@ class _Launch:
     """Makes a container and waits for its worker, in a thread.
 
     Attributes:
-        cancelled: Set when nobody wants it any more.
+        cancelled: Set when the start was cancelled.
     """
 
     def __init__(self, spec: WallSpec, options: DockerOptions, code: Path) -> None:
@@ -107,7 +106,10 @@ class _Launch:
         self.cancelled = threading.Event()
 
     def run(self) -> DockerWorker:
-        check_folders(self._spec.workspace, tuple(self._spec.readable))
+        if self._spec.workspace is not None:
+            check_workspace(self._spec.workspace.resolve())
+        for path in self._spec.readable:
+            check_readable(path)
         with contextlib.ExitStack() as undo:
             engine = connect()
             undo.callback(engine.close)
@@ -115,7 +117,7 @@ class _Launch:
                 return self._run(engine, undo)
             except CodeRoomError:
                 raise
-            except Exception as error:  # docker-py lets through those of its own, of requests and of urllib3.
+            except Exception as error:  # docker-py raises its own errors and those of requests and urllib3.
                 raise SandboxUnavailable(f"The Docker engine failed: {reason(error)}.{_hint(reason(error))}") from error
 
     def _run(self, engine: Engine, undo: contextlib.ExitStack) -> DockerWorker:
@@ -136,7 +138,7 @@ class _Launch:
             "environment": dict(spec.env),
             "workspace": WORKSPACE,
             "rooms": "plain",
-            # A container has its own network and none of the host's sockets, so those that it makes lead nowhere else.
+            # A container has its own network and no socket of the host.
             "lockdown": {"own_pid_only": True, "local_sockets": True},
         }
         return DockerWorker(control, boot, container, memory_of(spec, self._options), undo.pop_all().close)
@@ -151,7 +153,7 @@ class _Launch:
             undo.callback(tenant.give_back)
             config = container_config(engine, self._spec, self._options, tenant, meeting.folder, code)
             self._check_wanted()
-            # Before it starts: so that nothing it says is missed.
+            # Before the start, so that no output is missed.
             container = Container.create(engine, config)
             undo.callback(container.close)
             undo.callback(container.remove)
@@ -233,14 +235,14 @@ class _Launch:
 
 
 def _abandon(task: asyncio.Task[DockerWorker]) -> None:
-    # Unless it had done everything by then.
+    # The start may have finished before it saw the cancellation.
     if not task.cancelled() and task.exception() is None:
         threading.Thread(target=task.result().kill).start()
 
 
 def _sweep(engine: Engine) -> None:
-    """Remove what earlier processes had no time to remove."""
-    # Others may be at the same; whatever is left will be met again.
+    """Remove containers that earlier processes left behind."""
+    # Other processes may do the same; what is left is removed by a later start.
     with contextlib.suppress(Exception):
         for found in engine.client.containers(all=True, filters={"label": LABEL}):
             if owner.is_orphan(found["Labels"].get(LABEL, "")):

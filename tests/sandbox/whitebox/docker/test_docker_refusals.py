@@ -97,5 +97,5 @@ async def test_system_folders_are_not_shown(start: Start, folder: str) -> None:
 
 
 async def test_a_workspace_that_is_not_there(start: Start, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"nowhere' is no folder; make it first"):
+    with pytest.raises(RequestError, match=r"nowhere' is not a folder; make it first"):
         await start(tmp_path / "nowhere")

@@ -1,0 +1,45 @@
+"""The private names of CPython that the guest uses; no other module of the guest has any.
+
+`forks` is the first module that a worker imports, so this one must not import a module that registers fork hooks, such
+as `threading`.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import gc
+import os
+from typing import Any, Callable, List
+
+__all__ = ["LOCKS", "exit_calls", "find_fork_hooks", "run_exit_calls", "thread_count", "wait_for_threads"]
+
+LOCKS = (_thread.LockType, _thread.RLock)
+"""The types of locks."""
+
+thread_count = _thread._count
+"""How many threads were started with Python's `threading` or `_thread` and have not ended."""
+exit_calls = atexit._ncallbacks
+"""How many functions are registered with `atexit`."""
+run_exit_calls = atexit._run_exitfuncs
+"""Call what is registered with `atexit`."""
+
+
+def wait_for_threads() -> None:
+    """Wait for all threads but daemons, as the interpreter does at its end."""
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]
+
+
+def find_fork_hooks() -> list[List[Callable[[], Any]]]:
+    """The interpreter's own lists of what it calls at each fork."""
+
+    def mark() -> None:
+        """Something to find them by."""
+
+    os.register_at_fork(before=mark, after_in_parent=mark, after_in_child=mark)
+    found = [each for each in gc.get_referrers(mark) if type(each) is list]
+    for each in found:
+        each.remove(mark)
+    return found
