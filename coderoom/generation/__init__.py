@@ -18,7 +18,7 @@ What a test expects never goes where the functions are: values and exceptions co
 from __future__ import annotations
 
 from coderoom.errors import GenerationError
-from coderoom.generation.checks import CodeProblem, check_implementation, check_setup, names_defined
+from coderoom.generation.checks import check_implementation, check_setup, names_defined
 from coderoom.generation.clients import AutoGenModel, OpenAIModel
 from coderoom.generation.events import (
     CacheHit,
@@ -37,13 +37,13 @@ from coderoom.generation.events import (
 from coderoom.generation.export import WrittenFiles, check_folder, write_solution
 from coderoom.generation.frozen_tests import FrozenTests, TestChange, changed, freeze
 from coderoom.generation.generator import AICodeGenerator
-from coderoom.generation.languages.base import Job, Language
+from coderoom.generation.languages.base import CodeProblem, Job, Language, Level, SecurityFinding
 from coderoom.generation.languages.javascript.language import JavaScriptLanguage
 from coderoom.generation.languages.python.language import PythonLanguage
 from coderoom.generation.languages.registry import make_sandbox
 from coderoom.generation.model import Message, Model, Reply
 from coderoom.generation.report import report_markdown
-from coderoom.generation.security_scan import Level, SecurityFinding, scan
+from coderoom.generation.security_scan import scan
 from coderoom.generation.solution import Approach, Attempt, FunctionReport, Solution, StopReason, Usage
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
 from coderoom.generation.store.cache import CacheStats, SolutionCache, cache_key

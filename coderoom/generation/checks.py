@@ -5,36 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 
-from pydantic import BaseModel, ConfigDict
-
+from coderoom.generation.languages.base import CodeProblem
 from coderoom.generation.languages.python.setup import problems_of_setup
 from coderoom.generation.parsing import parsed
 from coderoom.generation.specs import FunctionSpec
 
-__all__ = ["CodeProblem", "check_implementation", "check_setup", "names_defined"]
+__all__ = ["check_implementation", "check_setup", "names_defined"]
 
 _LONGEST = 200_000
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BINDING = (*_DEFINING, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
 _TypeAlias = getattr(ast, "TypeAlias", ast.Pass)
-
-
-class CodeProblem(BaseModel):
-    """Something that code has to do otherwise.
-
-    Attributes:
-        line: The line, counted from 1; `None` where all of it is meant.
-        text: What, and what to do about it.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    line: int | None
-    text: str
-
-    def __str__(self) -> str:
-        return self.text if self.line is None else f"line {self.line}: {self.text}"
 
 
 def check_implementation(

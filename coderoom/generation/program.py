@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from coderoom.generation.events import GenerationEvent
 from coderoom.generation.frozen_tests import FrozenTests
-from coderoom.generation.languages.base import Language
-from coderoom.generation.security_scan import Level, SecurityFinding
+from coderoom.generation.languages.base import Language, Level, SecurityFinding
 from coderoom.generation.specs import FunctionSpec, order
 from coderoom.generation.testing.results import TestResult
 from coderoom.generation.testing.runner import TestRunner

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from coderoom.errors import GenerationError, ModelError
 from coderoom.generation.events import CodeRefused, CodeWritten, TestChanged, TestsRun
 from coderoom.generation.frozen_tests import changed
+from coderoom.generation.languages.base import SecurityFinding
 from coderoom.generation.model import Message
 from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.program import Program
@@ -20,7 +21,6 @@ from coderoom.generation.prompts import (
 )
 from coderoom.generation.replies import as_tests, unclear_values
 from coderoom.generation.reply_forms import Repair, RepairForm, code_in, read_repair
-from coderoom.generation.security_scan import SecurityFinding
 from coderoom.generation.solution import Approach, Attempt, StopReason
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.testing.results import TestResult

@@ -9,37 +9,11 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from coderoom.generation.languages.base import Level, SecurityFinding
 
-__all__ = ["Level", "SecurityFinding", "scan"]
-
-Level = Literal["low", "medium", "high"]
-
-
-class SecurityFinding(BaseModel):
-    """Something that a security scanner has found.
-
-    Attributes:
-        severity: How bad it would be.
-        confidence: How sure the scanner is.
-        id: The scanner's name for it, `B602` for instance.
-        text: What it is.
-        line: The line, counted from 1.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    severity: Level
-    confidence: Level
-    id: str
-    text: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.id} ({self.severity}): {self.text}"
-
+__all__ = ["scan"]
 
 def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium") -> list[SecurityFinding]:
     """Look for what is dangerous in Python code. It is early feedback, and no wall.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from coderoom.generation.frozen_tests import TestChange
-from coderoom.generation.security_scan import SecurityFinding
+from coderoom.generation.languages.base import SecurityFinding
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.testing.results import TestResult
 from coderoom.generation.tests import FunctionTest

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from coderoom.errors import GenerationError
 from coderoom.generation.checks import check_setup
-from coderoom.generation.languages.base import Language
 from coderoom.generation.specs import FunctionSpec, problems_of
 from coderoom.generation.tests import FunctionTest
+
+if TYPE_CHECKING:
+    from coderoom.generation.languages.base import Language
 
 __all__ = ["read_tests"]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coderoom.generation.testing.runner import TestRunner
 from coderoom.generation.testing.values import canonical, tag_of
 from coderoom.generation.tests import FunctionTest
+
+if TYPE_CHECKING:
+    from coderoom.generation.testing.runner import TestRunner
 
 __all__ = ["say_nothing", "what_it_says", "why_too_wide"]
 

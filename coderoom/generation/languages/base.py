@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from coderoom.generation.checks import CodeProblem
-from coderoom.generation.security_scan import Level, SecurityFinding
+from pydantic import BaseModel, ConfigDict
+
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.testing.compare import Comparison, compare
-from coderoom.generation.tests import FunctionTest
 from coderoom.sandbox import SourceModule
 
-__all__ = ["UNTIDY", "Job", "Language"]
+if TYPE_CHECKING:
+    from coderoom.generation.tests import FunctionTest
+
+__all__ = ["UNTIDY", "CodeProblem", "Job", "Language", "Level", "SecurityFinding"]
 
 Job = Mapping[str, Any]
 """A call (`function`, `inputs`, `setup`), or a look at a property (`property`, `result`, `inputs`).
@@ -24,6 +26,48 @@ A call has `after` where its answer is to tell of the inputs after it too, and t
 
 UNTIDY = "untidy"
 """The value of a cell that found things left by an earlier one, and so did nothing."""
+
+Level = Literal["low", "medium", "high"]
+
+
+class CodeProblem(BaseModel):
+    """Something that code has to do otherwise.
+
+    Attributes:
+        line: The line, counted from 1; `None` where all of it is meant.
+        text: What, and what to do about it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    line: int | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text if self.line is None else f"line {self.line}: {self.text}"
+
+
+class SecurityFinding(BaseModel):
+    """Something that a security scanner has found.
+
+    Attributes:
+        severity: How bad it would be.
+        confidence: How sure the scanner is.
+        id: The scanner's name for it, `B602` for instance.
+        text: What it is.
+        line: The line, counted from 1.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    severity: Level
+    confidence: Level
+    id: str
+    text: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.id} ({self.severity}): {self.text}"
 
 
 class Language(ABC):

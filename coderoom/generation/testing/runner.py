@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from coderoom.errors import GenerationError, RequestError
-from coderoom.generation.checks import CodeProblem
 from coderoom.generation.frozen_tests import FrozenTests
-from coderoom.generation.languages.base import Job, Language
+from coderoom.generation.languages.base import CodeProblem, Job, Language
 from coderoom.generation.languages.python.language import PythonLanguage
 from coderoom.generation.testing.answers import Answer
 from coderoom.generation.testing.results import TestResult, told_error, verdict_on, why_no_answer

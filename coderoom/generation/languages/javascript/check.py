@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from coderoom.generation.checks import CodeProblem
+from coderoom.generation.languages.base import CodeProblem
 from coderoom.generation.languages.javascript.program import Declared, Imported, Program, read_program
 from coderoom.generation.languages.javascript.setup import MODULES, SETTING, problems_of_setup
 from coderoom.generation.languages.javascript.text import Token, lines_of, tokens_of

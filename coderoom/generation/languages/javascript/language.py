@@ -5,23 +5,22 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coderoom.generation.checks import CodeProblem
-from coderoom.generation.languages.base import Job, Language
-from coderoom.generation.languages.javascript import check
+from coderoom.generation.languages.base import CodeProblem, Job, Language, Level, SecurityFinding
+from coderoom.generation.languages.javascript.check import RESERVED, check_setup, check_source, names_defined
 from coderoom.generation.languages.javascript.module import imported_names, javascript_module, without_ends
 from coderoom.generation.languages.javascript.program import read_program
 from coderoom.generation.languages.javascript.repeats import without_repeats
 from coderoom.generation.languages.javascript.tests import node_test_file
 from coderoom.generation.languages.javascript.values import as_expected, as_told, for_judge, for_node
-from coderoom.generation.security_scan import Level, SecurityFinding
 from coderoom.generation.specs import FunctionSpec, name_problem
-from coderoom.generation.testing import compare
-from coderoom.generation.testing.compare import Comparison
+from coderoom.generation.testing.compare import Comparison, compare, is_sound
 from coderoom.generation.testing.harness import START, call_inside, harness_modules, setting
-from coderoom.generation.tests import FunctionTest
 from coderoom.sandbox import SourceModule
+
+if TYPE_CHECKING:
+    from coderoom.generation.tests import FunctionTest
 
 __all__ = ["JavaScriptLanguage"]
 
@@ -59,7 +58,7 @@ class JavaScriptLanguage(Language):
 
     def name_problem(self, name: str) -> str | None:
         """See `Language.name_problem`."""
-        if name in check.RESERVED:
+        if name in RESERVED:
             return f"{name!r} is a word of JavaScript's own; take another name"
         return name_problem(name)
 
@@ -84,7 +83,7 @@ class JavaScriptLanguage(Language):
         allowed_imports: Collection[str] | None = None,
     ) -> list[CodeProblem]:
         """See `Language.check`; whether it is JavaScript at all is told when it is loaded."""
-        return check.check_source(source, spec, taken, allowed_imports)
+        return check_source(source, spec, taken, allowed_imports)
 
     def check_setup(
         self,
@@ -95,11 +94,11 @@ class JavaScriptLanguage(Language):
         known: bool = True,
     ) -> list[CodeProblem]:
         """See `Language.check_setup`."""
-        return check.check_setup(source, functions, allowed_imports, known)
+        return check_setup(source, functions, allowed_imports, known)
 
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
-        return check.names_defined(source)
+        return names_defined(source)
 
     def imports(self, source: str) -> dict[str, str]:
         """See `Language.imports`."""
@@ -143,10 +142,10 @@ class JavaScriptLanguage(Language):
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """See `Language.compare`."""
-        if not compare.is_sound(actual):
-            return compare.compare(None, actual)
+        if not is_sound(actual):
+            return compare(None, actual)
         expected = as_expected(test.expected_output)
-        return compare.compare(expected, as_told(actual), rel=test.rel, abs=test.abs, exact_types=test.exact_types)
+        return compare(expected, as_told(actual), rel=test.rel, abs=test.abs, exact_types=test.exact_types)
 
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`.

@@ -6,12 +6,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.languages.javascript.values import as_expected, for_node
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.testing.values import fields_of, tag_of
-from coderoom.generation.tests import FunctionTest
+
+if TYPE_CHECKING:
+    from coderoom.generation.tests import FunctionTest
 
 __all__ = ["literal", "node_test_file"]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.languages.python.facts import Facts
 from coderoom.generation.languages.python.literals import Literals, text_literal, wrapped
 from coderoom.generation.parsing import parsed_expression
 from coderoom.generation.testing.values import canonical, tag_of
-from coderoom.generation.tests import FunctionTest
+
+if TYPE_CHECKING:
+    from coderoom.generation.tests import FunctionTest
 
 __all__ = ["Written", "body_of"]
 

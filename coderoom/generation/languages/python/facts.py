@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from coderoom.generation import parsing
+from coderoom.generation.parsing import UNREADABLE, parsed
 
-__all__ = ["Facts", "facts_of", "imports_in", "modules_of", "parsed"]
+__all__ = ["Facts", "facts_of", "imports_in", "modules_of", "tree_of"]
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -51,7 +51,7 @@ class Facts:
 
 def facts_of(sources: Mapping[str, str] | None) -> Facts:
     """What is known of a program from its code; `None`: nothing."""
-    trees = [parsed(source) for source in (sources or {}).values()]
+    trees = [tree_of(source) for source in (sources or {}).values()]
     body = [node for tree in trees if tree is not None for node in tree.body]
     if not body or None in trees:
         return Facts()
@@ -71,11 +71,11 @@ def facts_of(sources: Mapping[str, str] | None) -> Facts:
     )
 
 
-def parsed(source: str) -> ast.Module | None:
+def tree_of(source: str) -> ast.Module | None:
     """The tree of code; `None` if it is no Python."""
     try:
-        return parsing.parsed(source)
-    except parsing.UNREADABLE:
+        return parsed(source)
+    except UNREADABLE:
         return None
 
 
@@ -93,7 +93,7 @@ def _imported(node: ast.AST) -> Iterator[str]:
 
 def imports_in(source: str) -> set[str]:
     """The modules that code imports."""
-    tree = parsed(source)
+    tree = tree_of(source)
     return set() if tree is None else {name.split(".")[0] for node in ast.walk(tree) for name in _imported(node)}
 
 

@@ -6,14 +6,14 @@ import ast
 import typing
 from collections.abc import Iterable, Iterator
 
-from coderoom.generation.languages.python.facts import parsed
+from coderoom.generation.languages.python.facts import tree_of
 
 __all__ = ["imported_names"]
 
 
 def imported_names(source: str) -> dict[str, str]:
     """The names that the top level imports and gives no other value, and what each stands for; `*` is one of them."""
-    tree = parsed(source)
+    tree = tree_of(source)
     found: dict[str, set[str]] = {}
     others: set[str] = set()
     for name, what in _bound(tree.body if tree is not None else ()):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coderoom.generation import checks
-from coderoom.generation.checks import CodeProblem
-from coderoom.generation.languages.base import Job, Language
+from coderoom.generation.checks import check_implementation, check_setup, names_defined
+from coderoom.generation.languages.base import CodeProblem, Job, Language, Level, SecurityFinding
 from coderoom.generation.languages.python.declared import as_declared, fits, unclear
 from coderoom.generation.languages.python.imports import imported_names
 from coderoom.generation.languages.python.module import python_module
@@ -16,11 +15,13 @@ from coderoom.generation.languages.python.repeats import without_repeats
 from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
 from coderoom.generation.languages.python.tests import pytest_file
 from coderoom.generation.parsing import UNREADABLE, parsed_expression
-from coderoom.generation.security_scan import Level, SecurityFinding, scan
+from coderoom.generation.security_scan import scan
 from coderoom.generation.specs import FunctionSpec, name_problem
 from coderoom.generation.testing.harness import START, call_inside, harness_modules, setting
-from coderoom.generation.tests import FunctionTest
 from coderoom.sandbox import SourceModule
+
+if TYPE_CHECKING:
+    from coderoom.generation.tests import FunctionTest
 
 __all__ = ["PythonLanguage"]
 
@@ -72,7 +73,7 @@ class PythonLanguage(Language):
         allowed_imports: Collection[str] | None = None,
     ) -> list[CodeProblem]:
         """See `Language.check`."""
-        return checks.check_implementation(source, spec, taken=taken, allowed_imports=allowed_imports)
+        return check_implementation(source, spec, taken=taken, allowed_imports=allowed_imports)
 
     def check_setup(
         self,
@@ -83,11 +84,11 @@ class PythonLanguage(Language):
         known: bool = True,
     ) -> list[CodeProblem]:
         """See `Language.check_setup`."""
-        return checks.check_setup(source, functions, allowed_imports=allowed_imports, known=known)
+        return check_setup(source, functions, allowed_imports=allowed_imports, known=known)
 
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
-        return checks.names_defined(source)
+        return names_defined(source)
 
     def imports(self, source: str) -> dict[str, str]:
         """See `Language.imports`."""

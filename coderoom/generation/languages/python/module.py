@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from coderoom.generation.languages.python.facts import parsed
+from coderoom.generation.languages.python.facts import tree_of
 
 __all__ = ["python_module"]
 
@@ -33,7 +33,7 @@ def _without_future(source: str) -> tuple[str, list[str]]:
     """Code without its statements `from __future__ import`, and what they ask for."""
     lines = source.split("\n")
     features: list[str] = []
-    tree = parsed(source)
+    tree = tree_of(source)
     for node in tree.body if tree is not None else ():  # What is no Python has failed, and is told of as such.
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             features += [alias.name for alias in node.names]

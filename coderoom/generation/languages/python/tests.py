@@ -6,13 +6,15 @@ import builtins
 import keyword
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coderoom._util.text import encodable, visible
 from coderoom.generation.languages.python.calls import Written, body_of
 from coderoom.generation.languages.python.facts import facts_of, imports_in, modules_of
 from coderoom.generation.languages.python.help import HELPERS, help_with
-from coderoom.generation.tests import FunctionTest
+
+if TYPE_CHECKING:
+    from coderoom.generation.tests import FunctionTest
 
 __all__ = ["pytest_file"]
 
