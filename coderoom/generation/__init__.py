@@ -18,42 +18,40 @@ What a test expects never goes where the functions are: values and exceptions co
 from __future__ import annotations
 
 from coderoom.errors import GenerationError
-from coderoom.generation.checks import CodeProblem, check_implementation, check_setup, names_defined
-from coderoom.generation.clients import AutoGenModel, OpenAIModel
-from coderoom.generation.events import (
+from coderoom.generation.cache import CacheStats, Journal, SolutionCache, cache_key
+from coderoom.generation.compare import Comparison, compare
+from coderoom.generation.export import WrittenFiles, check_folder, report_markdown, write_solution
+from coderoom.generation.generator import AICodeGenerator
+from coderoom.generation.languages import CodeProblem, Job, Language, Level, SecurityFinding
+from coderoom.generation.languages.javascript import JavaScriptLanguage
+from coderoom.generation.languages.python import PythonLanguage
+from coderoom.generation.languages.python.check import check_implementation, check_setup, names_defined, scan
+from coderoom.generation.models import AutoGenModel, Message, Model, OpenAIModel, Reply
+from coderoom.generation.runner import TestRunner, make_sandbox
+from coderoom.generation.session import TestResult
+from coderoom.generation.solution import (
+    Approach,
+    Attempt,
     CacheHit,
     CodeRefused,
     CodeWritten,
     FunctionFinished,
+    FunctionReport,
     GenerationEvent,
     ModelAsked,
+    Solution,
     SpecsWritten,
+    StopReason,
     TestChanged,
     TestsFrozen,
     TestsRun,
     TestsWritten,
+    Usage,
     Warned,
 )
-from coderoom.generation.export import WrittenFiles, check_folder, write_solution
-from coderoom.generation.frozen_tests import FrozenTests, TestChange, changed, freeze
-from coderoom.generation.generator import AICodeGenerator
-from coderoom.generation.languages.base import Job, Language
-from coderoom.generation.languages.javascript.language import JavaScriptLanguage
-from coderoom.generation.languages.python.language import PythonLanguage
-from coderoom.generation.languages.registry import make_sandbox
-from coderoom.generation.model import Message, Model, Reply
-from coderoom.generation.report import report_markdown
-from coderoom.generation.security_scan import Level, SecurityFinding, scan
-from coderoom.generation.solution import Approach, Attempt, FunctionReport, Solution, StopReason, Usage
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
-from coderoom.generation.store.cache import CacheStats, SolutionCache, cache_key
-from coderoom.generation.store.journal import Journal
-from coderoom.generation.testing.compare import Comparison, compare
-from coderoom.generation.testing.results import TestResult
-from coderoom.generation.testing.runner import TestRunner
-from coderoom.generation.testing.values import Record, TaggedError, decode, encode, show
-from coderoom.generation.tests import FunctionTest
-from coderoom.generation.tests_data import read_tests
+from coderoom.generation.tests import FrozenTests, FunctionTest, TestChange, changed, freeze, read_tests
+from coderoom.generation.values import Record, TaggedError, decode, encode, show
 
 __all__ = [
     "AICodeGenerator",

@@ -12,24 +12,21 @@ from typing import Any, Self, get_args
 import coderoom
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError
-from coderoom.generation.clients import OpenAIModel, as_model
-from coderoom.generation.events import CacheHit, GenerationEvent, Warned
-from coderoom.generation.frozen_tests import freeze
-from coderoom.generation.languages.base import Language
-from coderoom.generation.languages.registry import language_named, make_sandbox
-from coderoom.generation.model import Model
+from coderoom.generation.cache import SolutionCache, cache_key
+from coderoom.generation.languages import Language, Level
 from coderoom.generation.model_client import BudgetedModel
+from coderoom.generation.models import Model, OpenAIModel, RateLimiter, as_model
 from coderoom.generation.pipeline import Pipeline, all_passed
-from coderoom.generation.program import Program, Rules
 from coderoom.generation.prompts import PROMPT_VERSION
-from coderoom.generation.rate_limit import RateLimiter
-from coderoom.generation.security_scan import Level
-from coderoom.generation.solution import CUT_SHORT, Solution, Usage
-from coderoom.generation.store.cache import SolutionCache, cache_key
-from coderoom.generation.testing.runner import TestRunner
+from coderoom.generation.repair import Program, Rules
+from coderoom.generation.runner import TestRunner, language_named, make_sandbox
+from coderoom.generation.solution import CUT_SHORT, CacheHit, GenerationEvent, Solution, Usage, Warned
+from coderoom.generation.tests import freeze
 from coderoom.sandbox import Sandbox
 
-__all__ = ["AICodeGenerator"]
+__all__ = [
+    "AICodeGenerator",
+]
 
 _LONGEST = 100_000
 _LEAST = {

@@ -16,10 +16,8 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait
 from coderoom._util.advice import advice_for
 from coderoom._util.text import encodable
 from coderoom.errors import ModelError
-from coderoom.generation.events import GenerationEvent, ModelAsked
-from coderoom.generation.model import Message, Model, Reply
-from coderoom.generation.rate_limit import RateLimiter
-from coderoom.generation.solution import StopReason, Usage
+from coderoom.generation.models import Message, Model, RateLimiter, Reply
+from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
 
 __all__ = ["BudgetSpent", "BudgetedModel", "Memory"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from coderoom.generation.languages.base import Language
-from coderoom.generation.model import Message
+from coderoom.generation.languages import Language
+from coderoom.generation.models import Message
+from coderoom.generation.session import TestResult
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.testing.results import TestResult
-from coderoom.generation.testing.values import show
 from coderoom.generation.tests import FunctionTest
+from coderoom.generation.values import show
 
 __all__ = [
     "PROMPT_VERSION",

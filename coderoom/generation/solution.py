@@ -1,19 +1,40 @@
-"""`Solution` and its parts: the result of a generation."""
+"""`Solution` and its parts, and the events of a generation."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom.generation.frozen_tests import TestChange
-from coderoom.generation.security_scan import SecurityFinding
+from coderoom.generation.languages import SecurityFinding
+from coderoom.generation.session import TestResult
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.testing.results import TestResult
-from coderoom.generation.tests import FunctionTest
+from coderoom.generation.tests import FrozenTests, FunctionTest, TestChange
 
-__all__ = ["CUT_SHORT", "Approach", "Attempt", "FunctionReport", "Solution", "StopReason", "Usage", "why_no_code"]
+__all__ = [
+    "CUT_SHORT",
+    "Approach",
+    "Attempt",
+    "CacheHit",
+    "CodeRefused",
+    "CodeWritten",
+    "FunctionFinished",
+    "FunctionReport",
+    "GenerationEvent",
+    "ModelAsked",
+    "Solution",
+    "SpecsWritten",
+    "StopReason",
+    "TestChanged",
+    "TestsFrozen",
+    "TestsRun",
+    "TestsWritten",
+    "Usage",
+    "Warned",
+    "why_no_code",
+]
 
 Approach = Literal["first", "patch", "fresh", "changed test"]
 """How an attempt came about: the first code, a mended one, one from scratch, or the same code with another test."""
@@ -197,3 +218,114 @@ def why_no_code(report: FunctionReport | None) -> str:
     """Why a function has no code that was run."""
     problems = [each.problems for each in report.attempts if each.problems] if report is not None else []
     return f"not run: {'; '.join(problems[-1])}" if problems else "there is no code"
+
+
+@dataclass(frozen=True)
+class GenerationEvent:
+    """Something that has happened."""
+
+
+@dataclass(frozen=True)
+class ModelAsked(GenerationEvent):
+    """The model has answered.
+
+    Attributes:
+        step: What it was asked for: `specs`, `tests`, `code` or `repair`.
+        function: The function that it was about; empty for the specs.
+        prompt_tokens: The tokens of the question.
+        completion_tokens: The tokens of the answer.
+        replayed: Whether the answer comes from an earlier call that was cut short.
+    """
+
+    step: str
+    function: str
+    prompt_tokens: int
+    completion_tokens: int
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class SpecsWritten(GenerationEvent):
+    """The functions are known; they can be written layer by layer."""
+
+    layers: tuple[tuple[FunctionSpec, ...], ...]
+
+
+@dataclass(frozen=True)
+class TestsWritten(GenerationEvent):
+    """The tests of a function are there."""
+
+    __test__ = False
+
+    function: str
+    tests: tuple[FunctionTest, ...]
+
+
+@dataclass(frozen=True)
+class TestsFrozen(GenerationEvent):
+    """All tests are there, and will not change unseen."""
+
+    __test__ = False
+
+    tests: FrozenTests
+
+
+@dataclass(frozen=True)
+class CodeWritten(GenerationEvent):
+    """There is code for a function."""
+
+    function: str
+    attempt: int
+    approach: Approach
+    code: str
+    language: str
+
+
+@dataclass(frozen=True)
+class CodeRefused(GenerationEvent):
+    """An answer had no code that may be run."""
+
+    function: str
+    attempt: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TestsRun(GenerationEvent):
+    """The tests of a function were run."""
+
+    __test__ = False
+
+    function: str
+    attempt: int
+    results: tuple[TestResult, ...]
+
+
+@dataclass(frozen=True)
+class TestChanged(GenerationEvent):
+    """A test was changed."""
+
+    __test__ = False
+
+    change: TestChange
+
+
+@dataclass(frozen=True)
+class FunctionFinished(GenerationEvent):
+    """Work on a function has ended."""
+
+    report: FunctionReport
+
+
+@dataclass(frozen=True)
+class CacheHit(GenerationEvent):
+    """A solution was found in the cache; its tests will be run again."""
+
+    functions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Warned(GenerationEvent):
+    """Something that the reader should know."""
+
+    text: str

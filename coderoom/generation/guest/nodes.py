@@ -14,9 +14,8 @@ import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .batches import begin, in_turn
+from .batches import begin, in_turn, remember, tidy
 from .calls import answer_now, budget
-from .tidy import remember, tidy
 
 __all__ = ["alone", "begin", "define", "load", "run"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import binascii
 from typing import Any, Callable, Dict
 
-from .records import Record
-from .values import DEEPEST, Path, place
+from .values import DEEPEST, Path, Record, place
 
 __all__ = ["TAGS", "TaggedError", "decode"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from coderoom.generation import AICodeGenerator
-from coderoom.generation.rate_limit import RateLimiter
+from coderoom.generation.models import RateLimiter
 from tests.support import openai_server as server
 
 from ..scripted import ScriptedModel, function, test

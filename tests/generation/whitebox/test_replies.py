@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from coderoom.generation import FunctionSpec, PythonLanguage
-from coderoom.generation.replies import as_tests
-from coderoom.generation.reply_forms import code_in, read_repair, read_specs_data, read_tests_data
+from coderoom.generation.replies import as_tests, code_in, read_repair, read_specs_data, read_tests_data
 
 from ..test_honesty import LARGE, NOISE
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coderoom.generation import compare, encode
 from coderoom.generation.guest import same as inside
-from coderoom.generation.languages.python.literals import Literals
+from coderoom.generation.languages.python.pytest_file import Literals
 
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 3), st.floats(), st.sampled_from([0.1 + 0.2, 0.3, 1e20, 10**20, 2**53]), st.text("ab", max_size=2),

@@ -20,7 +20,7 @@ from coderoom.generation import (
     cache_key,
     changed,
 )
-from coderoom.generation.store.rows import SOLUTION, Name
+from coderoom.generation.database import SOLUTION, Name
 
 from ..examples import frozen, test_of
 from .stored import REPORT, TESTS, change, names_in, solution, started

@@ -17,7 +17,7 @@ from coderoom.generation import (
     Reply,
     SolutionCache,
 )
-from coderoom.generation.store.database import _set_aside
+from coderoom.generation.database import _set_aside
 
 from .stored import asides, change, names_in, solution, started
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from coderoom.generation.report import in_bytes, in_seconds
+from coderoom.generation.export import in_bytes, in_seconds
 
 
 def test_units() -> None:

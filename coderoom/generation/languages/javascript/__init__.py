@@ -1,1 +1,209 @@
-"""JavaScript. `node` has the files that run beside the program in Node."""
+"""`JavaScriptLanguage`, used by the generator through `Language`. The folder `node` has the files that run in Node."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from coderoom.generation.compare import Comparison, compare, is_sound
+from coderoom.generation.languages import (
+    START,
+    CodeProblem,
+    Job,
+    Language,
+    Level,
+    SecurityFinding,
+    call_inside,
+    harness_modules,
+    setting,
+)
+from coderoom.generation.languages.javascript.check import RESERVED, check_setup, check_source, names_defined
+from coderoom.generation.languages.javascript.module import (
+    as_expected,
+    as_told,
+    for_judge,
+    for_node,
+    imported_names,
+    javascript_module,
+    node_test_file,
+    without_ends,
+    without_repeats,
+)
+from coderoom.generation.languages.javascript.program import read_program
+from coderoom.generation.specs import FunctionSpec, name_problem
+from coderoom.sandbox import SourceModule
+
+if TYPE_CHECKING:
+    from coderoom.generation.tests import FunctionTest
+
+__all__ = [
+    "JavaScriptLanguage",
+]
+
+_HELPERS = ("harness.mjs", "values.mjs")
+_ERRORS = frozenset(
+    {"TypeError", "RangeError", "SyntaxError", "ReferenceError", "EvalError", "URIError", "AggregateError", "Error"}
+)
+
+
+class JavaScriptLanguage(Language):
+    """JavaScript on Node 18 or later, tested in a session of the engine `cpython`.
+
+    Node has to be installed where the code runs (`apt-get install nodejs`). Each test has a process of Node of its own.
+    JavaScript has one type of numbers, of lists and of sets: 2 equals 2.0, and an array equals an expected tuple.
+    An integer of more than 53 bits is a BigInt; as an output that is expected it equals nothing that is rounded.
+    """
+
+    name = "javascript"
+    labels = frozenset({"javascript", "js", "node", "mjs"})
+    suffix = ".mjs"
+    comment = "//"
+    ways = (
+        "JavaScript (ES2022) on Node 18 or later, as a module. At the top level of the code there are only functions, "
+        "classes, constants and imports of Node's own modules; nothing runs when it is loaded. Functions that it "
+        "depends on are in scope and are not imported; nothing needs to be exported. The function may be async. Its "
+        "parameters are positional, with the names of the spec, in its order. A wrong argument throws a fitting error: "
+        "TypeError, RangeError, or a class that extends Error. Null and undefined are None. A dict is a plain object, "
+        "or a Map if its keys are no text; a set is a Set, bytes are a Uint8Array, a moment is a Date in UTC, and an "
+        "integer beyond 2**53 is a BigInt. There is no network, and nobody to answer a prompt."
+    )
+
+    def tests_file(self, module: str) -> str:
+        """See `Language.tests_file`."""
+        return f"{module}.test{self.suffix}"
+
+    def name_problem(self, name: str) -> str | None:
+        """See `Language.name_problem`."""
+        if name in RESERVED:
+            return f"{name!r} is a word of JavaScript's own; take another name"
+        return name_problem(name)
+
+    def signature(self, spec: FunctionSpec) -> str:
+        """See `Language.signature`; types stand in a comment."""
+        lines = [f" * @param {{{_in_comment(each.type)}}} {each.name}" for each in spec.inputs]
+        lines.append(f" * @returns {{{_in_comment(spec.outputs.type)}}}")
+        return "\n".join(
+            ["/**", *lines, " */", f"function {spec.name}({', '.join(each.name for each in spec.inputs)})"]
+        )
+
+    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+        """See `Language.without_repeats`."""
+        return without_repeats(source, known)
+
+    def check(
+        self,
+        source: str,
+        spec: FunctionSpec,
+        *,
+        taken: Mapping[str, str] | None = None,
+        allowed_imports: Collection[str] | None = None,
+    ) -> list[CodeProblem]:
+        """See `Language.check`; whether it is JavaScript at all is told when it is loaded."""
+        return check_source(source, spec, taken, allowed_imports)
+
+    def check_setup(
+        self,
+        source: str,
+        functions: Collection[str],
+        *,
+        allowed_imports: Collection[str] | None = None,
+        known: bool = True,
+    ) -> list[CodeProblem]:
+        """See `Language.check_setup`."""
+        return check_setup(source, functions, allowed_imports, known)
+
+    def names_defined(self, source: str) -> list[str]:
+        """See `Language.names_defined`."""
+        return names_defined(source)
+
+    def imports(self, source: str) -> dict[str, str]:
+        """See `Language.imports`."""
+        return imported_names(source)
+
+    def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
+        """Nothing: there is no scanner for it."""
+        return []
+
+    def harness(self) -> Sequence[SourceModule]:
+        """See `Language.harness`."""
+        return _harness()
+
+    def load(self) -> str:
+        """See `Language.load`."""
+        return START + call_inside("nodes", "load")
+
+    def define(self, function: str, source: str) -> str:
+        """See `Language.define`."""
+        body, imports = without_ends(source)
+        found = next((each for each in read_program(body).declared if each.name == function), None)
+        parameters = None
+        if found is not None and found.parameters is not None and all(each.name for each in found.parameters):
+            parameters = [[each.name, each.rest] for each in found.parameters]
+        return call_inside("nodes", "define", function, body, imports, parameters)
+
+    def begin(self) -> str:
+        """See `Language.begin`."""
+        return call_inside("nodes", "begin")
+
+    def run_alone(self, job: Job, longest: int) -> str:
+        """See `Language.run_alone`."""
+        return f"{setting(longest)} or {call_inside('nodes', 'alone', _for_node(job))}"
+
+    def run(
+        self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
+    ) -> str:
+        """See `Language.run`."""
+        told = [_for_node(job) for job in jobs]
+        return f"{setting(longest)} or {call_inside('nodes', 'run', told, each, whole, longest, room)}"
+
+    def compare(self, test: FunctionTest, actual: Any) -> Comparison:
+        """See `Language.compare`."""
+        if not is_sound(actual):
+            return compare(None, actual)
+        expected = as_expected(test.expected_output)
+        return compare(expected, as_told(actual), rel=test.rel, abs=test.abs, exact_types=test.exact_types)
+
+    def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
+        """See `Language.error_matches`.
+
+        What is thrown and is no error matches nothing. As in Python one line of classes counts.
+        """
+        if base not in _ERRORS:
+            return False
+        return expected in (base, "Error") if expected in _ERRORS else expected in types
+
+    def write_module(self, implementations: Mapping[str, str], about: str) -> str:
+        """See `Language.write_module`; all that the top level defines is exported."""
+        return javascript_module(implementations, about)
+
+    def write_tests(
+        self,
+        tests: Mapping[str, Sequence[FunctionTest]],
+        module: str,
+        *,
+        specs: Sequence[FunctionSpec] = (),
+        implementations: Mapping[str, str] | None = None,
+        outputs: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> str:
+        """The tests as a file for `node --test`; those with a property, which is Python, are not in it."""
+        return node_test_file(tests, module + self.suffix, specs)
+
+
+@functools.cache
+def _harness() -> tuple[SourceModule, ...]:
+    folder = resources.files("coderoom.generation.languages.javascript") / "node"
+    files = {name: (folder / name).read_text("utf-8") for name in _HELPERS}
+    return harness_modules(nodes=f"\n_helpers.update({files!r})\n")
+
+
+def _for_node(job: Job) -> dict[str, Any]:
+    if "property" in job:
+        after = {"after": {name: for_judge(data) for name, data in job["after"].items()}} if "after" in job else {}
+        return {**job, "result": for_judge(job["result"]), **after}
+    return {**job, "inputs": {name: for_node(data) for name, data in job["inputs"].items()}}
+
+
+def _in_comment(text: str) -> str:
+    return " ".join(text.replace("*/", "* /").split())

@@ -1,19 +1,227 @@
-"""Checks the form of generated JavaScript before it runs, by its tokens.
+"""Checks generated JavaScript and setup code by their tokens before they run.
 
-Nothing here parses it: what is no JavaScript is told when it is loaded, behind the wall.
+Nothing here parses JavaScript: a syntax error is found when Node loads the code in the sandbox.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
 
-from coderoom.generation.checks import CodeProblem
-from coderoom.generation.languages.javascript.program import Declared, Imported, Program, read_program
-from coderoom.generation.languages.javascript.setup import MODULES, SETTING, problems_of_setup
-from coderoom.generation.languages.javascript.text import Token, lines_of, tokens_of
+from coderoom.generation.languages import CodeProblem
+from coderoom.generation.languages.javascript.program import (
+    Declared,
+    Imported,
+    Program,
+    Token,
+    lines_of,
+    read_program,
+    tokens_of,
+)
 from coderoom.generation.specs import FunctionSpec
 
-__all__ = ["RESERVED", "check_setup", "check_source", "names_defined"]
+__all__ = [
+    "MODULES",
+    "RESERVED",
+    "SETTING",
+    "check_setup",
+    "check_source",
+    "names_defined",
+    "problems_of_setup",
+]
+
+SETTING: Final = frozenset(str.split("= += -= *= /= ??= ||= &&= %= &= |= ^= ++ --"))
+MODULES: Final = frozenset(
+    str.split("assert buffer crypto events fs fs/promises os path querystring stream string_decoder timers url util")
+)
+_GLOBALS: Final = frozenset(
+    str.split(
+        "AggregateError Array ArrayBuffer BigInt Boolean Buffer DataView Date Error EvalError Float32Array "
+        "Float64Array Infinity Int16Array Int32Array Int8Array Intl JSON Map Math NaN Number Object Promise "
+        "Proxy RangeError ReferenceError RegExp Set String Symbol SyntaxError TextDecoder TextEncoder "
+        "TypeError URIError URL URLSearchParams Uint16Array Uint32Array Uint8Array WeakMap WeakSet "
+        "clearInterval clearTimeout console inputs isFinite isNaN parseFloat parseInt process queueMicrotask "
+        "setImmediate setInterval setTimeout structuredClone undefined"
+    )
+)
+_BEHIND: Final = frozenset(
+    str.split(
+        "__defineGetter__ __defineSetter__ __proto__ arguments caller callee constructor createRequire "
+        "createWriteStream defineProperties defineProperty eval getBuiltinModule getOwnPropertyDescriptor "
+        "getPrototypeOf global globalThis openSync prototype require setPrototypeOf writeSync Function "
+        "Reflect WebAssembly"
+    )
+)
+_PATCHED: Final = frozenset({("Date", "now"), ("Math", "random"), ("process", "env"), ("console", "log")})
+_INTO_FILES: Final = frozenset({"appendFile", "appendFileSync", "writeFile", "writeFileSync"})
+_CHANGING: Final = frozenset(
+    str.split("add append clear copyWithin delete fill pop push reverse set shift sort splice unshift")
+)
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+_SOMETIMES_WORDS: Final = ("as", "async", "from", "get", "of", "set", "static", "constructor")
+_VARIABLES: Final = ("const", "let", "var")
+_BEFORE_EXPRESSIONS: Final = (*_VARIABLES, "return", "of", "in", "await", "typeof", "case", "throw", "else", "yield")
+_WAY_OUT: Final = "setup builds inputs and calls the program's functions, and changes only what it has made itself"
+
+
+def problems_of_setup(
+    tokens: list[Token], functions: Collection[str], reserved: Collection[str], known: bool
+) -> Iterator[tuple[int, str]]:
+    """What setup code does beyond building inputs and calling the program's functions: lines, and what is wrong there.
+
+    Args:
+        tokens: The code.
+        functions: The names of the program's functions.
+        reserved: The language's own words.
+        known: Whether these functions are all.
+    """
+    own = _declared(tokens) - {"inputs"}
+    for index, token in enumerate(tokens):
+        before, after = _near(tokens, index - 1), _near(tokens, index + 1)
+        defined = token.text == "constructor" and token.kind == "word" and before in ("{", "}", ";")
+        if (token.text.strip("'\"`") in _BEHIND and not defined) or (token.kind != "word" and "/proc" in token.text):
+            yield token.line, f"setup code has no use for {token.text}: {_WAY_OUT}"
+        elif token.kind == "word" and before not in (".", "?.") and token.text not in reserved:
+            yield from _of_name(tokens, index, own, functions, known)
+        if token.text in _INTO_FILES and after == "(":
+            named = tokens[index + 2 : index + 3]
+            if named and named[0].kind not in ("text", "template"):
+                yield token.line, f"in setup code, the name of the file of {token.text}() has to stand there as text"
+        for written in _written(tokens, index):
+            if not _may_be_written(tokens, written, own):
+                what = tokens[written].text
+                yield token.line, f"setup code may not write into {what!r}, which is the program's: {_WAY_OUT}"
+
+
+def _of_name(
+    tokens: list[Token], index: int, own: set[str], functions: Collection[str], known: bool
+) -> Iterator[tuple[int, str]]:
+    token, before, after = tokens[index], _near(tokens, index - 1), _near(tokens, index + 1)
+    name = token.text
+    if name in own or (after == ":" and before in ("{", ",")) or name in _SOMETIMES_WORDS:
+        return
+    if name == "process" and (after != "." or _near(tokens, index + 2) != "env"):
+        yield token.line, "of process, setup code uses only process.env"
+    elif name == "import" or name in _GLOBALS:
+        return
+    elif (
+        after == "("
+        and before in ("{", "}", ",", ";", "get", "set", "async", "static", "*")
+        and _opens_body(tokens, index + 1)
+    ):
+        return  # A method that it defines.
+    elif known and name not in functions and not _may_be_class(name, before):
+        called = ", ".join(map(repr, functions))
+        yield token.line, f"setup code does not know {name!r}; of the program it may call {called}, and use classes"
+
+
+def _may_be_class(name: str, before: str) -> bool:
+    return name[0].isupper() and (not name.isupper() or len(name) == 1 or before == "new")
+
+
+def _written(tokens: list[Token], index: int) -> list[int]:
+    """Where the names stand that the target of a write begins with, if a token writes."""
+    token, after = tokens[index], _near(tokens, index + 1)
+    if token.text == "delete" and _near(tokens, index - 1) not in (".", "?."):
+        return [index + 1]
+    if token.text in ("++", "--"):
+        return _roots(tokens, index - 1) if index and not token.first and _ends(tokens[index - 1]) else [index + 1]
+    if token.kind == "sign" and token.text in SETTING:
+        return _roots(tokens, index - 1)
+    if token.text == "assign" and after == "(":
+        return [index + 2]
+    if token.kind == "word" and token.text in _CHANGING and after == "(" and _near(tokens, index - 1) in (".", "?."):
+        # What an object does is its own way to change; what a function hands out is not to be changed so.
+        return [each for each in _roots(tokens, index) if _near(tokens, each + 1) == "("]
+    return []
+
+
+def _may_be_written(tokens: list[Token], index: int, own: set[str]) -> bool:
+    token = tokens[index] if index < len(tokens) else None
+    if token is None or token.kind != "word" or token.text in own or token.text in ("inputs", "this", "super", "new"):
+        return True
+    return (token.text, _near(tokens, index + 2)) in _PATCHED
+
+
+def _roots(tokens: list[Token], index: int) -> list[int]:
+    """Where the names stand that an expression begins with, which ends at a token; several if it is a pattern."""
+    while index >= 0:
+        token = tokens[index]
+        if token.text in _CLOSE:
+            end = index
+            index = _opening(tokens, index)
+            if index > 0 and _ends(tokens[index - 1]) and tokens[index].text != "{":
+                index -= 1
+                continue
+            if _near(tokens, index - 1) in _VARIABLES:
+                return []
+            inside = range(index + 1, end)
+            return [at for at in inside if tokens[at].kind == "word" and _near(tokens, at - 1) not in (".", "?.")]
+        if token.kind != "word":
+            return []
+        if _near(tokens, index - 1) not in (".", "?."):
+            return [index]
+        index -= 2
+    return []
+
+
+def _opening(tokens: list[Token], index: int) -> int:
+    depth = 1
+    while depth and index > 0:
+        index -= 1
+        depth += (tokens[index].text in _CLOSE) - (tokens[index].text in _OPEN)
+    return index
+
+
+def _ends(token: Token) -> bool:
+    return token.text in (")", "]") or (token.kind == "word" and token.text not in _BEFORE_EXPRESSIONS)
+
+
+def _declared(tokens: list[Token]) -> set[str]:
+    """The names that the code gives itself."""
+    found: set[str] = set()
+    for index, token in enumerate(tokens):
+        if token.text in ("const", "let", "var"):
+            found |= _names_in(tokens, index + 1, token.depth)
+        elif token.text in ("function", "class", "catch"):
+            found |= {each.text for each in tokens[index + 1 : index + 3] if each.kind == "word"} - {"extends"}
+        elif token.text == "=>" and index and tokens[index - 1].kind == "word":
+            found.add(tokens[index - 1].text)
+        if token.text == "(" and _opens_body(tokens, index):
+            found |= _names_in(tokens, index + 1, token.depth + 1)
+    return found
+
+
+def _opens_body(tokens: list[Token], index: int) -> bool:
+    """Whether a bracket is that of parameters."""
+    if _near(tokens, index - 1) in ("if", "for", "while", "switch", "with", "await"):
+        return False
+    end = next((at for at in range(index + 1, len(tokens)) if tokens[at].depth <= tokens[index].depth), len(tokens))
+    return _near(tokens, end) in (")",) and _near(tokens, end + 1) in ("{", "=>")
+
+
+def _names_in(tokens: list[Token], start: int, depth: int) -> set[str]:
+    """The names of a pattern that begins at a token: what stands for a default is none of them."""
+    found: set[str] = set()
+    skipped: int | None = None
+    for index in range(start, len(tokens)):
+        token = tokens[index]
+        if token.depth < depth or (token.depth == depth and token.text in (")", ";", "of", "in")):
+            break
+        if skipped is not None and (token.depth < skipped or (token.depth == skipped and token.text == ",")):
+            skipped = None
+        if skipped is None and token.text == "=":
+            skipped = token.depth
+        if skipped is None and token.kind == "word" and _near(tokens, index + 1) != ":":
+            found.add(token.text)
+        if token.depth == depth and index > start and token.first and token.kind == "word" and skipped == depth:
+            break
+    return found
+
+
+def _near(tokens: list[Token], index: int) -> str:
+    return tokens[index].text if 0 <= index < len(tokens) else ""
+
 
 _LONGEST = 200_000
 _DOING = frozenset({"for", "while", "do", "switch", "throw", "with", "return", "await", "debugger"})
@@ -75,10 +283,6 @@ def _problem(line: int | None, text: str) -> CodeProblem:
 
 def _too_long(source: str) -> CodeProblem:
     return _problem(None, f"there are {len(source):,} characters, and may be {_LONGEST:,}")
-
-
-def _near(tokens: list[Token], index: int) -> str:
-    return tokens[index].text if 0 <= index < len(tokens) else ""
 
 
 def _of_statements(program: Program) -> Iterator[CodeProblem]:

@@ -1,1 +1,183 @@
-"""Python: the language, and the export of a program and its tests."""
+"""`PythonLanguage`, used by the generator through `Language`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from coderoom.generation.languages import (
+    START,
+    CodeProblem,
+    Job,
+    Language,
+    Level,
+    SecurityFinding,
+    call_inside,
+    harness_modules,
+    setting,
+)
+from coderoom.generation.languages.python.check import (
+    UNREADABLE,
+    check_implementation,
+    check_setup,
+    names_defined,
+    parsed_expression,
+    scan,
+)
+from coderoom.generation.languages.python.declared import as_declared, fits, unclear
+from coderoom.generation.languages.python.module import imported_names, python_module, without_repeats
+from coderoom.generation.languages.python.pytest_file import pytest_file
+from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
+from coderoom.generation.specs import FunctionSpec, name_problem
+from coderoom.sandbox import SourceModule
+
+if TYPE_CHECKING:
+    from coderoom.generation.tests import FunctionTest
+
+__all__ = [
+    "PythonLanguage",
+]
+
+
+class PythonLanguage(Language):
+    """Python, tested in a session of the engine `cpython`."""
+
+    name = "python"
+    labels = frozenset({"python", "py", "python3"})
+    suffix = ".py"
+    ways = (
+        "Python 3. At the top level of the code there are only imports, definitions and assignments; nothing runs when "
+        "it is loaded. The parameters have the names of the spec, in its order. A wrong argument raises a fitting "
+        "built-in exception, such as ValueError or TypeError. There is no network, and nobody to answer input()."
+    )
+
+    def name_problem(self, name: str) -> str | None:
+        """See `Language.name_problem`."""
+        return name_problem(name)
+
+    def signature(self, spec: FunctionSpec) -> str:
+        """See `Language.signature`; a type that is no Python is left out."""
+        parameters = [f"{each.name}: {each.type}" if _is_type(each.type) else each.name for each in spec.inputs]
+        returned = f" -> {spec.outputs.type}" if _is_type(spec.outputs.type) else ""
+        return f"def {spec.name}({', '.join(parameters)}){returned}:"
+
+    def as_declared(self, data: Any, declared: str) -> Any:
+        """See `Language.as_declared`."""
+        return as_declared(data, declared)
+
+    def fits(self, data: Any, declared: str) -> bool:
+        """See `Language.fits`."""
+        return fits(data, declared)
+
+    def unclear(self, data: Any, declared: str) -> str:
+        """See `Language.unclear`."""
+        return unclear(data, declared)
+
+    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+        """See `Language.without_repeats`."""
+        return without_repeats(source, known)
+
+    def check(
+        self,
+        source: str,
+        spec: FunctionSpec,
+        *,
+        taken: Mapping[str, str] | None = None,
+        allowed_imports: Collection[str] | None = None,
+    ) -> list[CodeProblem]:
+        """See `Language.check`."""
+        return check_implementation(source, spec, taken=taken, allowed_imports=allowed_imports)
+
+    def check_setup(
+        self,
+        source: str,
+        functions: Collection[str],
+        *,
+        allowed_imports: Collection[str] | None = None,
+        known: bool = True,
+    ) -> list[CodeProblem]:
+        """See `Language.check_setup`."""
+        return check_setup(source, functions, allowed_imports=allowed_imports, known=known)
+
+    def names_defined(self, source: str) -> list[str]:
+        """See `Language.names_defined`."""
+        return names_defined(source)
+
+    def imports(self, source: str) -> dict[str, str]:
+        """See `Language.imports`."""
+        return imported_names(source)
+
+    def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
+        """See `Language.scan`."""
+        return scan(source, severity=severity, confidence=confidence)
+
+    def harness(self) -> Sequence[SourceModule]:
+        """See `Language.harness`."""
+        return harness_modules()
+
+    def load(self) -> str:
+        """See `Language.load`."""
+        return START
+
+    def define(self, function: str, source: str) -> str:
+        """See `Language.define`."""
+        return source
+
+    def begin(self) -> str:
+        """See `Language.begin`."""
+        return call_inside("batches", "begin")
+
+    def run_alone(self, job: Job, longest: int) -> str:
+        """See `Language.run_alone`."""
+        return f"{setting(longest)} or {call_inside('batches', 'alone', job)}"
+
+    def is_stateless(self, sources: Collection[str], job: Job) -> bool:
+        """See `Language.is_stateless`."""
+        if not is_stateless(tuple(sources)) or job.get("setup"):
+            return False
+        names = frozenset({*job["inputs"], "result", "after"})
+        return "property" not in job or is_stateless_expression(job["property"], names)
+
+    def run(
+        self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
+    ) -> str:
+        """See `Language.run`."""
+        do = "run_together" if stateless else "run"
+        return f"{setting(longest)} or {call_inside('batches', do, list(jobs), each, whole, longest, room)}"
+
+    def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
+        """See `Language.error_matches`.
+
+        One line of classes counts, that of the nearest class of Python's own: a process that lies cannot have raised
+        everything at once.
+        """
+        own = getattr(builtins, base, None)
+        known = own.__mro__ if isinstance(own, type) and issubclass(own, BaseException) else ()
+        if isinstance(getattr(builtins, expected, None), type):
+            return any(each.__name__ == expected for each in known)
+        return bool(known) and expected in types
+
+    def write_module(self, implementations: Mapping[str, str], about: str) -> str:
+        """See `Language.write_module`."""
+        return python_module(implementations, about)
+
+    def write_tests(
+        self,
+        tests: Mapping[str, Sequence[FunctionTest]],
+        module: str,
+        *,
+        specs: Sequence[FunctionSpec] = (),
+        implementations: Mapping[str, str] | None = None,
+        outputs: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> str:
+        """The tests as a file for pytest."""
+        return pytest_file(tests, module, implementations, outputs)
+
+
+def _is_type(text: str) -> bool:
+    try:
+        parsed_expression(text)
+    except UNREADABLE:
+        return False
+    return True

@@ -16,8 +16,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from coderoom.generation.parsing import UNREADABLE, parsed_expression
-from coderoom.generation.testing.values import canonical, decode, encode, tag_of
+from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
+from coderoom.generation.values import canonical, decode, encode, tag_of
 
 __all__ = ["as_declared", "fits", "unclear"]
 

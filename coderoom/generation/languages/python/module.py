@@ -1,13 +1,340 @@
-"""Joins functions in Python to one module."""
+"""Analyses the code of a program and joins its functions to one module."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import sys
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from coderoom.generation.languages.python.facts import parsed
+from coderoom.generation.languages.python.check import UNREADABLE, parsed
 
-__all__ = ["python_module"]
+__all__ = [
+    "Facts",
+    "facts_of",
+    "imported_names",
+    "imports_in",
+    "modules_of",
+    "python_module",
+    "tree_of",
+    "without_repeats",
+]
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+# What is in these has no state that one test could leave to another, and returns nothing that `==` sees otherwise.
+_HARMLESS = frozenset(
+    str.split(
+        "__future__ abc array ast base64 bisect calendar cmath collections contextlib copy csv dataclasses datetime "
+        "difflib enum fractions functools graphlib hashlib heapq hmac html inspect ipaddress itertools json keyword "
+        "math numbers operator re secrets statistics string struct textwrap types typing unicodedata urllib uuid zlib "
+        "asyncio"
+    )
+)
+_REACHING = frozenset(str.split("open input exec eval compile __import__ globals vars setattr delattr breakpoint"))
+_DECORATORS = frozenset(str.split("property staticmethod classmethod abstractmethod dataclass total_ordering wraps"))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a program; what is not known is taken for the worse.
+
+    Attributes:
+        functions: The functions of its top level.
+        classes: The classes of its top level.
+        state: Whether calls may leave something in the module that later ones find.
+        reaching: Whether calls may change something outside of the module: files, settings, other modules.
+        modules: The modules of the standard library that it imports.
+        plain: Whether what it returns is of Python's own classes, so that `==` and `is` can be relied on.
+        coroutines: Whether anything in it is asynchronous.
+    """
+
+    functions: Mapping[str, _Function] = field(default_factory=dict)
+    classes: frozenset[str] = frozenset()
+    state: bool = True
+    reaching: bool = True
+    modules: tuple[str, ...] = ()
+    plain: bool = False
+    coroutines: bool = True
+
+
+def facts_of(sources: Mapping[str, str] | None) -> Facts:
+    """What is known of a program from its code; `None`: nothing."""
+    trees = [tree_of(source) for source in (sources or {}).values()]
+    body = [node for tree in trees if tree is not None for node in tree.body]
+    if not body or None in trees:
+        return Facts()
+    nodes = [node for each in body for node in ast.walk(each)]
+    imported = {name.split(".")[0] for node in nodes for name in _imported(node)}
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    harmless = imported <= _HARMLESS
+    classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    return Facts(
+        functions={node.name: node for node in body if isinstance(node, _Function)},
+        classes=frozenset(node.name for node in body if isinstance(node, ast.ClassDef)),
+        state=not all(map(_is_fixed, body)) or bool(names & _REACHING) or any(_leaves(node) for node in nodes),
+        reaching=not harmless or bool(names & _REACHING) or _assigns_outside(nodes),
+        modules=modules_of(imported),
+        plain=harmless and not classes and not names & _REACHING and not any(map(_makes_class, nodes)),
+        coroutines=any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in nodes) or "asyncio" in imported,
+    )
+
+
+def tree_of(source: str) -> ast.Module | None:
+    """The tree of code; `None` if it is no Python."""
+    try:
+        return parsed(source)
+    except UNREADABLE:
+        return None
+
+
+def modules_of(names: set[str]) -> tuple[str, ...]:
+    """Those of some modules that are of the standard library, and whose names can be put back after a test."""
+    return tuple(sorted((names & sys.stdlib_module_names) - {"__future__", "typing"}))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield node.module or ""
+
+
+def imports_in(source: str) -> set[str]:
+    """The modules that code imports."""
+    tree = tree_of(source)
+    return set() if tree is None else {name.split(".")[0] for node in ast.walk(tree) for name in _imported(node)}
+
+
+def _is_fixed(node: ast.stmt) -> bool:
+    """Whether what a statement of the top level, or of a class, defines stays as it is."""
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass):
+        return True
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant)
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        return node.value is None or _is_constant(node.value)
+    if isinstance(node, _Function):
+        defaults = [*node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)]
+        return all(map(_is_constant, defaults)) and all(map(_is_known, node.decorator_list))
+    if isinstance(node, ast.ClassDef):
+        return not node.keywords and all(map(_is_fixed, node.body)) and all(map(_is_known, node.decorator_list))
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+def _is_constant(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple):
+        return all(map(_is_constant, node.elts))
+    if isinstance(node, ast.BinOp):
+        return _is_constant(node.left) and _is_constant(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return _is_constant(node.operand)
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("re.compile", "frozenset", "TypeVar", "auto", "enum.auto")
+    return isinstance(node, ast.Constant | ast.Name | ast.Attribute)
+
+
+def _is_known(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    return ast.unparse(called).split(".")[-1] in _DECORATORS
+
+
+def _makes_class(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "type" and len(node.args) != 1
+
+
+def _leaves(node: ast.AST) -> bool:
+    """Whether a piece of code may change what outlives a call: a global, an attribute of a function or a class."""
+    if isinstance(node, ast.Global):
+        return True
+    if not isinstance(node, ast.Attribute):
+        return False
+    stored = isinstance(node.ctx, ast.Store | ast.Del) and not _is_own(node.value)
+    return stored or node.attr in ("__dict__", "__globals__", "__class__", "__defaults__")
+
+
+def _is_own(node: ast.expr) -> bool:
+    """Whether an object is `self`, or something below it."""
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _assigns_outside(nodes: list[ast.AST]) -> bool:
+    imported = {
+        (alias.asname or alias.name).split(".")[0]
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    return any(
+        isinstance(node, ast.Attribute | ast.Subscript)
+        and isinstance(node.ctx, ast.Store | ast.Del)
+        and bool(imported & {each.id for each in ast.walk(node) if isinstance(each, ast.Name)})
+        for node in nodes
+    )
+
+
+def imported_names(source: str) -> dict[str, str]:
+    """The names that the top level imports and gives no other value, and what each stands for; `*` is one of them."""
+    tree = tree_of(source)
+    found: dict[str, set[str]] = {}
+    others: set[str] = set()
+    for name, what in _bound(tree.body if tree is not None else ()):
+        if what:
+            found.setdefault(name, set()).add(what)
+        else:
+            others.add(name)
+    return {name: " or ".join(sorted(several)) for name, several in found.items() if name not in others}
+
+
+def _bound(body: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """The names that statements bind, each with what is imported by it; empty where that is something else."""
+    for node in body:
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                yield (each.asname, each.name) if each.asname else 2 * (each.name.partition(".")[0],)
+        elif isinstance(node, ast.ImportFrom):
+            if node.module != "__future__":
+                yield from ((each.asname or each.name, _known(node.module or "", each.name)) for each in node.names)
+        elif isinstance(node, ast.If | ast.Try):
+            handlers = node.handlers if isinstance(node, ast.Try) else []
+            final = node.finalbody if isinstance(node, ast.Try) else []
+            yield from _bound([*node.body, *(each for one in handlers for each in one.body), *node.orelse, *final])
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, ""
+        else:
+            names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+            yield from ((each.id, "") for each in names if isinstance(each.ctx, ast.Store))
+
+
+def _known(module: str, name: str) -> str:
+    """What is imported; what `typing` has of `collections.abc` does for that."""
+    origin = getattr(getattr(typing, name, None), "__origin__", None) if module == "typing" else None
+    same = getattr(origin, "__module__", "") == "collections.abc" and getattr(origin, "__name__", "") == name
+    return f"{'collections.abc' if same else module}.{name}"
+
+
+_MOST = 300
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Code without what it repeats of the functions that it calls.
+
+    Left out are definitions of these functions, and of what stands beside them in their code: where it is the same, or
+    where nothing that is left uses it. What differs and is used stays, and is for others to refuse. So do names that
+    get their value otherwise than by a definition.
+
+    Args:
+        source: The code.
+        known: The code of the functions that are there when it runs.
+
+    Returns:
+        The code, and the names that it defines no more. If nothing is left out, it is what it was.
+    """
+    lines = source.replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        body = parsed(lines).body
+        beside = _definitions(node for code in known.values() for node in parsed(code).body)
+        repeats = _repeats(body, known, beside) if known and len(body) <= _MOST else []
+        text = _without(lines, repeats)
+        # Others may stand on the lines that were left out.
+        if repeats and _told(parsed(text).body) == _told([node for node in body if node not in repeats]):
+            return text, [_name(node) for node in repeats]
+    except UNREADABLE:
+        pass
+    return source, []
+
+
+def _repeats(
+    body: Sequence[ast.stmt], known: Mapping[str, str], beside: Mapping[str, Sequence[ast.stmt]]
+) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    uses = {node: _used(node) for node in body}
+    same = _same(_definitions(body), known, beside)
+    count = -1
+    while len(found) > count:  # What only a repeat has used is used by nobody any more.
+        count = len(found)
+        for node in [each for each in body if each not in found]:
+            name = _name(node)
+            used = any(name in uses[each] for each in body if each is not node and each not in found)
+            if name in known:
+                found += [node] if isinstance(node, _DEFINING) else []
+            elif name in beside and (not used or name in same):
+                found.append(node)
+    return found
+
+
+def _same(
+    own: Mapping[str, Sequence[ast.stmt]], known: Mapping[str, str], beside: Mapping[str, Sequence[ast.stmt]]
+) -> set[str]:
+    """The names that mean the same on both sides, in all that they use too, and cannot be changed by either."""
+    found = {
+        name
+        for name in own.keys() & beside.keys()
+        if len({ast.dump(node) for node in (*own[name], *beside[name])}) == 1 and all(map(_is_lasting, own[name]))
+    }
+    nodes = [node for several in (*own.values(), *beside.values()) for node in several]
+    found -= {name for node in nodes for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names}
+    count = -1
+    while len(found) != count:
+        count = len(found)
+        other = own.keys() - known.keys() - found
+        found -= {name for name in found if any(_used(node) & other for node in own[name])}
+    return found
+
+
+def _definitions(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.stmt]]:
+    found: dict[str, list[ast.stmt]] = {}
+    for node in nodes:
+        if name := _name(node):
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def _name(node: ast.stmt) -> str:
+    """The one name that a statement defines; empty if it is no definition."""
+    if isinstance(node, _DEFINING):
+        return node.name
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
+
+
+def _used(node: ast.stmt) -> set[str]:
+    found = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return found.union(*(each.names for each in ast.walk(node) if isinstance(each, ast.Global)))
+
+
+def _is_lasting(node: ast.stmt) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return all(map(_is_immutable, [*node.args.defaults, *filter(None, node.args.kw_defaults)]))
+    return isinstance(node, _DEFINING) or _is_immutable(getattr(node, "value", None))
+
+
+def _is_immutable(node: ast.expr | None) -> bool:
+    """Whether a value is one that nobody can change."""
+    if isinstance(node, ast.Tuple):
+        return all(map(_is_immutable, node.elts))
+    if isinstance(node, ast.BinOp):
+        return _is_immutable(node.left) and _is_immutable(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return _is_immutable(node.operand)
+    return isinstance(node, ast.Constant)
+
+
+def _without(source: str, repeats: Sequence[ast.stmt]) -> str:
+    lines: list[str | None] = [*source.split("\n")]
+    for node in repeats:
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+        last = node.end_lineno or node.lineno
+        while last < len(lines) and not (lines[last] or "").strip():
+            last += 1
+        lines[first - 1 : last] = [None] * (last - first + 1)
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _told(body: Sequence[ast.stmt]) -> list[str]:
+    return [ast.dump(node) for node in body]
 
 
 def python_module(implementations: Mapping[str, str], about: str) -> str:
@@ -33,7 +360,7 @@ def _without_future(source: str) -> tuple[str, list[str]]:
     """Code without its statements `from __future__ import`, and what they ask for."""
     lines = source.split("\n")
     features: list[str] = []
-    tree = parsed(source)
+    tree = tree_of(source)
     for node in tree.body if tree is not None else ():  # What is no Python has failed, and is told of as such.
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             features += [alias.name for alias in node.names]

@@ -16,7 +16,7 @@ from fractions import Fraction
 from types import GeneratorType, MappingProxyType
 from typing import Final, Literal
 
-from coderoom.generation.parsing import UNREADABLE
+from coderoom.generation.languages.python.check import UNREADABLE
 
 __all__ = ["is_stateless", "is_stateless_expression"]
 

@@ -1,28 +1,68 @@
-"""`TestRunner`: runs tests of functions. Expected values never go where the functions are."""
+"""`TestRunner` runs the tests of functions in a sandbox (`make_sandbox`) and computes the results on the host."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from coderoom.errors import GenerationError, RequestError
-from coderoom.generation.checks import CodeProblem
-from coderoom.generation.frozen_tests import FrozenTests
-from coderoom.generation.languages.base import Job, Language
-from coderoom.generation.languages.python.language import PythonLanguage
-from coderoom.generation.testing.answers import Answer
-from coderoom.generation.testing.results import TestResult, told_error, verdict_on, why_no_answer
-from coderoom.generation.testing.session import Failure, TestQueue, TestSession
-from coderoom.generation.testing.values import tag_of
-from coderoom.generation.tests import FunctionTest
+from coderoom.generation.languages import CodeProblem, Job, Language
+from coderoom.generation.languages.javascript import JavaScriptLanguage
+from coderoom.generation.languages.python import PythonLanguage
+from coderoom.generation.session import (
+    Answer,
+    Failure,
+    TestQueue,
+    TestResult,
+    TestSession,
+    told_error,
+    verdict_on,
+    why_no_answer,
+)
+from coderoom.generation.tests import FrozenTests, FunctionTest
+from coderoom.generation.values import tag_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Sandbox
 
-__all__ = ["TestRunner"]
+__all__ = [
+    "TestRunner",
+    "language_named",
+    "make_sandbox",
+]
+
+_LANGUAGES: dict[str, Callable[[], Language]] = {"python": PythonLanguage, "javascript": JavaScriptLanguage}
+
+
+def language_named(language: str | Language) -> Language:
+    """The language of a name; a language is given back as it is.
+
+    Raises:
+        RequestError: There is none of that name.
+    """
+    if isinstance(language, Language):
+        return language
+    if language not in _LANGUAGES:
+        raise RequestError(f"There is no language {language!r:.80}; there are {', '.join(_LANGUAGES)}.")
+    return _LANGUAGES[language]()
+
+
+def make_sandbox(wall: str = "auto", language: str | Language = "python", **options: Any) -> Sandbox:
+    """A sandbox whose worker has the test harness of a language, so that sessions start faster.
+
+    Args:
+        wall: The wall.
+        language: The language, or its name.
+        options: Further arguments of `Sandbox`, except `preload`.
+
+    Raises:
+        RequestError: An argument is wrong.
+    """
+    return Sandbox(wall, preload=language_named(language).harness(), **options)
+
 
 _PER_SESSION = 24  # To load a program takes as long as a few tests.
 _MOST_PRINTED = 10_000

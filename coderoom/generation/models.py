@@ -1,26 +1,150 @@
-"""Adapts AutoGen's model clients and OpenAI's API to the `Model` protocol."""
+"""The `Model` protocol, adapters of AutoGen's model clients and OpenAI's API to it, and a limit on the request rate."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from aiolimiter import AsyncLimiter
 from pydantic import BaseModel, ValidationError
 
 from coderoom._util.json_output import output_arguments, request_for_json, strict_schema
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.generation.model import Message, Model, Reply
-from coderoom.generation.rate_limit import one_more
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["AutoGenModel", "OpenAIModel", "as_model"]
+__all__ = [
+    "AutoGenModel",
+    "Message",
+    "Model",
+    "OpenAIModel",
+    "RateLimiter",
+    "Reply",
+    "as_model",
+    "one_more",
+]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message of a conversation with a model.
+
+    Attributes:
+        role: Who says it.
+        content: What is said.
+    """
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model answered.
+
+    Attributes:
+        text: The answer.
+        prompt_tokens: The tokens of the question, as far as they were told.
+        completion_tokens: The tokens of the answer, as far as they were told.
+        complete: Whether the answer was not cut off at a limit.
+    """
+
+    text: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    complete: bool = True
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A model that can be asked.
+
+    Attributes:
+        name: What it is called; solutions in the cache are told apart by it.
+    """
+
+    name: str
+
+    async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
+        """Answer.
+
+        Args:
+            messages: The whole conversation.
+            form: What the answer has to be as JSON; `None`: it is text. The answer is read tolerantly, so a model that
+                cannot be held to a form is of use too.
+
+        Raises:
+            Exception: The model could not be asked.
+        """
+
+
+class RateLimiter(AbstractAsyncContextManager[None]):
+    """Lets one request begin after the other, without bursts, whatever event loops and threads they come from.
+
+    From one beginning to the next a minute's part passes at least, so that in less than a minute never more than
+    `per_minute` begin. What lies between here and a server may bring two of them nearer to each other.
+
+    Args:
+        per_minute: How many may begin in a minute.
+    """
+
+    def __init__(self, per_minute: float) -> None:
+        self._seconds = 60 / per_minute
+        self._lock = threading.Lock()
+        self._limiters: dict[asyncio.AbstractEventLoop, AsyncLimiter] = {}
+        self._last = -math.inf
+
+    async def __aenter__(self) -> None:
+        await self.begin()
+        _CURRENT.set(self)
+
+    async def __aexit__(self, *_: object) -> None:
+        _CURRENT.set(None)
+
+    async def begin(self) -> None:
+        """Wait until one more may begin."""
+        await self._limiter().acquire()  # One loop's requests wait here in their order,
+        wait = self._take()
+        while wait > 0:  # and loops, of which a limiter knows nothing, here for each other.
+            await asyncio.sleep(wait)
+            wait = self._take()
+
+    def _take(self) -> float:
+        """Begin, or say how long that has to wait still."""
+        with self._lock:
+            now = time.monotonic()
+            wait = self._last + self._seconds - now
+            if wait <= 0:
+                self._last = now
+            return wait
+
+    def _limiter(self) -> AsyncLimiter:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._limiters = {each: known for each, known in self._limiters.items() if not each.is_closed()}
+            return self._limiters.setdefault(loop, AsyncLimiter(1, self._seconds))
+
+
+_CURRENT: ContextVar[RateLimiter | None] = ContextVar("pace", default=None)
+
+
+async def one_more() -> None:
+    """Wait until a request may be sent once more, where it was let begin by a pace."""
+    pace = _CURRENT.get()
+    if pace is not None:
+        await pace.begin()
+
 
 _HEADERS_VARIABLE = "CODEROOM_MODEL_HEADERS"
 _UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonError"})

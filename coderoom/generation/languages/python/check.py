@@ -1,40 +1,54 @@
-"""Checks the form of generated Python before it runs: its syntax, signature, names and imports."""
+"""Checks Python code before it runs: its form, and what the security scanner `bandit` finds."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
+import logging
+import tempfile
+import warnings
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
+from coderoom.generation.languages import CodeProblem, Level, SecurityFinding
 from coderoom.generation.languages.python.setup import problems_of_setup
-from coderoom.generation.parsing import parsed
 from coderoom.generation.specs import FunctionSpec
 
-__all__ = ["CodeProblem", "check_implementation", "check_setup", "names_defined"]
+__all__ = [
+    "UNREADABLE",
+    "check_implementation",
+    "check_setup",
+    "names_defined",
+    "parsed",
+    "parsed_expression",
+    "scan",
+]
+
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What is raised for text that is no Python."""
+
+
+def parsed(source: str) -> ast.Module:
+    """The tree of code; what Python would warn of in it concerns nobody here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
+
+
+def parsed_expression(source: str) -> ast.expr:
+    """The tree of an expression."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source, mode="eval").body
+
 
 _LONGEST = 200_000
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BINDING = (*_DEFINING, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
 _TypeAlias = getattr(ast, "TypeAlias", ast.Pass)
-
-
-class CodeProblem(BaseModel):
-    """Something that code has to do otherwise.
-
-    Attributes:
-        line: The line, counted from 1; `None` where all of it is meant.
-        text: What, and what to do about it.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    line: int | None
-    text: str
-
-    def __str__(self) -> str:
-        return self.text if self.line is None else f"line {self.line}: {self.text}"
 
 
 def check_implementation(
@@ -251,3 +265,51 @@ def _is_main(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and any(
         isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test)
     )
+
+
+def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium") -> list[SecurityFinding]:
+    """Look for what is dangerous in Python code. It is early feedback, and no wall.
+
+    Marks like `# nosec` in the code do not count: whoever wrote it is not to say what is found in it.
+
+    Args:
+        source: The code. What is no Python has no findings.
+        severity: The least severity that is told of.
+        confidence: The least confidence that is told of.
+    """
+    with _quiet(), tempfile.TemporaryDirectory() as folder:
+        from bandit.core import config, manager  # type: ignore[import-untyped]
+
+        path = Path(folder) / "code.py"
+        path.write_text(source, "utf-8", "replace")
+        scanner = manager.BanditManager(config.BanditConfig(), "file", quiet=True, ignore_nosec=True)
+        scanner.discover_files([str(path)])
+        scanner.run_tests()
+        issues = scanner.get_issue_list(severity.upper(), confidence.upper())
+    return sorted((_finding(issue) for issue in issues), key=lambda finding: (finding.line, finding.id))
+
+
+def _finding(issue: Any) -> SecurityFinding:
+    return SecurityFinding(
+        severity=issue.severity.lower(),
+        confidence=issue.confidence.lower(),
+        id=issue.test_id,
+        text=issue.text,
+        line=issue.lineno,
+    )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the scanner from telling of files that are no Python, as others do that, and of its own old ways."""
+    loggers = [logging.getLogger(name) for name in ("bandit", "stevedore")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

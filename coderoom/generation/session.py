@@ -1,21 +1,236 @@
-"""A session with a program loaded in it, and jobs that each find it in its initial state."""
+"""A session with a program in it: it runs the jobs of tests, reads their answers and judges them for `TestRunner`."""
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, NoReturn, Self
 
+from pydantic import BaseModel, ConfigDict
+
+from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.generation.languages.base import UNTIDY, Job, Language
-from coderoom.generation.testing.answers import Answer, read_answer
-from coderoom.generation.testing.harness import make_harness
-from coderoom.generation.testing.results import told_error
+from coderoom.generation.compare import is_sound
+from coderoom.generation.languages import UNTIDY, Job, Language, make_harness
+from coderoom.generation.tests import FunctionTest
+from coderoom.generation.values import show
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, Session
 
-__all__ = ["Failure", "TestQueue", "TestSession"]
+__all__ = [
+    "Answer",
+    "Failure",
+    "Raised",
+    "TestQueue",
+    "TestResult",
+    "TestSession",
+    "read_answer",
+    "told_error",
+    "verdict_on",
+    "why_no_answer",
+]
+
+_LONGEST = 4_000
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception, as it was told.
+
+    Attributes:
+        types: The names of its class and of those above it that are not the language's own.
+        base: The nearest class above it that is the language's own.
+        message: Its text.
+        trace: File, line and function of its frames.
+    """
+
+    types: tuple[str, ...]
+    base: str
+    message: str
+    trace: tuple[tuple[str, int, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its class."""
+        return self.types[0] if self.types else self.base
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}" if self.message else self.name
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a job, if the process is to be believed.
+
+    Attributes:
+        value: The tagged data that was returned; of a property, whether it holds.
+        raised: What was raised instead; `None` if nothing was.
+        stdout: What was printed, if that was asked for.
+        seconds: How long it took.
+        peak: The most memory that the process has had, in bytes.
+        after: The arguments as the call has left them, as tagged data by their names; `None` if that was not told.
+    """
+
+    value: Any = None
+    raised: Raised | None = None
+    stdout: str = ""
+    seconds: float = 0.0
+    peak: int | None = None
+    after: dict[str, Any] | None = None
+
+
+def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) -> Answer | None:
+    """Read an answer.
+
+    Args:
+        text: What came.
+        longest: The most characters that it may have.
+        about: What was printed, the seconds that it took, and the bytes of memory.
+
+    Returns:
+        The answer; `None` if this is none.
+    """
+    if not isinstance(text, str) or len(text) > longest:
+        return None
+    try:
+        told = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    raised = told.get("error")
+    value = told.get("value")
+    after = told.get("after")
+    if raised is not None:
+        raised = _raised(raised)
+        if raised is None:
+            return None
+    elif "value" not in told or not is_sound(value):
+        return None
+    return Answer(
+        value=None if raised else value,
+        raised=raised,
+        stdout=_text(about[0], longest),
+        seconds=_number(about[1], 86_400),
+        peak=int(_number(about[2], 1 << 50)) or None,
+        after=after if raised is None and isinstance(after, dict) and is_sound(after) else None,
+    )
+
+
+def _raised(told: Any) -> Raised | None:
+    types = told.get("types") if isinstance(told, dict) else None
+    if not isinstance(types, list) or not all(isinstance(each, str) for each in types):
+        return None
+    trace = []
+    for frame in told.get("trace") or ():
+        if isinstance(frame, list) and len(frame) == 3 and isinstance(frame[1], int):
+            trace.append((_text(frame[0], 100), frame[1], _text(frame[2], 100)))
+    names = tuple(_text(each, 100) for each in types[:20])
+    return Raised(names, _text(told.get("base"), 100), _text(told.get("message"), _LONGEST), tuple(trace[:16]))
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _text(told: Any, longest: int) -> str:
+    return encodable(told[:longest]) if isinstance(told, str) else ""
+
+
+def _number(told: Any, most: float) -> float:
+    return told if type(told) in (int, float) and 0 <= told <= most else 0
+
+
+_MOST_SHOWN = 2_000
+
+
+class TestResult(BaseModel):
+    """What came of a test.
+
+    Attributes:
+        function: The function.
+        test: The test's name.
+        passed: Whether what came is what was expected; computed outside of the process that ran the code.
+        actual_output: What was returned, as tagged data; `None` if nothing was.
+        arguments_after: The arguments as the call has left them, as tagged data by their names, where the test says
+            something about them.
+        why: Why it failed; empty if it passed.
+        outcome: How the call ended. A call that raised is an `error`, also where that was expected; where there is no
+            code that may be run it is `rejected`.
+        error: What was raised, with the lines of the program where that was; empty if nothing was.
+        duration: How long the call took, in seconds.
+        peak_memory: The most memory that its process has had, in bytes; `None` where it is not known.
+        stdout: The beginning of what was printed.
+    """
+
+    __test__: ClassVar[bool] = False
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    function: str
+    test: str
+    passed: bool
+    actual_output: Any = None
+    arguments_after: dict[str, Any] | None = None
+    why: str = ""
+    outcome: Outcome = Outcome.OK
+    error: str = ""
+    duration: float = 0.0
+    peak_memory: int | None = None
+    stdout: str = ""
+
+
+def verdict_on(test: FunctionTest, answer: Answer, language: Language) -> str:
+    """Why an answer is not what a test expects; empty if it is. What has a property is for others to say."""
+    raised = answer.raised
+    if test.expects == "error":
+        return _on_error(test, answer, language)
+    if raised is not None:
+        what = "a value was expected" if test.expects == "property" else f"{show(test.expected_output)} was expected"
+        return f"{what}, and it raised {raised!s:.300}"
+    if test.sees_after and answer.after is None:
+        return f"what the call has left in its arguments cannot be looked at; it returned {show(answer.value)}"
+    return "" if test.expects == "property" else language.compare(test, answer.value).why
+
+
+def _on_error(test: FunctionTest, answer: Answer, language: Language) -> str:
+    expected, raised = test.expected_error or "", answer.raised
+    if raised is None:
+        return f"{expected} was expected, and it returned {show(answer.value)}"
+    if not language.error_matches(expected, raised.types, raised.base):
+        return f"{expected} was expected, and it raised {raised!s:.300}"
+    wanted = test.error_message
+    if wanted is not None and wanted.lower() not in raised.message.lower():
+        return f"{expected} with {wanted!r} in its message was expected, and it raised {raised!s:.300}"
+    return ""
+
+
+def told_error(raised: Raised | None, cells: Mapping[str, str], sources: Mapping[str, str]) -> str:
+    """What was raised, with the lines of the program where that was."""
+    if raised is None:
+        return ""
+    lines = []
+    for cell, number, where in raised.trace:
+        function = cells.get(cell)
+        if function is None:
+            continue
+        source = sources.get(function, "").splitlines()
+        text = source[number - 1].strip() if 0 < number <= len(source) else ""
+        lines.append(f"  in {where}, line {number} of {function}: {text[:200]}".rstrip(": "))
+    return visible("\n".join([*lines, str(raised)[:_MOST_SHOWN]]))
+
+
+def why_no_answer(result: ExecutionResult) -> str:
+    """Why there is no answer to be read."""
+    if result.outcome is Outcome.OK:
+        if result.limit == "value":
+            return "what it returned is too large to be looked at"
+        return "the code ended its own process, or said something else than what it returned"
+    message = result.error.message if result.error is not None else result.outcome.value
+    # What becomes of the session is nothing that whoever mends the code should care for.
+    return message.split(" The session was restarted")[0].split(" Variables that were set")[0]
+
 
 _LOAD_SECONDS = 30.0
 _SMALLEST, _LARGEST = 16, 128  # So many jobs are done between two rollbacks.

@@ -1,4 +1,4 @@
-"""The cache of solutions that passed."""
+"""The cache of solutions, and the journal of replies with which interrupted work continues."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ import hashlib
 import json
 import logging
 import os
+import threading
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError
-from coderoom.generation.frozen_tests import FrozenTests
+from coderoom.generation.database import ANSWER, SOLUTION, Name, Rows, Unavailable
+from coderoom.generation.models import Reply
 from coderoom.generation.solution import Solution
-from coderoom.generation.store.database import Unavailable
-from coderoom.generation.store.journal import Journal
-from coderoom.generation.store.rows import SOLUTION, Name, Rows
-from coderoom.generation.testing.values import canonical
+from coderoom.generation.tests import FrozenTests
+from coderoom.generation.values import canonical
 
-__all__ = ["CacheStats", "SolutionCache", "cache_key"]
+__all__ = [
+    "CacheStats",
+    "Journal",
+    "SolutionCache",
+    "cache_key",
+]
 
 _log = logging.getLogger("coderoom.generation")
 _FILE: Final = "solutions.sqlite3"
@@ -88,7 +94,7 @@ class SolutionCache:
         Returns:
             The solution as it was put there; `None` if there is none that is sound.
         """
-        return self._rows.read(Name(SOLUTION, key), _parse)
+        return self._rows.read(Name(SOLUTION, key), _parse_solution)
 
     def put(self, key: str, solution: Solution) -> None:
         """Keep a solution, in the place of what was under the key. What is larger than the limit is not kept.
@@ -105,7 +111,7 @@ class SolutionCache:
             raise RequestError(f"Only a solution that passed all of its tests can be kept: {why}.")
         try:
             body = _dump(solution)
-            _parse(body)
+            _parse_solution(body)
         except (ValueError, TypeError, RecursionError) as error:
             why = str(error).strip().partition("\n")[0]
             _log.warning("A solution is not kept, since it would not come back from JSON as it is: %s", why)
@@ -195,7 +201,7 @@ def _dump(solution: Solution) -> bytes:
         return encodable(json.dumps(told, ensure_ascii=False, allow_nan=False)).encode()
 
 
-def _parse(body: bytes) -> Solution:
+def _parse_solution(body: bytes) -> Solution:
     solution = Solution.model_validate_json(body)
     why = _why_unsound(solution)
     if why:
@@ -233,3 +239,65 @@ def _why_other_tests(solution: Solution) -> str:
     except (ValueError, TypeError, RecursionError):
         return "its tests are not those that were frozen"
     return ""
+
+
+_FIELDS: Final = {"text": str, "prompt_tokens": int, "completion_tokens": int, "complete": bool}
+
+
+class Journal:
+    """The answers to the requests of one piece of work; `SolutionCache.journal` makes them.
+
+    The answers to the same request are numbered, and each journal counts for itself where it is. If several processes
+    do the same work at once, the first answer of a number is the one that stays, and each goes on with what it was
+    answered itself.
+    """
+
+    def __init__(self, rows: Rows, key: str) -> None:
+        self._rows = rows
+        self._key = key
+        self._next: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def take(self, request: str) -> Reply | None:
+        """Take the next answer to a request.
+
+        Args:
+            request: A hash of the whole request.
+
+        Returns:
+            The answer; `None` if there is none (any more), and the model has to be asked.
+        """
+        with self._lock:
+            reply = self._rows.read(self._name(request), _parse_reply)
+            if reply is not None:
+                self._next[request] += 1
+        return reply
+
+    def add(self, request: str, reply: Reply) -> None:
+        """Record what the model has answered now; it is on disk when this returns.
+
+        Args:
+            request: A hash of the whole request.
+            reply: The answer.
+        """
+        # Pure ASCII, so that halves of characters come back as they were: later requests are made of them.
+        body = json.dumps(asdict(reply), allow_nan=False).encode()
+        with self._lock:
+            self._rows.write(self._name(request), body, replace=False)
+            self._next[request] += 1
+
+    def forget(self) -> None:
+        """Remove all answers of this work."""
+        with self._lock:
+            self._rows.remove(ANSWER, self._key)
+            self._next.clear()
+
+    def _name(self, request: str) -> Name:
+        return Name(ANSWER, self._key, request, self._next[request])
+
+
+def _parse_reply(body: bytes) -> Reply:
+    told = json.loads(body)
+    if not isinstance(told, dict) or {name: type(value) for name, value in told.items()} != _FIELDS:
+        raise ValueError("it is no reply of a model")
+    return Reply(**told)

@@ -27,10 +27,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from coderoom.generation.guest.reading import TaggedError, decode
-from coderoom.generation.guest.records import Record
-from coderoom.generation.guest.values import Encoder, Path, place
+from coderoom.generation.guest.values import Encoder, Path, Record, place
 
-__all__ = ["Record", "TaggedError", "canonical", "decode", "encode", "fields_of", "show", "tag_of"]
+__all__ = [
+    "Record",
+    "TaggedError",
+    "canonical",
+    "decode",
+    "encode",
+    "fields_of",
+    "show",
+    "tag_of",
+]
 
 _SHOWN = 200
 _WRAPPED = {

@@ -15,9 +15,13 @@ from decimal import Decimal
 from typing import Any
 
 from coderoom.generation.guest.values import place
-from coderoom.generation.testing.values import canonical, fields_of, show, tag_of
+from coderoom.generation.values import canonical, fields_of, show, tag_of
 
-__all__ = ["Comparison", "compare", "is_sound"]
+__all__ = [
+    "Comparison",
+    "compare",
+    "is_sound",
+]
 
 _MOST_NODES = 400_000
 _DEEPEST = 200

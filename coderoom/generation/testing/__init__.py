@@ -1,1 +1,0 @@
-"""Runs tests of generated functions and computes the verdicts outside of their process."""
