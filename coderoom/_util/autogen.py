@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 # Termination conditions keep their counts in private attributes, without a way to save them. The start of a
-# `TimeoutTermination` is left out: that clock starts anew in a new process.
+# `TimeoutTermination` is left out: its clock restarts in a new process.
 COUNTERS = (
     "_terminated",
     "_setted",
@@ -72,7 +72,7 @@ COUNTERS = (
 CONDITIONS = "_conditions"
 """The conditions that a condition combines."""
 STOP_MESSAGES = "_stop_messages"
-"""What the conditions have said that an `AndTerminationCondition` combines."""
+"""The stop messages of the conditions that an `AndTerminationCondition` combines."""
 
 
 class QuietRuntime(SingleThreadedAgentRuntime):
@@ -113,17 +113,17 @@ def executor_of(agent: Any) -> Any:
 
 
 def is_running(team: Any) -> bool:
-    """Whether a team runs; a team of another kind may."""
+    """Whether a team runs, or may run if that is not known."""
     return bool(getattr(team, "_is_running", True))
 
 
 def is_executor_started(executor: Any) -> bool:
-    """Whether an executor is known to be started: a second start of AutoGen's would start a second container, say."""
+    """Whether an executor is known to be started. A second start could start a second container, for instance."""
     return any(getattr(executor, name, False) is True for name in ("_running", "_started"))
 
 
 def is_started(workbench: Any) -> bool:
-    """Whether a workbench is known to be started: AutoGen's warns of a second start."""
+    """Whether a workbench is known to be started."""
     return getattr(workbench, "_actor", None) is not None
 
 
@@ -140,7 +140,7 @@ def model_client_of(agent: Any) -> Any:
 
 
 def closers_of(team: Any) -> list[Callable[[], Awaitable[None]]]:
-    """What closes all that a team's agents use: AutoGen's agents leave their executor and their model client open."""
+    """Functions that close all resources of a team's agents; AutoGen's agents close no executor and no model client."""
     found = []
     for agent in agents_of(team, hidden=True):
         found.append(agent.close)
@@ -152,14 +152,14 @@ def closers_of(team: Any) -> list[Callable[[], Awaitable[None]]]:
 
 
 def transports_of(model_client: Any) -> list[Any]:
-    """The connection pools of a client that uses httpx, as those of OpenAI's and Anthropic's services do."""
+    """The connection pools of a client that uses httpx, such as OpenAI's and Anthropic's."""
     http = getattr(getattr(model_client, "_client", None), "_client", None)
     found = [getattr(http, "_transport", None), *getattr(http, "_mounts", {}).values()]
     return [transport for transport in found if callable(getattr(transport, "aclose", None))]
 
 
 def work_dir_of(executor: Any) -> Any:
-    """The folder that an executor was told to work in: AutoGen's make a temporary one when asked for `work_dir`."""
+    """The configured folder of an executor; reading `work_dir` of AutoGen's executors may create a temporary one."""
     return getattr(executor, "_work_dir" if hasattr(executor, "_work_dir") else "work_dir", None)
 
 
@@ -185,10 +185,10 @@ async def mcp_schemas(workbench: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def forget_early_answers(input_func: Callable[..., object]) -> None:
-    """Drop what AutoGen Studio was told before there was a question: it is not an answer to it.
+    """Drop the answers that AutoGen Studio received before the question.
 
-    Studio keeps such answers for the next question, which may be about other code. Its input function is a closure;
-    other programs' functions are left alone.
+    Studio keeps them for the next question, which may be about other code. Its input function is a closure; other
+    functions are ignored.
     """
     with suppress(TypeError, ValueError):  # It is not a closure, or has names that are not bound yet.
         known = inspect.getclosurevars(input_func).nonlocals

@@ -1,4 +1,4 @@
-"""Calls that a cancellation token ends: of anything awaitable, and of AutoGen's model clients."""
+"""Calls that a cancellation token ends: of any awaitable, and of model clients. Used by agents and executors."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ __all__ = ["Answer", "ask_structured", "await_with_token", "call_model", "close_
 T = TypeVar("T")
 
 _SOON: Final = 0.01
-"""Seconds within which a chunk that is there already is read."""
+"""The seconds to wait for a chunk that has arrived already."""
 _MOST_READY: Final = 100
 
 
 async def await_with_token(call: Awaitable[T], cancellation_token: CancellationToken) -> T:
-    """Wait for `call`, which ends when the token is cancelled, also if it does not look at it itself."""
+    """Wait for `call` and cancel it when the token is cancelled."""
     loop = asyncio.get_running_loop()
     future = asyncio.ensure_future(call)
     if cancellation_token.is_cancelled():
         future.cancel()
 
     def end() -> None:
-        # From whatever thread; and a token may be cancelled long after the call, when the loop is gone.
+        # From any thread, and perhaps after the loop was closed.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(future.cancel)
 
@@ -54,18 +54,18 @@ async def call_model(
     message_id: str,
     cancellation_token: CancellationToken,
 ) -> AsyncGenerator[ModelClientStreamingChunkEvent | CreateResult, None]:
-    """Call the model and yield its chunks, if asked for, and its result last.
+    """Call a model; yield its chunks, if wanted, and its result last.
 
     Args:
-        model_client: The model.
-        messages: All that it gets.
-        stream: Whether to yield chunks as they come.
+        model_client: The model client.
+        messages: The messages to send.
+        stream: Whether to yield chunks as they arrive.
         source: The agent's name, for the chunks.
-        message_id: The id of the message that this call becomes, by which a UI joins the chunks.
-        cancellation_token: Ends the call at once, also for a client that does not look at it.
+        message_id: The id of the resulting message, which the chunks refer to.
+        cancellation_token: Ends the call at once, even if the client ignores it.
 
     Raises:
-        TypeError: If the model answers with anything but text.
+        TypeError: The model answered with something other than text.
     """
     await close_with_loop(model_client)
     result: CreateResult | None = None
@@ -86,8 +86,8 @@ async def call_model(
     if not isinstance(result.content, str):
         names = ", ".join(repr(call.name) for call in result.content)
         raise TypeError(
-            f"The model called {names} as a tool. It is offered none, and is to answer with text, in which its code "
-            "stands. Try another model, or tell it so in `system_message`."
+            f"The model called {names} as a tool, but it has no tools and should answer with code in text. Try another "
+            "model, or say so in `system_message`."
         )
     thought = None if result.thought is None else encodable(result.thought)
     yield result.model_copy(update={"content": encodable(result.content), "thought": thought})
@@ -96,10 +96,10 @@ async def call_model(
 async def _stream(
     model_client: ChatCompletionClient, messages: Sequence[LLMMessage], cancellation_token: CancellationToken
 ) -> AsyncGenerator[str | CreateResult, None]:
-    # OpenAI's client tells a stream's tokens only if it is asked to, by an argument that others do not have.
+    # OpenAI's client counts the tokens of a stream only with this argument, which other clients do not have.
     asks = "include_usage" in inspect.signature(model_client.create_stream).parameters
     more: dict[str, Any] = {"include_usage": True} if asks else {}
-    # A token of its own: see `_hang_up`.
+    # Cancelled by `_hang_up` only.
     own_token = CancellationToken()
     chunks = model_client.create_stream(messages, cancellation_token=own_token, **more)
     finished = False
@@ -122,12 +122,12 @@ async def _stream(
 
 
 async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: CancellationToken) -> None:
-    """Make a client end its connection.
+    """Make a client close its connection.
 
-    AutoGen's clients keep it open, and the service goes on writing, if their stream is closed between two chunks.
-    They end it when they are cancelled while they wait for the next one.
+    If a stream is closed between two chunks, AutoGen's clients keep the connection open and the service goes on
+    writing. They close it only if they are cancelled while waiting for a chunk.
     """
-    # What is there already may be read, but not the whole of a service that never pauses.
+    # Chunks that have arrived already are read, up to a limit.
     for _ in range(_MOST_READY):
         read = asyncio.ensure_future(anext(chunks))
         try:
@@ -149,15 +149,15 @@ _open: dict[asyncio.AbstractEventLoop, tuple[AsyncGenerator[None, None], Open]] 
 async def close_with_loop(model_client: Any) -> None:
     """Close a client's connections when the running event loop ends. The client can still be used in another loop.
 
-    AutoGen's teams close no client. Connections that are left open print warnings when the interpreter ends, and an
-    error when the client is used in a second event loop.
+    AutoGen's teams do not close clients. Open connections cause warnings when the interpreter ends, and an error when
+    the client is used in a second event loop.
     """
     loop = asyncio.get_running_loop()
     if loop not in _open:
         for old in [old for old in _open if old.is_closed()]:
             del _open[old]
         opened: Open = {}
-        # Only asynchronous generators hear of the end of a loop.
+        # Asynchronous generators are closed when a loop ends.
         at_end = _close_at_end(loop, opened)
         _open[loop] = at_end, opened
         await anext(at_end)
@@ -186,7 +186,7 @@ async def _close(transports: list[Any]) -> None:
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 _UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonError"})
-"""What the OpenAI package raises, beside a `ValueError`, for an answer that it cannot parse."""
+"""The errors of the OpenAI package, besides `ValueError`, for an answer that it cannot parse."""
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ class Answer(Generic[DecisionT]):
 
     Attributes:
         value: The decision, or `None` if the answer could not be read as one.
-        text: The answer as the model gave it.
-        usage: The tokens that the call took, where the client told.
+        text: The text of the answer.
+        usage: The tokens of the call, if the client reports them.
     """
 
     value: DecisionT | None
@@ -212,20 +212,20 @@ async def ask_structured(
     source: str,
     cancellation_token: CancellationToken,
 ) -> Answer[DecisionT]:
-    """Ask for a decision: by structured output where the client has it, else by asking for JSON.
+    """Ask for a decision, by structured output if the client has it, else by asking for JSON.
 
     Args:
-        model_client: The model to ask.
-        messages: The whole conversation, ending with the question.
+        model_client: The model client.
+        messages: The whole conversation; the last message is the question.
         schema: The decision's type.
         source: The name under which a request for JSON is added.
         cancellation_token: Ends the call.
 
     Returns:
-        The answer. A malformed one has `value=None` and raises nothing.
+        The answer; its value is `None` if it is malformed.
 
     Raises:
-        Exception: What the client raises when the call itself fails.
+        Exception: The call failed.
     """
     question = list(messages)
     if not model_client.model_info.get("structured_output"):

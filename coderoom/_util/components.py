@@ -1,4 +1,4 @@
-"""What all of CodeRoom's AutoGen components share."""
+"""The base classes of CodeRoom's AutoGen components and their configs."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class StrictConfig(BaseModel):
-    """A component config that refuses keys it does not know."""
+    """A component config that rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class TimedConfig(StrictConfig):
-    """A config whose `timeout` may be `None`, for no limit, and stays so when it is dumped."""
+    """A config whose `timeout` may be `None`, for no limit, also in a dump."""
 
     timeout: Seconds | None
 
     @model_serializer(mode="wrap")
     def _keep_no_timeout(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # AutoGen leaves out what is `None` when it dumps, and loading would put the default in its place.
+        # AutoGen leaves `None` out of a dump, so loading would use the default.
         return {**handler(self), "timeout": self.timeout}
 
 
 class DumpsAsItself:
-    """Keeps a subclass from being dumped under its base class's name.
+    """Dumps a subclass under its own name.
 
-    AutoGen inherits `component_provider_override`, so that a user's subclass would come back as the base.
+    Subclasses inherit AutoGen's `component_provider_override`, so they would be loaded as the base class.
     """
 
     component_provider_override: ClassVar[str | None]
@@ -47,5 +47,5 @@ class DumpsAsItself:
 
 
 def load_if_given(model: ComponentModel | None, load: Callable[[ComponentModel], T]) -> T | None:
-    """What `load`, a class's `load_component`, makes of `model`, or `None` for `None`."""
+    """Load a component with a class's `load_component`; `None` stays `None`."""
     return None if model is None else load(model)

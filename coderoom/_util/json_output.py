@@ -1,4 +1,4 @@
-"""Answers in JSON, whatever a model makes of the request for it."""
+"""Asking models for JSON and parsing their answers tolerantly. Used for decisions and by the generator."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _VARIES = re.compile(r"[\s\\]+")
 
 
 def parse_tolerantly(text: str, schema: type[DecisionT], shown: Sequence[str] = ()) -> DecisionT | None:
-    """The decision in `text`: a JSON object alone, in a fence, or in the middle of prose.
+    """Find the decision in `text`: a JSON object alone, in a fence, or in prose.
 
-    In prose, an object that stands in what the model was shown is a quotation and no decision: code can print one,
-    and a model that refuses may cite it. Two that differ are none either.
+    In prose, an object that also occurs in the model's input is a quotation and not a decision: code can print one, and
+    a model may quote it. Two different decisions do not count either.
 
     Args:
-        text: The model's answer. What it thinks aloud in `<think>` is left out.
+        text: The model's answer. Text in `<think>` is ignored.
         schema: The decision's type.
-        shown: What the model was shown.
+        shown: The texts of the model's input.
     """
     answer = without_thoughts(text).strip()
     objects = json_objects(answer)
@@ -57,21 +57,21 @@ def parse_tolerantly(text: str, schema: type[DecisionT], shown: Sequence[str] = 
 
 
 def without_thoughts(text: str) -> str:
-    """An answer without what the model thinks aloud in `<think>`."""
+    """An answer without the text in `<think>`."""
     return _THOUGHTS.sub("", text)
 
 
 def _bare(text: str) -> str:
-    """The text as a quotation of it may look: however spaced, escaped and quoted."""
+    """The text without differences that a quotation may have: white space, escapes and quotes."""
     return _VARIES.sub("", text).replace("'", '"').lower()
 
 
 def json_objects(text: str) -> list[tuple[dict[str, Any], str]]:
-    """Every JSON object in the text and how it stands there, or none at all if there is too much to look at."""
+    """All JSON objects in the text, each with its source; none if there are too many candidates."""
     decoder = json.JSONDecoder(strict=False)
     found: list[tuple[dict[str, Any], str]] = []
     position = text.find("{")
-    # A failed try may read to the end of the text, so that very many of them would cost its square.
+    # Limited, since each failed attempt may read to the end of the text.
     for _ in range(_MOST_TRIES):
         if position < 0:
             return found
@@ -97,24 +97,24 @@ def _encodable(value: Any) -> Any:
 
 
 def output_arguments(model_client: Any, schema: type[BaseModel]) -> dict[str, Any]:
-    """The arguments of `create` that make the model answer in `schema`, as far as it can."""
+    """The arguments of `create` for an answer in `schema`, as far as the model supports that."""
     if not model_client.model_info.get("structured_output"):
         return {"json_output": True if model_client.model_info.get("json_output") else None}
     if not _is_openai(model_client):
         return {"json_output": schema}
-    # The same on the wire as `json_output=schema`. With that, the client parses the answer itself: a malformed one
-    # raises, its text and its tokens are lost, and a good one is logged with a warning of pydantic's.
+    # The same request as with `json_output=schema`. With that, the client would parse the answer: a malformed one
+    # raises, its text and token counts are lost, and a valid one causes a warning of pydantic's.
     described = {"name": schema.__name__, "strict": True, "schema": strict_schema(schema.model_json_schema())}
     return {"extra_create_args": {"response_format": {"type": "json_schema", "json_schema": described}}}
 
 
 def _is_openai(model_client: Any) -> bool:
-    # By name, since the import takes its time and is for nothing where another client is used.
+    # By name, since the import is slow and often not needed.
     return any(kind.__module__.startswith("autogen_ext.models.openai") for kind in type(model_client).__mro__)
 
 
 def strict_schema(schema: Any) -> Any:
-    """The schema without open ends, as OpenAI's strict mode wants it."""
+    """The schema without additional properties, for OpenAI's strict mode."""
     if isinstance(schema, list):
         return [strict_schema(item) for item in schema]
     if not isinstance(schema, dict):
@@ -124,7 +124,7 @@ def strict_schema(schema: Any) -> Any:
 
 
 def request_for_json(schema: type[BaseModel]) -> str:
-    """What to ask of a model whose client cannot hold it to a schema."""
+    """The request for JSON, for a model without structured output."""
     return (
         "Answer with one JSON object and nothing else. It must fit this JSON schema:\n"
         f"{json.dumps(schema.model_json_schema(), ensure_ascii=False)}"

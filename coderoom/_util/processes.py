@@ -1,4 +1,4 @@
-"""Finding and ending the processes below this one, for programs that must leave nothing running when they end."""
+"""Finds and ends the descendants of this process. Used by the command line and AutoGen Studio."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLL_SECONDS: Final = 0.02
 
 
 def descendants(*roots: int) -> list[int]:
-    """Return the ids of all living processes below `roots`; none where there is no `/proc`."""
+    """Return the ids of all running descendants of `roots`; none without `/proc`."""
     children: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")  # noqa: PTH208 (faster, and this is often called again and again)
@@ -43,7 +43,7 @@ def descendants(*roots: int) -> list[int]:
 
 
 def send(pids: list[int], number: int) -> None:
-    """Send a signal to processes, of which some may have ended."""
+    """Send a signal to processes; some may have ended."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -62,7 +62,7 @@ def adopt_orphans() -> None:
 
 
 def end_descendants() -> None:
-    """Kill all processes below this one at once, except those that remove temporary folders."""
+    """Kill all descendants of this process, except those that remove temporary folders."""
 
     def left() -> list[int]:
         keep = clearing_pids()
@@ -72,7 +72,7 @@ def end_descendants() -> None:
 
 
 def kill_until_gone(find: Callable[[], list[int]]) -> None:
-    """Kill what `find` finds, several times if need be: a killed process may leave children."""
+    """Kill the processes that `find` returns, repeatedly, since killed processes may leave children."""
     end = time.monotonic() + _MAX_SECONDS
     while found := find():
         send(found, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Waits that survive cancellation. Used wherever half-finished work could not be cleaned up later."""
+"""Waits that survive cancellation, for work that must be finished or cleaned up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closing what a run has opened, where a server makes a team for each run and closes little of it."""
+"""Closes what a run has opened, for servers that create a team for each run and do not close it. Used with Studio."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _requests: set[asyncio.Task[None]] = set()
 
 @asynccontextmanager
 async def closing_what_opens() -> AsyncIterator[None]:
-    """Close at the end what was passed to `at_end_of_run` within."""
+    """Close everything that is passed to `at_end_of_run` inside, at the end."""
     opened: list[Close] = []
     _opened.set(opened)
     try:
@@ -31,10 +31,10 @@ async def closing_what_opens() -> AsyncIterator[None]:
 
 
 def at_end_of_run(close: Close) -> None:
-    """Close something when the surrounding run is over; does nothing if the caller of the run closes things itself.
+    """Close something at the end of the surrounding run. Does nothing if the run's caller closes its components.
 
     Args:
-        close: Closes it, and does nothing where there is nothing to close.
+        close: Closes it; may be called if there is nothing to close.
     """
     opened = _opened.get()
     if opened is not None and close not in opened:
@@ -42,7 +42,7 @@ def at_end_of_run(close: Close) -> None:
 
 
 def note_run() -> None:
-    """Call this where a part of a team is made: `autogenstudio serve` makes a team in the task of each request."""
+    """Detect runs of `autogenstudio serve`, which creates a team in the task of each request. Components call this."""
     if "autogenstudio.web.serve" not in sys.modules or _opened.get() is not None:
         return
     try:

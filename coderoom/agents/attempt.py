@@ -1,4 +1,4 @@
-"""An attempt: what to run, approval, the run, and what came of it."""
+"""Choosing, approving and running the code of one attempt, and describing its result. Used by all coding agents."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ CodeFormat = Literal["fence", "execute"]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which of a message's blocks are to be run, and why the others are not.
+    """The blocks of a message that will run, and why the others will not.
 
     Attributes:
-        blocks: What is to be run, in order.
-        notes: What is not run and why, one sentence each, for the model to read.
-        is_code: Whether the message wants something run at all; a table in `json` alone does not.
-        cut: Whether a block was never closed, so that the code is not all there.
+        blocks: The blocks to run, in order.
+        notes: Why other blocks are not run, one sentence each, for the model.
+        is_code: Whether the message contains code to run at all; a table in `json` alone is not code.
+        cut: Whether a block has no end, so that code is missing.
         left_out: The code that is not run.
     """
 
@@ -58,19 +58,19 @@ class Selection:
 
 
 def texts_of(message: BaseChatMessage) -> list[str]:
-    """The texts of a message in which code may stand, each for itself: a picture is no part of a fence's line."""
+    """The texts of a message that may contain code. The texts around a picture are separate."""
     if isinstance(message, MultiModalMessage):
         return [part for part in message.content if isinstance(part, str)]
     return [message.to_model_text()]
 
 
 def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: CodeFormat | None = None) -> Selection:
-    """Choose from the blocks of `texts` those that the agent can run.
+    """Select the blocks that the agent can run.
 
     Args:
         texts: The messages' texts, in order.
-        languages: The languages that are run here, under any of their names.
-        code_format: Where code to run stands: in fences, or in `<execute>` tags; `None`: in both.
+        languages: The languages that can run, under any of their names.
+        code_format: Where code to run is: in fences, or in `<execute>` tags; `None`: in both.
     """
     known = {normalize_language(language) for language in languages}
     run: list[CodeBlock] = []
@@ -78,7 +78,7 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
     left_out: list[str] = []
     is_code = cut = False
     for block in (block for text in texts for block in extract_code_blocks(text)):
-        wanted = block.language != "" and not block.is_data
+        is_for_running = block.language != "" and not block.is_data
         if block.no_run:
             continue
         if code_format is not None and (block.tag == "execute") != (code_format == "execute"):
@@ -86,16 +86,16 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
                 is_code = True
                 left_out.append(block.code)
                 notes.append(_TAGGED)
-        elif not block.closed and (wanted or block.language == ""):
-            is_code = is_code or wanted
-            cut = cut or wanted
+        elif not block.closed and (is_for_running or block.language == ""):
+            is_code = is_code or is_for_running
+            cut = cut or is_for_running
             left_out.append(block.code)
             notes.append(_cut_note(block))
         elif block.language in known:
             is_code = True
             run.append(CodeBlock(code=block.code, language=block.run_language))
         else:
-            is_code = is_code or wanted
+            is_code = is_code or is_for_running
             left_out.append(block.code)
             notes.append(_unknown_note(block, languages))
     return Selection(tuple(run), tuple(notes), is_code, cut, tuple(left_out))
@@ -117,24 +117,24 @@ def _unknown_note(block: Block, languages: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Attempt:
-    """How one run of code went.
+    """One run of code and its result.
 
     Attributes:
         number: Which attempt of the turn this is, counted from 1.
-        blocks: What was run, or would have been.
-        outcome: How it ended, as computed.
+        blocks: What was run, or would have been run.
+        outcome: How it ended.
         exit_code: The exit code; 0 only if the outcome is `ok`.
-        output: What it printed, bounded.
-        notes: What was not run and why.
-        output_file: The file with the whole output, where `output` is only its head and tail.
+        output: What it printed, cut to the limit.
+        notes: Which blocks were not run, and why.
+        output_file: The file with the whole output, if `output` is only its head and tail.
         reason: Why it was rejected.
-        by_policy: Whether it was the sandbox's policy that rejected it, and not an approval.
-        incomplete: Whether code was missing, so that what ran cannot count as done.
+        by_policy: Whether the sandbox's policy rejected it, and not an approval.
+        incomplete: Whether code was missing, so that the attempt cannot succeed.
         left_out: The code that was not run.
-        artifacts: The files that it made or changed, as far as the executor tells.
-        calls: What it called on the host, where it could call something.
-        state_lost: Whether variables from before it are gone.
-        undone: Whether the files are as they were before it.
+        artifacts: The files that it created or changed, if the executor reports them.
+        calls: The functions of the host that it called.
+        state_lost: Whether earlier variables were lost.
+        undone: Whether the files were restored after it.
     """
 
     number: int
@@ -155,14 +155,13 @@ class Attempt:
 
     @property
     def failure(self) -> str | None:
-        """A fingerprint of the code and of how it failed, or `None` if it did not fail.
+        """A fingerprint of the code and its failure, or `None` if it did not fail.
 
-        Addresses, times and other numbers with a point, and the numbers of a session's cells are left out: they
-        differ in the same failure.
+        Addresses, decimal numbers (times, for instance) and cell numbers are ignored: they differ between runs.
         """
         if self.outcome is Outcome.OK:
             return None
-        # The name of the file with the whole output is another one each time.
+        # The file with the whole output has a new name each time.
         output = self.output.replace(self.output_file.name, "") if self.output_file else self.output
         error = re.sub(r"0x[0-9a-fA-F]+|\d+\.\d+|<cell \d+>", "#", output.strip())
         code = [f"{block.language}\n{block.code.strip()}" for block in self.blocks]
@@ -171,7 +170,7 @@ class Attempt:
 
     @property
     def result(self) -> CodeResult:
-        """The raw result, as AutoGen's events carry it."""
+        """The result as AutoGen's type, for events."""
         instead = self.reason if self.rejected else "" if self.blocks else "\n".join(self.notes)
         return CodeResult(exit_code=self.exit_code, output=instead or self.output)
 
@@ -187,7 +186,7 @@ class Attempt:
 
     @property
     def refusal(self) -> str:
-        """Why it was not allowed to run, in the words that AutoGen's users know; empty if nobody said no."""
+        """Why it was not allowed to run, in the words of AutoGen's agent; empty if it was allowed."""
         if not self.rejected:
             return ""
         if self.by_policy:
@@ -195,9 +194,9 @@ class Attempt:
         return f"Code execution was not approved. Reason: {self.reason}"
 
     def describe(self) -> str:
-        """What happened, in words for a model.
+        """Describe what happened, for a model.
 
-        The sentences about exit codes and approval are those that users of AutoGen's agent look for.
+        The sentences about exit codes and approval are those of AutoGen's agent, since its users may search for them.
         """
         parts = [self._result_in_words(), *self.notes]
         if self.calls and self.outcome is not Outcome.OK:
@@ -228,7 +227,7 @@ class Attempt:
 
 
 def calls_made(calls: Sequence[FunctionCall]) -> str:
-    """The calls of functions that cannot be undone, in words for a model."""
+    """Describe function calls, which cannot be undone, for a model."""
     shown = [f"- {call}" for call in calls[:_MOST_CALLS]]
     if len(calls) > len(shown):
         shown.append(f"- and {len(calls) - len(shown):,} more")
@@ -250,15 +249,15 @@ _NO_OUTPUT = (
 
 
 class CodeRunner:
-    """Runs what an agent selected, if it may, and says how it went.
+    """Asks for approval, runs the selected code and returns the attempt.
 
     Args:
         executor: Where code runs; it is started on first use.
-        approval: Who is asked first, or `None` for nobody.
-        max_output_chars: How many characters of output a model gets to see; the rest is kept in a file.
+        approval: Is asked before code runs; `None` for no approval.
+        max_output_chars: The most characters of output for the model; the whole output is kept in a file.
 
     Attributes:
-        last_attempt: The last attempt, or what is known of it if it was cancelled; `None` if its code was not started.
+        last_attempt: The last attempt, as far as known if it was cancelled; `None` if its code was not started.
 
     Raises:
         ValueError: `max_output_chars` is below 200.
@@ -273,13 +272,13 @@ class CodeRunner:
         self._given = executor
         self._approval = approval
         self._max_output_chars = max_output_chars
-        # For the outputs of an executor that works in no folder of this machine.
+        # For whole outputs, if the executor has no folder on this machine.
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._mark: Any = None
         self.last_attempt: Attempt | None = None
 
     def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
-        """Ask somebody else, and return who was asked until now."""
+        """Replace the approval and return the previous one."""
         own, self._approval = self._approval, approval
         return own
 
@@ -296,13 +295,13 @@ class CodeRunner:
         Args:
             number: The attempt's number, counted from 1.
             selection: What to run.
-            context: The conversation, for whoever decides on the approval.
-            cancellation_token: Ends what runs.
-            on_output: Called with what the code prints while it prints it, if the executor can tell.
+            context: The conversation, for the approval.
+            cancellation_token: Ends the run.
+            on_output: Called with output while the code runs, if the executor supports that.
 
         Raises:
-            SandboxUnavailable: If the place where code runs broke.
-            asyncio.CancelledError: If the token was cancelled; nothing is left running.
+            SandboxUnavailable: The executor broke.
+            asyncio.CancelledError: The token was cancelled; nothing is left running.
         """
         blocks, notes = selection.blocks, selection.notes
         self.last_attempt = None
@@ -350,24 +349,24 @@ class CodeRunner:
         )
 
     async def keep_state(self, cancellation_token: CancellationToken) -> None:
-        """Keep the executor's state, if this turn has not done so yet.
+        """Save the executor's state, unless this turn has saved it already.
 
         Raises:
-            RequestError: There is more than can be kept.
-            SandboxUnavailable: If the place where code runs broke.
+            RequestError: There are too many files.
+            SandboxUnavailable: The executor broke.
         """
         if self._mark is None:
             await await_with_token(self.executor.start(), cancellation_token)
             self._mark = await await_with_token(self._checkpoints.checkpoint(), cancellation_token)
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
-        """Go back to the state that was kept in this turn.
+        """Restore the state that this turn has saved.
 
         Returns:
-            What is as it was, in words; empty if no state was kept.
+            What was restored, in words; empty if no state was saved.
 
         Raises:
-            SandboxUnavailable: If the place where code runs broke.
+            SandboxUnavailable: The executor broke.
         """
         return (
             ""
@@ -376,7 +375,7 @@ class CodeRunner:
         )
 
     async def release_state(self) -> None:
-        """Keep the state no longer: the turn is over."""
+        """Release the saved state; the turn is over."""
         mark, self._mark = self._mark, None
         if mark is not None:
             await self._checkpoints.release(mark)
@@ -394,7 +393,7 @@ class CodeRunner:
         return Path(self._folder.name)
 
     async def close(self) -> None:
-        """Stop the executor, and let go of what the approval and the outputs hold."""
+        """Stop the executor, remove saved outputs and close the approval."""
         await self.executor.stop()
         if self._folder is not None:
             self._folder.cleanup()
@@ -418,13 +417,13 @@ class CodeRunner:
             return output, None
         folder = self.executor.work_dir
         path = self._save(output, folder)
-        # By the name that also works for the code: behind a wall the folder is elsewhere.
+        # Relative to the folder: behind a wall the code sees it at another path.
         named = path.relative_to(folder) if folder is not None and path.is_relative_to(folder) else path
         total = max(len(output), result.output_size) if result.truncated else len(output)
         return bound_output(output, limit, whole=named, total=total, partly=result.truncated), path
 
     def _save(self, output: str, folder: Path | None) -> Path:
         if folder is not None:
-            with contextlib.suppress(OSError):  # It is the code's folder, which may have left no room.
+            with contextlib.suppress(OSError):  # The code may have filled the disk.
                 return save_output(output, folder)
         return save_output(output, self._own_folder())

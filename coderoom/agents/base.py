@@ -1,4 +1,4 @@
-"""What agents share: a conversation, model calls, and turns as streams."""
+"""The base classes of all agents: the conversation, model calls, and the loop that writes and runs code."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ class ModelAgent(StreamingAgent):
     Args:
         name: The agent's name.
         description: What it is for, for other agents.
-        model_client: The model; `None` for an agent that asks none.
+        model_client: The model; `None` for an agent without one.
         model_context: Where the conversation is kept; `None`: an unbounded one.
-        system_message: What every model call begins with, or `None`.
+        system_message: The first message of every model call, or `None`.
 
     Raises:
-        ValueError: The model client is none.
+        ValueError: `model_client` is not a model client.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ModelAgent(StreamingAgent):
     async def _ask_for(
         self, schema: type[DecisionT], question: str, cancellation_token: CancellationToken
     ) -> Answer[DecisionT]:
-        """Ask about the conversation; neither the question nor the answer goes into it."""
+        """Ask a question about the conversation, without adding question and answer to it."""
         assert self._model_client is not None
         return await ask_structured(
             self._model_client,
@@ -136,7 +136,7 @@ class ModelAgent(StreamingAgent):
 
     @property
     def _system_message_in_config(self) -> str:
-        # AutoGen drops None from a dump, and what is left out means the default.
+        # AutoGen leaves None out of a dump, and a missing system message means the default one.
         return self._system_message or ""
 
 
@@ -187,10 +187,10 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     Args:
         name: The agent's name.
         description: What it is for, for other agents.
-        model_client: The model; `None` for an agent that asks none.
+        model_client: The model; `None` for an agent without one.
         model_context: Where the conversation is kept; `None`: an unbounded one.
         model_client_stream: Whether to yield the model's chunks as they come.
-        system_message: What every model call begins with, or `None`.
+        system_message: The first message of every model call, or `None`.
         runner: Runs the code.
         languages: The languages that run.
         code_format: Where code to run stands in the model's replies; `None`: in fences and in `<execute>` tags.
@@ -313,7 +313,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             await self._keep(turn, await self._attempt(turn, selection, context, None))
             return
         message_id = str(uuid.uuid4())
-        run = with_output(lambda tell: self._attempt(turn, selection, context, tell))
+        run = with_output(lambda report: self._attempt(turn, selection, context, report))
         async with aclosing(run) as items:
             async for item in items:
                 if isinstance(item, Attempt):
@@ -327,7 +327,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         await self._model_context.add_message(context_message(self.name, attempt, self._shows_pictures))
 
     async def _keep_unfinished(self, turn: TurnT) -> None:
-        """The turn was ended before the code had ended; tell the model what is known."""
+        """Add what is known about code that was not run to its end."""
         if self._runner.last_attempt is None:
             await self._add_to_context(_NOT_RUN)
         else:
@@ -343,17 +343,17 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._resumed.set()
 
     def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
-        """Ask another approval before code runs; the config keeps the agent's own one.
+        """Replace the approval that is asked before code runs. The config keeps the original one.
 
         Returns:
-            The one that was asked until now.
+            The previous approval.
         """
         return self._runner.ask_instead(approval)
 
     async def _ask_model(
         self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None
     ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
-        """One model call; its reply goes into the context."""
+        """Call the model and add its reply to the context."""
         assert self._model_client is not None
         await self._wait_if_paused(cancellation_token)
         more = [] if hint is None else [UserMessage(content=hint, source=self.name)]
@@ -382,32 +382,32 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         await await_with_token(self._resumed.wait(), cancellation_token)
 
     def _approval_config(self, approval: Approval | ApprovalFuncType | None) -> ComponentModel | None:
-        """An approval as it stands in a config.
+        """The config of an approval.
 
         Raises:
-            ValueError: It is a function.
+            ValueError: The approval is a function.
         """
         if approval is None or isinstance(approval, Approval):
             return None if approval is None else approval.dump_component()
         raise ValueError(
-            f"Cannot serialize {type(self).__name__} with approval_func set to {approval!r}: a function cannot stand "
-            "in a config. Use a component of coderoom.approval."
+            f"Cannot serialize {type(self).__name__} with approval_func set to {approval!r}: a function cannot be part "
+            "of a config. Use a component of coderoom.approval."
         )
 
 
 class ConversationState(BaseState):
-    """What an agent's state holds of its conversation; the fields are what `Conversation.load` takes."""
+    """The conversation in an agent's saved state; the fields are the arguments of `Conversation.load`."""
 
     llm_context: Mapping[str, Any] = Field(default_factory=dict)
     taken: list[str] = Field(default_factory=list)
 
 
 class Conversation:
-    """An agent's memory: the model context, the system message before it, and what has gone in already.
+    """An agent's memory: the model context, the system message, and which messages were added already.
 
     Args:
         context: Where the messages are kept.
-        system_message: What every model call begins with, or `None` for nothing.
+        system_message: The first message of every model call, or `None`.
     """
 
     def __init__(self, context: ChatCompletionContext, system_message: str | None) -> None:
@@ -417,10 +417,10 @@ class Conversation:
         self._initial: Mapping[str, Any] | None = None
 
     async def take(self, messages: Sequence[BaseChatMessage]) -> None:
-        """Add what came in, each message once, also when a turn that failed is tried again."""
-        await self._remember_beginning()
+        """Add messages to the context, each of them once, also if a failed turn is repeated."""
+        await self._save_initial()
         for message in messages:
-            # Questions to a person are for people.
+            # A question to a person is not for models.
             if message.id in self._taken or keys.SHOWN in message.metadata:
                 continue
             self._taken.add(message.id)
@@ -430,33 +430,33 @@ class Conversation:
             await self.context.add_message(message.to_model_message())
 
     async def save(self) -> dict[str, Any]:
-        """The fields of a `ConversationState`: the context, and what of a turn that failed is in it already."""
+        """The fields of a `ConversationState`: the context, and which messages of an unfinished turn it contains."""
         return {"llm_context": dict(await self.context.save_state()), "taken": sorted(self._taken)}
 
     def end_turn(self) -> None:
-        """The turn went well: the same message given again is meant again."""
+        """The turn succeeded: from now on the same message may be added again."""
         self._taken.clear()
 
     async def reset(self) -> None:
-        """Go back to what the context held before the first message."""
-        await self._remember_beginning()
+        """Restore the context as it was before the first message."""
+        await self._save_initial()
         await self.load(self._initial or {})
 
     async def load(self, llm_context: Mapping[str, Any], taken: Sequence[str] = ()) -> None:
-        """Take over what `save` gave; an empty context clears it."""
-        await self._remember_beginning()
+        """Restore what `save` returned; an empty context clears it."""
+        await self._save_initial()
         self._taken = set(taken)
         if llm_context:
             await self.context.load_state(llm_context)
         else:
             await self.context.clear()
 
-    async def _remember_beginning(self) -> None:
+    async def _save_initial(self) -> None:
         if self._initial is None:
             self._initial = await self.context.save_state()
 
     async def for_model(self, model_client: ChatCompletionClient, *more: LLMMessage) -> list[LLMMessage]:
-        """What to send: system message, context, then `more`; without images for a model that sees none."""
+        """The messages to send: system message, context, then `more`; without images if the model has no vision."""
         system = [] if self.system_message is None else [SystemMessage(content=self.system_message)]
         messages = [*system, *await self.context.get_messages(), *more]
         return messages if model_client.model_info.get("vision") else remove_images(messages)

@@ -1,4 +1,4 @@
-"""The agent whose actions are code: it writes, runs, reads, and goes on until it answers without code."""
+"""`CodeActAgent`: writes code, runs it in one session and reads the results, until it answers without code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _REMEMBERED = 50
 
 
 class CodeActAgentConfig(StrictConfig):
-    """The declarative form of a `CodeActAgent`; each field is the constructor's argument of that name."""
+    """The config of a `CodeActAgent`. Each field is the constructor's argument of the same name."""
 
     name: str
     model_client: ComponentModel
@@ -55,14 +55,14 @@ class CodeActAgentConfig(StrictConfig):
     model_client_stream: bool = False
     description: str | None = None
     system_message: str | None = None
-    """Left out: the default one. Null or an empty string: nothing but the functions."""
+    """Missing: the default one. Null or an empty string: only the functions."""
     code_format: CodeFormat = "fence"
     max_steps: int = Field(default=10, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_seconds: float | None = Field(default=None, gt=0)
     on_error: OnError = "keep"
     approval: ComponentModel | None = None
-    """The constructor's `approval_func`, which must be a component to stand in a config."""
+    """The constructor's `approval_func`, which must be a component here."""
     max_output_chars: int = Field(default=10_000, ge=200)
 
     @model_validator(mode="after")
@@ -80,7 +80,7 @@ class CodeActAgentConfig(StrictConfig):
 
 
 class CodeActAgentState(ConversationState):
-    """What `CodeActAgent.save_state` gives."""
+    """The saved state of a `CodeActAgent`."""
 
     type: str = "CodeActAgentState"
     cells: list[PastCell] = Field(default_factory=list)
@@ -89,11 +89,11 @@ class CodeActAgentState(ConversationState):
 
 
 class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
-    """Solves tasks by code that it writes, runs in one lasting session, and reads the results of, step by step.
+    """Solves tasks step by step: writes code, runs it in one session, and reads the result.
 
-    The code can call functions of the host: plain or async ones of Python, AutoGen's tools, and all tools of a
-    workbench (an MCP server's, for instance). They run on the host; all else runs in the sandbox. The turn ends when
-    the model answers without code, or at a limit. Variables last from step to step and from turn to turn.
+    The code can call functions of the host: Python functions, AutoGen's tools, and all tools of a workbench (of an MCP
+    server, for instance). They run on the host; everything else runs in the sandbox. The turn ends when the model
+    answers without code, or at a limit. Variables are kept from step to step and from turn to turn.
 
     Args:
         name: The agent's name, a Python identifier.
@@ -103,20 +103,21 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
         workbench: An AutoGen workbench, or several, all of whose tools the code can call. They are started on first
             use and stopped in `close()`.
         model_context: Where the conversation is kept; by default the last 50 messages.
-        model_client_stream: Whether to yield the model's chunks, and the code's output, as they come.
+        model_client_stream: Whether to yield the model's chunks and the code's output as they arrive.
         description: What the agent is for, for other agents.
-        system_message: What every model call begins with; the functions' signatures follow it.
-        code_format: Where code stands in the model's replies: in `fence`d blocks, or in `<execute>` tags.
-        max_steps: How many pieces of code a turn may run, 1 or more.
-        max_tokens: How many tokens the model may use in a turn; `None`: any number.
-        max_seconds: How many seconds a turn may take; `None`: any number.
-        on_error: Whether the variables and files of a failed piece of code are kept (`keep`) or put back as they were
-            before it (`rollback`). Calls of functions are never undone; the model is told which were made.
-        approval_func: Who must agree before code runs, as in `CodeExecutorAgent`.
-        max_output_chars: How many characters of output the model and other agents see, at least 200.
+        system_message: The first message of every model call; the functions' signatures follow it.
+        code_format: Where code is in the model's replies: in fenced blocks (`fence`), or in `<execute>` tags
+            (`execute`).
+        max_steps: The most attempts in a turn, 1 or more.
+        max_tokens: The most tokens that the model may use in a turn; `None`: unlimited.
+        max_seconds: The most seconds that a turn may take; `None`: unlimited.
+        on_error: What happens to the variables and files after failed code: they stay (`keep`), or are restored as
+            they were before it (`rollback`). Function calls are never undone; the model is informed about them.
+        approval_func: Is asked before code runs, as in `CodeExecutorAgent`.
+        max_output_chars: The most characters of output for the model and other agents, at least 200.
 
     Raises:
-        ValueError: A limit is out of its range, the executor keeps no session, or a tool cannot be offered.
+        ValueError: A limit is out of range, the executor has no session, or a tool cannot be offered.
     """
 
     DEFAULT_DESCRIPTION = "Solves tasks step by step by writing and running Python, and calls functions from it."
@@ -124,7 +125,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
         "You solve tasks by writing Python code, which is run for you in a session: variables, imports and functions "
         "that you define stay there for later. Write code when you need to compute or look something up; you then see "
         "what it printed and the value of its last expression, and can write more. When you know the answer, give it "
-        "in words, without code. Tell only what the code has shown. No input can be typed in."
+        "in words, without code. Report only what the code has shown. No input can be typed in."
     )
 
     LANGUAGES: Sequence[str] = ("python", "sh")
@@ -185,7 +186,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
         self._streams_output = model_client_stream
         self._shows_pictures = bool(model_client.model_info.get("vision"))
 
-    # --- What AutoGen asks of an agent ---
+    # --- The interface of AutoGen's agents ---
 
     @property
     def code_executor(self) -> SandboxCodeExecutor:
@@ -193,21 +194,21 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
         return self._executor
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Forget the conversation, and start the session anew."""
+        """Clear the conversation and restart the session."""
         await self._conversation.reset()
         self._resumed.set()
         await self._session.reset()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """The conversation, and the code that ran well with what functions answered it, as JSON-like data."""
+        """The conversation, and the code that succeeded with the results of its function calls, as JSON-like data."""
         parts = {**await self._conversation.save(), **await self._session.save()}
         return CodeActAgentState(**parts).model_dump(mode="json")
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save_state` gave. Variables come back before the next turn: the code is run again.
+        """Restore what `save_state` returned. Before the next turn the code is run again to restore the variables.
 
-        Functions are not called again for that; they answer as they did. If some code fails this time (it used the
-        time, the network, files that are gone), the model is told what did not come back.
+        Functions are not called again; their recorded results are used. If some code fails this time (because of the
+        time, the network, missing files), the model is informed about what was not restored.
         """
         loaded = CodeActAgentState.model_validate(state)
         await self._conversation.load(loaded.llm_context, loaded.taken)
@@ -256,7 +257,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
             await self._add_to_context(lost)
 
     async def _answer(self, turn: LimitedTurn, message_id: str, reply: CreateResult) -> TextMessage | None:
-        """The reply as the answer, unless the model is told, once in a turn, of code where none is run."""
+        """The reply as the answer; but if it has code in the wrong place, the model is asked again, once in a turn."""
         if not turn.asked_again and turn.stop_reason is None:
             notice = prompts.unrun_code(str(reply.content), self._languages, self._format, turn.known_texts)
             if notice:
@@ -321,10 +322,10 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
 
 
 def _check_choices(code_format: CodeFormat, on_error: OnError) -> None:
-    """Check what a constructor gets, as the config is checked.
+    """Check the constructor's arguments that have a fixed set of values.
 
     Raises:
-        ValueError: One is none of the words that there are.
+        ValueError: A value is unknown.
     """
     for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
         if value not in get_args(known):

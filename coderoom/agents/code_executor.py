@@ -1,4 +1,4 @@
-"""The agent that runs the code of others, or writes, runs, retries and sums up its own."""
+"""`CodeExecutorAgent`: runs code found in messages, or writes code, runs it, retries and sums up."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RetryFrom = Literal["failed", "clean"]
 
 
 class CodeExecutorAgentConfig(StrictConfig):
-    """The declarative form of a `CodeExecutorAgent`; each field is the constructor's argument of that name."""
+    """The config of a `CodeExecutorAgent`. Each field is the constructor's argument of the same name."""
 
     name: str
     code_executor: ComponentModel
@@ -55,18 +55,18 @@ class CodeExecutorAgentConfig(StrictConfig):
     max_retries_on_error: int = Field(default=0, ge=0)
     description: str | None = None
     system_message: str | None = None
-    """Left out: the default one. Null or an empty string: none at all."""
+    """Missing: the default one. Null or an empty string: none."""
     sources: list[str] | None = None
     supported_languages: list[str] | None = None
     approval: ComponentModel | None = None
-    """The constructor's `approval_func`, which must be a component to stand in a config."""
+    """The constructor's `approval_func`, which must be a component here."""
     reflect: bool = True
     max_output_chars: int = Field(default=10_000, ge=200)
     retry_from: RetryFrom = "failed"
 
 
 class CodeExecutorAgentState(ConversationState):
-    """What `CodeExecutorAgent.save_state` gives."""
+    """The saved state of a `CodeExecutorAgent`."""
 
     type: str = "CodeExecutorAgentState"
 
@@ -98,40 +98,40 @@ class RetryTurn(Turn):
 
 
 class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExecutorAgentConfig]):
-    """Runs the code of others, or writes, runs and repairs its own.
+    """Runs code found in other agents' messages, or writes, runs and repairs its own.
 
-    Without a `model_client` it runs the fenced code blocks that it finds in new messages and answers with what
-    they printed. With one it writes code, runs it, lets the model decide after a failure whether to try again, and
-    sums up at the end. A reply without code is the answer as it stands.
+    Without a `model_client` it runs the fenced code blocks in new messages and answers with their output. With one it
+    writes code, runs it, lets the model decide after a failure whether to try again, and sums up at the end. A reply
+    without code is the answer.
 
-    It takes the place of AutoGen's agent of the same name: only the import changes. The executor starts on first
-    use and stops in `close()`. Every model call carries the system message and the cancellation token, and its
-    tokens are counted in the messages. The last message tells other agents the code, the exit code and the
-    (bounded) output; its `metadata` tells programs the outcome.
+    It replaces AutoGen's agent of the same name: only the import changes. The executor starts on first use and stops
+    in `close()`. Every model call has the system message and the cancellation token, and its tokens are counted in
+    the messages. The last message contains the code, the exit code and the (bounded) output for other agents; its
+    `metadata` has the outcome for programs.
 
     Args:
         name: The agent's name, a Python identifier.
         code_executor: Where the code runs: any AutoGen executor.
-        model_client: The model that writes code; `None` to only run that of others.
+        model_client: The model that writes code; `None` to only run code found in messages.
         model_context: Where the conversation is kept; unbounded by default.
-        model_client_stream: Whether to yield the model's chunks as they come.
-        max_retries_on_error: How many further attempts may follow a failed one, 0 or more.
+        model_client_stream: Whether to yield the model's chunks as they arrive.
+        max_retries_on_error: The most further attempts after a failed one, 0 or more.
         description: What the agent is for, for other agents.
-        system_message: What every model call begins with; `None` or an empty string for nothing.
-        sources: Run only the code of these participants. Only without a model client.
-        supported_languages: The languages that run here; `python` and `sh` by default.
-        approval_func: Who must agree before code runs: a `coderoom.approval` component, or a function, sync or
-            async, as AutoGen takes it. Only a component can stand in a config.
-        reflect: Whether the model sums up at the end. If not, the last message is the bare report.
-        max_output_chars: How many characters of output the model and other agents see, at least 200; head and
-            tail are kept, and the whole goes to a file that the message names.
-        retry_from: Where a further attempt begins: `failed`, with all that the failed one has left behind, or `clean`,
-            with the failed one undone; the model is told. Undoing takes an executor of the kind
+        system_message: The first message of every model call; `None` or an empty string for none.
+        sources: Run only the code of these participants. Only used without a model client.
+        supported_languages: The languages that run; `python` and `sh` by default.
+        approval_func: Is asked before code runs: a `coderoom.approval` component, or a sync or async function, as for
+            AutoGen's agent. Only a component can be part of a config.
+        reflect: Whether the model sums up at the end. If not, the last message is the report alone.
+        max_output_chars: The most characters of output for the model and other agents, at least 200. Head and tail
+            are kept; the whole output goes to a file that the message names.
+        retry_from: The state in which a further attempt begins: `failed`, as the failed attempt left it, or `clean`,
+            with the failed attempt undone, which the model is informed about. `clean` needs an executor with
             `coderoom.executors.Checkpoints`, such as `SandboxCodeExecutor`.
 
     Raises:
-        ValueError: If `max_retries_on_error` is negative, or above 0 without a model client, or
-            `max_output_chars` is below 200, or `retry_from` is `clean` with an executor that cannot go back.
+        ValueError: `max_retries_on_error` is negative, or above 0 without a model client; `max_output_chars` is below
+            200; or `retry_from` is `clean` with an executor that has no checkpoints.
     """
 
     DEFAULT_TERMINAL_DESCRIPTION = (
@@ -139,15 +139,15 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
         "and does nothing else."
     )
     DEFAULT_AGENT_DESCRIPTION = (
-        "Writes Python and shell scripts to solve a task, runs them, mends what fails and reports the result."
+        "Writes Python and shell scripts to solve a task, runs them, fixes what fails and reports the result."
     )
     DEFAULT_SYSTEM_MESSAGE = (
         "You solve tasks by writing code that is run for you. Put Python code in ```python blocks and sh shell scripts "
         "in ```sh blocks, complete and ready to run: everything in them is run, in order, without anyone editing it. "
         "Print what you need to know, since the output is all that you see. No input can be typed in. "
-        "When the code has run, tell the result from what it printed and do not guess."
+        "When the code has run, report the result from what it printed and do not guess."
     )
-    # The sentence by which users of AutoGen's agent recognise the case.
+    # The sentence of AutoGen's agent, since its users may search for it.
     NO_CODE_BLOCKS_FOUND_MESSAGE = (
         "No code blocks found in the thread. Please provide at least one markdown-encoded code block to execute "
         "(i.e., quoting code in ```python or ```sh code blocks)."
@@ -193,7 +193,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
         self._max_output_chars = max_output_chars
         self._retry_from: RetryFrom = retry_from
 
-    # --- What AutoGen asks of an agent ---
+    # --- The interface of AutoGen's agents ---
 
     @property
     def code_executor(self) -> CodeExecutor:
@@ -201,7 +201,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
         return self._code_executor
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Forget the conversation, and put the executor back to its beginning."""
+        """Clear the conversation and restart the executor."""
         await self._conversation.reset()
         self._resumed.set()
         await self._runner.executor.restart()
@@ -211,7 +211,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
         return CodeExecutorAgentState(**await self._conversation.save()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save_state` gave; the empty state of AutoGen's agent is taken too."""
+        """Restore what `save_state` returned; the empty state of AutoGen's agent is accepted too."""
         loaded = CodeExecutorAgentState.model_validate(state)
         await self._conversation.load(loaded.llm_context, loaded.taken)
 
@@ -252,7 +252,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
         return [
             message
             for message in messages
-            # A report shows code and output that were there before: neither is code to run now.
+            # A report repeats code that was run already.
             if keys.OUTCOME not in message.metadata and (self._sources is None or message.source in self._sources)
         ]
 
@@ -316,7 +316,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
     def _select(self, messages: Sequence[BaseChatMessage]) -> Selection:
         return select_blocks([text for message in messages for text in texts_of(message)], self._languages)
 
-    # --- What AutoGen's agent offers beside its turn ---
+    # --- Other methods of AutoGen's agent ---
 
     async def extract_code_blocks_from_messages(self, messages: Sequence[BaseChatMessage]) -> list[CodeBlock]:
         """The code blocks that a turn without a model would run."""
@@ -325,10 +325,10 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
     async def execute_code_block(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken
     ) -> CodeResult:
-        """Run blocks outside of a turn, with the same approval and the same bounds.
+        """Run blocks outside of a turn, with the same approval and the same limits.
 
         Returns:
-            The exit code, and what happened in words for a model.
+            The exit code, and a description of what happened for a model.
         """
         context = await self._model_context.get_messages()
         selection = Selection(blocks=tuple(code_blocks), is_code=True)
@@ -377,15 +377,15 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
 def _check_retries(
     count: int, model_client: ChatCompletionClient | None, retry_from: RetryFrom, executor: CodeExecutor
 ) -> None:
-    """Check the arguments that are about further attempts.
+    """Check the constructor's arguments for further attempts.
 
     Raises:
-        ValueError: They do not fit together.
+        ValueError: They are out of range or contradict each other.
     """
     if count < 0:
         raise ValueError(f"max_retries_on_error must be 0 or more, not {count}.")
     if count > 0 and model_client is None:
-        raise ValueError("max_retries_on_error needs a model_client: without one nobody can write the next try.")
+        raise ValueError("max_retries_on_error needs a model_client: without one nothing can write the next attempt.")
     if retry_from not in get_args(RetryFrom):
         raise ValueError(f"retry_from must be one of {', '.join(map(repr, get_args(RetryFrom)))}, not {retry_from!r}.")
     if retry_from == "clean" and not isinstance(executor, Checkpoints):

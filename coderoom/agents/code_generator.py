@@ -57,7 +57,7 @@ _LONGEST_REMARK = 10_000
 
 
 class CodeGeneratorAgentConfig(StrictConfig):
-    """The declarative form of a `CodeGeneratorAgent`; each field is the constructor's argument of that name."""
+    """The config of a `CodeGeneratorAgent`. Each field is the constructor's argument of the same name."""
 
     name: str
     model_client: ComponentModel
@@ -80,7 +80,7 @@ class CodeGeneratorAgentConfig(StrictConfig):
 
 
 class CodeGeneratorAgentState(BaseModel):
-    """What `CodeGeneratorAgent.save_state` gives."""
+    """The saved state of a `CodeGeneratorAgent`."""
 
     type: str = "CodeGeneratorAgentState"
     version: str = "1.0.0"
@@ -89,38 +89,39 @@ class CodeGeneratorAgentState(BaseModel):
 
 
 class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorAgentConfig]):
-    """Makes tested functions of an instruction: specs, tests, code, repair.
+    """Writes tested functions to an instruction: specs, tests, code, repair.
 
-    It works as `AICodeGenerator` does. What a user says first is the instruction; what a user or other agents say after
-    that, a reviewer for instance, is heeded in the next turn. Another task begins with a reset. The message that ends a
-    turn says how many tests passed and shows the code; its `metadata` has the outcome as computed from the tests: `ok`
-    only if all of them passed.
+    It works like `AICodeGenerator`. The first message is the instruction; later messages of a user or of other agents,
+    a reviewer for instance, are remarks for the next turn. Reset the agent before another task. The last message of a
+    turn has the number of passed tests and the code; its `metadata` has the outcome of the tests: `ok` only if all of
+    them passed.
 
     Args:
         name: The agent's name, a Python identifier.
         model_client: The model that writes specs, tests and code.
         description: What the agent is for, for other agents.
         language: The language of the functions.
-        work_dir: The folder that module, tests and report are written to; `None`: nothing is written.
-        wall: The wall around the code.
-        max_attempts: How many attempts there may be for each function.
-        max_test_changes: How many tests of each function may be changed.
-        max_tokens: How many tokens a turn may use; `None`: any number.
-        max_seconds: After how many seconds the model is asked nothing more; `None`: never.
-        concurrency: How many requests may be on their way at the same time.
-        retries: How often a request is sent again when the line broke.
-        test_timeout: The seconds that each test has.
-        allowed_imports: The modules that the code may import; `None`: all that are there.
-        block_severity: The least severity of a scanner's finding that keeps code from being run; `None`: none does.
-        accept_changed_tests: Whether functions that pass only since their tests were changed count as passed.
-        cache: Whether solutions that pass are kept and found again.
-        cache_dir: The folder of the cache; `None`: the user's own.
+        work_dir: The folder for module, tests and report; `None`: no files are written.
+        wall: The wall (isolation backend) around the code.
+        max_attempts: The most attempts for each function.
+        max_test_changes: The most tests of each function that may be changed.
+        max_tokens: The most tokens that a turn may use; `None`: unlimited.
+        max_seconds: The time budget in seconds, after which the model is not called again; `None`: unlimited.
+        concurrency: The most concurrent requests.
+        retries: The most retries of a request after connection errors.
+        test_timeout: The time limit of each test, in seconds.
+        allowed_imports: The modules that the code may import; `None`: all that are installed.
+        block_severity: The lowest severity of a scanner's finding that prevents code from running; `None`: findings
+            never do.
+        accept_changed_tests: Whether functions that pass only changed tests count as passed.
+        cache: Whether solutions that pass are cached.
+        cache_dir: The folder of the cache; `None`: the user's default.
 
     Raises:
         RequestError: An argument is wrong.
     """
 
-    DEFAULT_DESCRIPTION = "Makes tested functions of an instruction: specs, tests, code, and repair until they pass."
+    DEFAULT_DESCRIPTION = "Writes tested functions to an instruction: specs, tests, code, and repair until they pass."
 
     component_config_schema = CodeGeneratorAgentConfig
     component_provider_override = "coderoom.agents.CodeGeneratorAgent"
@@ -178,7 +179,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
 
     @property
     def wall(self) -> str:
-        """The wall around the code: the one that was asked for, and once it is started the one that there is."""
+        """The wall around the code: the configured one, and after the start the chosen one."""
         return self._sandbox.wall
 
     async def start(self) -> None:
@@ -194,7 +195,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """Make a solution of what came in since the last turn; the `Response` comes last."""
+        """Generate a solution from the new messages; the `Response` comes last."""
         await close_with_loop(self._model_client)
         self._take(messages)
         if not self._instruction:
@@ -227,9 +228,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         if not self._remarks:
             return self._instruction
         remarks = "\n\n".join(self._remarks)
-        return (
-            f"{self._instruction}\n\nThis was said since then, and is to be heeded, the latest above all:\n\n{remarks}"
-        )
+        return f"{self._instruction}\n\nTake these later remarks into account, above all the latest:\n\n{remarks}"
 
     def _write(self, solution: Solution) -> list[Path]:
         if self._work_dir is None or not solution.implementations:
@@ -237,21 +236,21 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         return list(write_solution(solution, self._work_dir).paths)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Forget the instruction and what was said of it."""
+        """Clear the instruction and the remarks."""
         self._instruction, self._remarks = "", []
 
     async def save_state(self) -> Mapping[str, Any]:
-        """The instruction and what was said of it, as JSON-like data."""
+        """The instruction and the remarks, as JSON-like data."""
         return CodeGeneratorAgentState(instruction=self._instruction, remarks=self._remarks).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save_state` gave."""
+        """Restore what `save_state` returned."""
         loaded = CodeGeneratorAgentState.model_validate(state)
         self._instruction, self._remarks = loaded.instruction, list(loaded.remarks)
 
     def _to_config(self) -> CodeGeneratorAgentConfig:
         options = {**self._options, "cache_dir": _text(self._options["cache_dir"])}
-        options["block_severity"] = options["block_severity"] or "none"  # What is `None` is not dumped.
+        options["block_severity"] = options["block_severity"] or "none"  # AutoGen does not dump `None`.
         return CodeGeneratorAgentConfig(
             name=self.name,
             model_client=self._model_client.dump_component(),
@@ -281,9 +280,9 @@ _LONGEST = 1_000
 
 
 def event_of(source: str, event: GenerationEvent) -> BaseAgentEvent | None:
-    """The AutoGen event for something that has happened; `None` for what is of no interest there.
+    """The AutoGen event for an event of the generator; `None` if there is none.
 
-    Code is a `CodeGenerationEvent`, a run of tests a `CodeExecutionEvent`, all else a `ThoughtEvent`, since a team
+    Code is a `CodeGenerationEvent`, a test run a `CodeExecutionEvent`, everything else a `ThoughtEvent`, since a team
     refuses types that it does not know.
     """
     if isinstance(event, CodeWritten):
@@ -302,7 +301,7 @@ def event_of(source: str, event: GenerationEvent) -> BaseAgentEvent | None:
 
 
 def final_message(source: str, solution: Solution, files: Sequence[Path]) -> TextMessage:
-    """The message of a turn: what passed, the code, and the facts for programs."""
+    """The last message of a turn: passed tests, the code, and metadata for programs."""
     passed = sum(result.passed for result in solution.test_results)
     total = len(solution.test_results)
     parts = [f"All {total} tests passed."]
@@ -340,8 +339,8 @@ def _facts(solution: Solution) -> dict[str, str]:
         keys.SUMMARY: "",
     }
     if not solution.all_tests_passed:
-        told = "\n".join([*solution.implementations.values(), *solution.missing])
-        found[keys.FAILURE] = hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()
+        failure = "\n".join([*solution.implementations.values(), *solution.missing])
+        found[keys.FAILURE] = hashlib.sha256(failure.encode("utf-8", "replace")).hexdigest()
     return found
 
 

@@ -37,13 +37,13 @@ _users: WeakKeyDictionary[SandboxCodeExecutor, ref[CodeSession]] = WeakKeyDictio
 
 
 class PastCell(BaseModel):
-    """A reply's code that ran well, with what the host answered it.
+    """Code that succeeded, with the results of its function calls.
 
     Attributes:
         blocks: The blocks, in order.
-        calls: The answers of host functions.
-        output: The beginning of what it printed.
-        output_digest: What the whole of it comes to; `None` if nobody knows.
+        calls: The calls of host functions and their results.
+        output: The beginning of its output.
+        output_digest: A digest of the whole output; `None` if that is not known.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -55,14 +55,14 @@ class PastCell(BaseModel):
 
 
 class CodeSession:
-    """Runs an agent's cells, and remembers those that ran well.
+    """Runs an agent's cells, and remembers those that succeeded.
 
     Args:
         executor: Where the cells run.
         runner: Runs them.
-        tools: Functions and tools that they may call.
-        workbenches: Workbenches whose tools they may call.
-        on_error: Whether what a failed cell did is kept or undone.
+        tools: Functions and tools that the cells may call.
+        workbenches: Workbenches whose tools the cells may call.
+        on_error: Whether the effects of a failed cell are kept or undone.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class CodeSession:
         self._forgotten: list[FunctionCall] = []
 
     async def functions(self) -> tuple[HostFunction, ...]:
-        """What the cells may call; workbenches are asked for their tools the first time.
+        """The functions that the cells may call; workbenches are started for their tools on first use.
 
         Raises:
             RequestError: Something cannot be offered, a workbench cannot be used, or another agent uses the executor.
         """
-        self._take_executor()
+        self._claim_executor()
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:  # The session and the workbenches were left in the other.
             self._to_restore, self._functions = True, None
@@ -105,8 +105,8 @@ class CodeSession:
             self._functions = functions
         return self._functions
 
-    def _take_executor(self) -> None:
-        """Let no other agent use the executor: what is offered there, and what is run again, is one agent's."""
+    def _claim_executor(self) -> None:
+        """Claim the executor: its functions and the code that is run again belong to one agent."""
         user = _users.get(self._executor)
         if (user and user()) not in (None, self):
             raise RequestError(
@@ -122,8 +122,8 @@ class CodeSession:
         cancellation_token: CancellationToken,
         on_output: Callable[[OutputChunk], None] | None,
     ) -> Attempt:
-        """Run the blocks of a reply; what a failure left behind is undone, if that is wanted."""
-        await await_with_token(self._workbenches.mend(), cancellation_token)
+        """Run the blocks of a reply; with `on_error="rollback"`, undo a failure."""
+        await await_with_token(self._workbenches.restart_broken(), cancellation_token)
         if self._on_error == "rollback":
             await self._runner.keep_state(cancellation_token)
         self._recorder.take()
@@ -133,7 +133,7 @@ class CodeSession:
                 attempt = await self._runner.attempt(number, selection, context, cancellation_token, on_output)
                 undo = attempt.outcome is not Outcome.CANCELLED
             finally:
-                # Also after a cancellation, which then leaves what is known of the attempt.
+                # After a cancellation, this is what is known about the attempt.
                 await run_uncancellable(self._conclude(undo))
         finally:
             await self._runner.release_state()
@@ -148,7 +148,7 @@ class CodeSession:
         self._called += attempt.calls
         undone = ""
         if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
-            with suppress(CodeRoomError):  # Then the model is not told that it was undone.
+            with suppress(CodeRoomError):  # Without a note, the model assumes nothing.
                 undone = await self._runner.undo(CancellationToken())
         if undone:
             notes = (*attempt.notes, _UNDONE.format(undone=undone))
@@ -162,28 +162,27 @@ class CodeSession:
             self._failed += 1
 
     def end_turn(self) -> None:
-        """The turn went well: all that it called is in the conversation."""
+        """The turn succeeded: all its calls are in the conversation."""
         self._called = []
 
     async def save(self) -> dict[str, Any]:
-        """What `load` takes."""
+        """The arguments of `load`."""
         return {"cells": self._cells, "failed": self._failed, "workbench": await self._workbenches.save_state()}
 
     async def load(self, cells: Sequence[PastCell], failed: int, workbench: Sequence[Mapping[str, Any]]) -> None:
-        """Let the next use begin with these cells."""
+        """Restore these cells before the next use."""
         self._cells, self._failed = list(cells), failed
         self._to_restore = True
-        # A team that puts a failed turn back makes the conversation forget what was called in it.
+        # If a team resets a failed turn, the conversation no longer contains its calls.
         self._forgotten += self._called
         self._called = []
         await self._workbenches.load_state(workbench)
 
     async def restore(self, cancellation_token: CancellationToken) -> str:
-        """Run the loaded cells again, if that has not been done; functions of the host are not called again.
+        """Run the loaded cells again, once; functions of the host are not called again.
 
         Returns:
-            What did not come back or came out otherwise, and what was called in a turn that is forgotten, in words for
-            a model; empty if there is nothing to tell.
+            A note for the model: what was lost or changed, and the calls of a turn that was reset; empty if none.
         """
         if not self._to_restore:
             return ""
@@ -207,14 +206,14 @@ class CodeSession:
         if self._failed:
             lost.append(_FAILED_BEFORE.format(count=self._failed))
         self._cells, self._failed, self._to_restore = back, 0, False
-        told = [restored(lost, changed)]
+        notes = [restored(lost, changed)]
         if self._forgotten:
-            told.append(f"{_PUT_BACK}\n{calls_made(self._forgotten)}")
+            notes.append(f"{_RESET}\n{calls_made(self._forgotten)}")
             self._forgotten = []
-        return "\n\n".join(part for part in told if part)
+        return "\n\n".join(part for part in notes if part)
 
     async def close(self) -> None:
-        """Stop the executor and the workbenches; if they are used again, the cells are run again first."""
+        """Stop the executor and the workbenches; before the next use the cells are run again."""
         self._to_restore = bool(self._cells or self._failed)
         self._functions = None
         try:
@@ -225,7 +224,7 @@ class CodeSession:
             await self._workbenches.stop()
 
     async def reset(self) -> None:
-        """Go back to the beginning."""
+        """Return to the initial state."""
         self._cells, self._failed, self._to_restore = [], 0, False
         self._called, self._forgotten = [], []
         await self._runner.executor.restart()
@@ -233,7 +232,7 @@ class CodeSession:
 
 
 def _remember(attempt: Attempt, calls: list[RecordedCall]) -> PastCell:
-    # Of a long output there is only a part.
+    # Of a long output only a part is known.
     known = _output_of(attempt.output) if attempt.output_file is None else {}
     return PastCell(blocks=list(attempt.blocks), calls=calls, **known)
 
@@ -242,8 +241,8 @@ def _output_of(output: str) -> dict[str, Any]:
     return {"output": output[:_BEGINNING], "output_digest": digest_of(output)}
 
 
-_UNDONE = "The failed code was undone: {undone} are as they were before it, and nothing that it made of them is left."
-_PUT_BACK = "An earlier turn was cut short, and the conversation and the variables were put back to before it."
+_UNDONE = "The failed code was undone: {undone} are as they were before it."
+_RESET = "An earlier turn was interrupted; conversation and variables were restored to the state before it."
 _FAILED_BEFORE = "code that had not ended well ({count} times) was not run again"
 
 
@@ -252,32 +251,32 @@ _MOST_NAMES = 20
 
 
 def digest_of(output: str) -> str:
-    """What two outputs have in common that say the same; addresses and the numbers of cells differ in any case."""
+    """A digest of an output, without addresses and cell numbers, which always differ."""
     text = re.sub(r"0x[0-9a-fA-F]+|<cell \d+>", "#", output)
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def lost_cell(cell: PastCell, outcome: Outcome, output: str) -> str:
-    """A cell that ran well before and did not this time."""
+    """Describe a cell that succeeded before and failed this time."""
     end = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
     return f"the code that begins with {_beginning(cell)!r} ended with {outcome.value!r} this time ({end[:_SHOWN]})"
 
 
 def changed_cell(cell: PastCell, output: str) -> str:
-    """A cell that gave something else than before; empty if it gave the same, or nobody knows."""
+    """Describe a cell whose output has changed; empty if it has not, or if that is not known."""
     if cell.output_digest is None or cell.output_digest == digest_of(output):
         return ""
     before, now = (text.strip()[:_SHOWN] for text in (cell.output or "", output))
     names = sorted({name for block in cell.blocks for name in _names_set(block)})
-    told = f"the code that begins with {_beginning(cell)!r} gave {before!r} before and {now!r} now"
+    note = f"the code that begins with {_beginning(cell)!r} gave {before!r} before and {now!r} now"
     if not names:
-        return told
+        return note
     more = "" if len(names) <= _MOST_NAMES else f" and {len(names) - _MOST_NAMES} more"
-    return f"{told}; it sets {', '.join(names[:_MOST_NAMES])}{more}"
+    return f"{note}; it sets {', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def restored(lost: Sequence[str], changed: Sequence[str]) -> str:
-    """What did not come back as it was; empty if all did."""
+    """Describe what was not restored exactly; empty if everything was."""
     parts = []
     if lost:
         parts.append(f"Not everything came back:\n{_listed(lost)}\n{_SET_AGAIN}")
@@ -296,7 +295,7 @@ def _listed(items: Sequence[str]) -> str:
 
 
 def _names_set(block: CodeBlock) -> Iterator[str]:
-    """The variables that a block of Python sets, as far as its text says."""
+    """The variables that a block of Python assigns, as far as its text shows."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -312,7 +311,7 @@ def _names_set(block: CodeBlock) -> Iterator[str]:
 
 
 _ANEW = (
-    "The session was started anew, and the code that had run well in it was run again, without calling functions again."
+    "The session was restarted, and the code that had succeeded in it was run again, without calling functions again."
 )
 _SET_AGAIN = "What that code had set is gone. Set it again before you use it."
 _LOOK = "What it has set may differ from what you saw before; look at it again before you rely on it."

@@ -1,4 +1,4 @@
-"""The agent whose code a person must agree to, wherever AutoGen's input function finds that person."""
+"""`HumanApprovedAgent`: asks a person before another agent's code runs, through AutoGen's input function."""
 
 from __future__ import annotations
 
@@ -41,38 +41,38 @@ _SETTLE_SECONDS: Final = 0.15
 
 
 class HumanApprovedAgentConfig(TimedConfig):
-    """The declarative form of a `HumanApprovedAgent`; each field is the constructor's argument of that name."""
+    """The config of a `HumanApprovedAgent`. Each field is the constructor's argument of the same name."""
 
     agent: ComponentModel
-    name: str | None = Field(default=None, description="The name of `agent`, which gets it; left out: its own.")
+    name: str | None = Field(default=None, description="The name of `agent`, which is renamed; left out: its own.")
     timeout: Seconds | None = 300.0
     prompt: str = "Run this code?"
     mode: Literal["first", "all"] = "first"
 
 
 class HumanApprovedAgent(DumpsAsItself, StreamingAgent, UserProxyAgent):
-    """Lets a person decide on each piece of code before another agent runs it.
+    """Asks a person before another agent runs code.
 
-    It is one of AutoGen's `UserProxyAgent`s, so that whatever gives those their input function, AutoGen Studio for
-    instance, gives this one its too. All else is the other agent's: its turns, its messages, its state, its name.
+    It is a `UserProxyAgent` of AutoGen, so programs that provide input functions, AutoGen Studio for instance, provide
+    one here too. Everything else is the other agent's: its turns, its messages, its state, its name.
 
-    Before code runs, the stream has a message with the code and the question, and the input function is asked. A no
-    ends the turn with outcome `rejected`; the timeout, an error and three answers that are not understood mean no.
-    Without an input function the person is asked at the terminal, as by `coderoom.approval.HumanApproval`.
+    Before code runs, the stream has a message with the code and the question, and the input function is called. A no
+    ends the turn with outcome `rejected`. A timeout, an error and three unclear answers count as no. Without an input
+    function the person is asked at the terminal, as by `coderoom.approval.HumanApproval`.
 
-    If the agent has an approval of its own, that one is asked first, and the person about what it has no opinion on.
+    If the agent has its own approval, that one decides first, and the person decides what it leaves open.
 
     Args:
-        agent: A `CodeExecutorAgent` or a `CodeActAgent`. It belongs to this agent from now on.
-        input_func: Gives the person's answer to a question; sync, or async with a cancellation token.
-        timeout: How many seconds the person has; `None` for no limit. At AutoGen Studio's page it is 170 at most.
+        agent: A `CodeExecutorAgent` or a `CodeActAgent`. This agent owns it from now on.
+        input_func: Returns the person's answer to a question; sync, or async with a cancellation token.
+        timeout: The seconds to wait for an answer; `None` for no limit. In AutoGen Studio it is at most 170.
         prompt: The question.
-        mode: `"first"`: what the agent's own approval allows runs without a question. `"all"`: the person is asked
-            about all code that it does not refuse.
+        mode: `"first"`: code that the agent's own approval allows runs without a question. `"all"`: the person is
+            asked about all code that it does not reject.
 
     Raises:
-        TypeError: If the agent is of another kind.
-        ValueError: If the timeout is not above 0, or the mode is unknown.
+        TypeError: The agent is of another kind.
+        ValueError: The timeout is not above 0, or the mode is unknown.
     """
 
     component_config_schema = HumanApprovedAgentConfig  # type: ignore[assignment]
@@ -92,7 +92,7 @@ class HumanApprovedAgent(DumpsAsItself, StreamingAgent, UserProxyAgent):
         if mode not in ("first", "all"):
             raise ValueError(f"mode must be 'first' or 'all', not {mode!r}.")
         super().__init__(agent.name, description=agent.description)
-        # AutoGen's own function reads from the terminal in a way that no cancel ends.
+        # AutoGen's own function reads from the terminal and cannot be cancelled.
         self._without_function = self.input_func
         if input_func is not None:
             self.input_func = cast(Any, input_func)
@@ -102,22 +102,22 @@ class HumanApprovedAgent(DumpsAsItself, StreamingAgent, UserProxyAgent):
         self._prompt = prompt
         self._mode: Literal["first", "all"] = mode
         self._relay: _Relay[Item] | None = None
-        own = agent.ask_instead(_Asks(self.decide))
-        self._own = own if own is None or isinstance(own, Approval) else _Asks(own)
+        own = agent.ask_instead(_FunctionApproval(self.decide))
+        self._own = own if own is None or isinstance(own, Approval) else _FunctionApproval(own)
 
     # --- A turn: the other agent's, with questions ---
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
-        """Take a turn of the other agent: yield what it yields, and the questions.
+        """Take a turn of the other agent: yield its items and the questions.
 
         Args:
             messages: What is new since the last turn.
             cancellation_token: Ends the turn at once, also while a person is asked.
 
         Raises:
-            SandboxUnavailable: The place where code runs broke.
+            SandboxUnavailable: The executor broke.
             asyncio.CancelledError: The token was cancelled.
         """
         self._relay = _Relay()
@@ -131,7 +131,7 @@ class HumanApprovedAgent(DumpsAsItself, StreamingAgent, UserProxyAgent):
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask the agent's own approval, if it has one, and the person."""
-        person = _Asks(self.ask)
+        person = _FunctionApproval(self.ask)
         asked: Approval = person if self._own is None else ChainApproval([self._own, person], self._mode)
         return await asked(request)
 
@@ -147,22 +147,22 @@ class HumanApprovedAgent(DumpsAsItself, StreamingAgent, UserProxyAgent):
             return await person.decide(request)
 
     async def _show(self, question: str, request_id: str) -> None:
-        """Let whoever reads the stream see the question before it is asked."""
-        if self._relay is None:  # Code is run outside of a turn: the question itself has all.
+        """Put the question into the stream before it is asked."""
+        if self._relay is None:  # Code runs outside of a turn, without a stream.
             return
         message = TextMessage(content=question, source=self.name, metadata={keys.SHOWN: "question"})
         await self._relay.give(message)
         await self._relay.give(UserInputRequestedEvent(request_id=request_id, source=self.name))
-        # A team hands messages on a little later than it takes them.
+        # A team passes messages on with a short delay.
         await asyncio.sleep(_SETTLE_SECONDS)
 
     async def close(self) -> None:
-        """Stop what the agent owns. It starts again if the agent is used again."""
+        """Stop the agent's executor. It starts again if the agent is used again."""
         await self._agent.close()
         if self._own is not None:
             await self._own.close()
 
-    # --- All else is the other agent's ---
+    # --- Passed on to the other agent ---
 
     @property
     def agent(self) -> CodeExecutorAgent | CodeActAgent:
@@ -200,11 +200,11 @@ class HumanApprovedAgent(DumpsAsItself, StreamingAgent, UserProxyAgent):
         return await self._agent.save_state()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save_state` gave."""
+        """Restore what `save_state` returned."""
         await self._agent.load_state(state)
 
     async def start(self) -> None:
-        """Start what the agent owns now and not on first use."""
+        """Start the agent's executor now and not on first use."""
         await self._agent.start()
 
     def _to_config(self) -> HumanApprovedAgentConfig:  # type: ignore[override]
@@ -220,29 +220,29 @@ class HumanApprovedAgent(DumpsAsItself, StreamingAgent, UserProxyAgent):
     def _from_config(cls, config: HumanApprovedAgentConfig) -> Self:  # type: ignore[override]
         agent = config.agent
         if config.name is not None:
-            # Pages that show agents, and change their names, look for them here.
+            # Programs that rename agents change the name here.
             agent = agent.model_copy(update={"config": {**agent.config, "name": config.name}})
         inner = ComponentLoader.load_component(agent, object)
         return cls(cast(Any, inner), timeout=config.timeout, prompt=config.prompt, mode=config.mode)
 
 
 class _Relay(Generic[T]):
-    """Passes a stream on, and what is put in between.
+    """Passes a stream on and inserts items.
 
-    Who gives an item waits until whoever reads the stream asks for the next one, as a generator does that yields it.
+    Inserting waits until the reader asks for the next item, as a generator does at a `yield`.
     """
 
     def __init__(self) -> None:
         self._given: asyncio.Queue[tuple[T, asyncio.Future[None]] | None] = asyncio.Queue()
 
     async def give(self, item: T) -> None:
-        """Put something in; it has been read when this returns."""
+        """Insert an item; it has been read when this returns."""
         read = asyncio.get_running_loop().create_future()
         self._given.put_nowait((item, read))
         await read
 
     async def pass_on(self, stream: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-        """Yield what the stream yields and what is given meanwhile. Its end, and a cancel, are the stream's too."""
+        """Yield the stream's items and the inserted ones; end and cancellation apply to both."""
         running = asyncio.create_task(self._give_all(stream))
         running.add_done_callback(lambda _: self._given.put_nowait(None))
         try:
@@ -261,8 +261,8 @@ class _Relay(Generic[T]):
                 await self.give(item)
 
 
-class _Asks(Approval):
-    """A function that decides, where an approval is wanted."""
+class _FunctionApproval(Approval):
+    """An approval that calls a function."""
 
     def __init__(self, function: ApprovalFuncType) -> None:
         self._function = function

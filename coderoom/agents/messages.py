@@ -1,4 +1,4 @@
-"""The messages and events of a turn: what agents and people read about it, and what programs read beside it."""
+"""The messages and events of a turn, why it ends, and what the model is asked about retries. Used by all agents."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class RetryDecision(BaseModel):
     """A model's decision on whether failed code is worth another attempt."""
 
     reason: str
-    """What went wrong, and how the next attempt mends it."""
+    """What went wrong, and how the next attempt fixes it."""
     retry: bool
     """Whether to try again."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
-        # Required, as strict structured output wants it; a model without that may leave it out.
+        # Strict structured output needs every field; other models may leave it out.
         return {"reason": "", **data} if isinstance(data, dict) else data
 
 
@@ -74,41 +74,41 @@ class StopReason(StrEnum):
     """Why an agent ended its turn."""
 
     SUCCEEDED = "succeeded"
-    """The code ran and ended well."""
+    """The code succeeded."""
     NO_CODE = "no_code"
     """There was nothing to run: the reply is the answer."""
     REJECTED = "rejected"
-    """The approval, or the policy of the sandbox, said no."""
+    """The approval, or the policy of the sandbox, rejected the code."""
     CANCELLED = "cancelled"
     """The executor was stopped while the code ran."""
     FAILED = "failed"
-    """The code failed, and no further attempt was allowed in the first place."""
+    """The code failed, and retries are not allowed."""
     RETRIES_EXHAUSTED = "retries_exhausted"
-    """The last attempt that was allowed failed."""
+    """The last of the allowed attempts failed."""
     SAME_FAILURE = "same_failure"
-    """The same code failed in the same way as before: another attempt would cost and not help."""
+    """The same code failed in the same way as before, so another attempt would not help."""
     ANSWERED = "answered"
-    """After code that ran the model answered without any."""
+    """The model answered without code, after code that ran."""
     MAX_STEPS = "max_steps"
-    """As many pieces of code were run as a turn may have."""
+    """The step limit of the turn was reached."""
     MAX_TOKENS = "max_tokens"
-    """The model has used the tokens that a turn may have."""
+    """The token limit of the turn was reached."""
     MAX_SECONDS = "max_seconds"
-    """The time that a turn may take was up."""
+    """The time limit of the turn was reached."""
     NOT_RETRIED = "not_retried"
-    """The model decided that another attempt is not worth it, or its decision could not be read."""
+    """The model decided against another attempt, or its decision could not be read."""
 
     @property
     def why_without_answer(self) -> str:
-        """Why a turn that ended so has no answer, in words; empty if it has one."""
+        """Why a turn that ended for this reason has no answer, in words; empty if it has one."""
         why = _WHY_WITHOUT_ANSWER.get(self)
         return "" if why is None else f"The turn was ended before there was an answer: {why}."
 
 
 _WHY_WITHOUT_ANSWER = {
-    StopReason.MAX_STEPS: "as many pieces of code were run as a turn may have",
-    StopReason.MAX_TOKENS: "the model has used the tokens that a turn may have",
-    StopReason.MAX_SECONDS: "the time that a turn may take was up",
+    StopReason.MAX_STEPS: "the step limit was reached",
+    StopReason.MAX_TOKENS: "the token limit was reached",
+    StopReason.MAX_SECONDS: "the time limit was reached",
     StopReason.SAME_FAILURE: "the same code failed in the same way as before",
     StopReason.CANCELLED: "the code was stopped from outside",
 }
@@ -116,9 +116,9 @@ _WHY_WITHOUT_ANSWER = {
 
 _MOST_STREAMED = 1_000_000
 _MOST_AT_ONCE = 100
-"""How many pieces are told as they come. Each has a price for whoever shows it: a flood comes in fewer, larger ones."""
+"""How many chunks are passed on as they arrive. Later ones are combined, since showing each of them costs time."""
 _GATHER_SECONDS = 0.05
-_NO_MORE = "\n[What the code prints after this is not shown while it runs.]\n"
+_NO_MORE = "\n[Further output of the code is not shown while it runs.]\n"
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
 _LARGEST_PICTURE = 8 * 1024 * 1024
 _MOST_PIXELS = 25_000_000
@@ -128,7 +128,7 @@ _MOST_CALLS = 20
 def report(summary: str, attempt: Attempt) -> str:
     """The final message of a turn: the model's words, then the code, the exit code and the output.
 
-    The code is marked `no-run`, so that an agent which runs what others write does not run it again.
+    The code is marked `no-run`, so that an agent that runs code found in messages does not run it again.
     """
     parts = [_whole(summary.strip())] if summary.strip() else []
     if attempt.ran:
@@ -144,14 +144,14 @@ def report(summary: str, attempt: Attempt) -> str:
 
 
 def _whole(summary: str) -> str:
-    # A fence that was never closed would swallow the report behind it.
+    # A fence without an end would contain the report after it.
     if all(block.closed for block in extract_code_blocks(summary)):
         return summary
     return fence(summary, "text", "no-run")
 
 
 def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, str]:
-    """The same for programs, as metadata."""
+    """An attempt as metadata, for programs."""
     found = {
         keys.OUTCOME: attempt.outcome.value,
         keys.EXIT_CODE: str(attempt.exit_code),
@@ -188,7 +188,7 @@ def code_event(
 
 
 def execution_event(source: str, attempt: Attempt) -> CodeExecutionEvent:
-    """The code has run, or was not allowed to."""
+    """The code has run, or was rejected."""
     found = facts(attempt)
     if attempt.calls:
         found[keys.CALLS] = json.dumps([str(call) for call in attempt.calls[:_MOST_CALLS]])
@@ -200,7 +200,7 @@ def decision_event(
 ) -> CodeGenerationEvent:
     """The model has decided on another attempt.
 
-    It is of AutoGen's own type, since a team refuses types that it does not know; the metadata tells it apart.
+    It has one of AutoGen's types, since a team refuses types that it does not know; its metadata identifies it.
     """
     return CodeGenerationEvent(
         retry_attempt=attempt.number - 1,
@@ -219,10 +219,10 @@ def plain_answer(
     attempts: Sequence[Attempt],
     after_code: StopReason = StopReason.NO_CODE,
 ) -> TextMessage:
-    """The model has answered without code; `after_code` is what to call that if there was code before."""
+    """The model has answered without code; `after_code` is the stop reason if there was code before."""
     text, metadata = str(reply.content), {keys.STOP_REASON: StopReason.NO_CODE.value}
     if attempts:
-        # What was run before, in this turn, stays true: a model cannot talk a failure away.
+        # An answer does not change the result of the code.
         metadata = facts(attempts[-1], after_code) | {keys.SUMMARY: text}
         text = report(text, attempts[-1])
     metadata |= _cut(reply)
@@ -236,7 +236,7 @@ def _cut(reply: CreateResult | None) -> dict[str, str]:
 
 
 def output_chunk(source: str, message_id: str, chunk: OutputChunk) -> ModelClientStreamingChunkEvent:
-    """The code has printed something; of AutoGen's own type, told apart by its metadata."""
+    """The code has printed something. The event has one of AutoGen's types; its metadata identifies it."""
     return ModelClientStreamingChunkEvent(
         content=chunk.text, source=source, full_message_id=message_id, metadata={keys.EVENT: keys.OUTPUT}
     )
@@ -245,26 +245,26 @@ def output_chunk(source: str, message_id: str, chunk: OutputChunk) -> ModelClien
 async def with_output(
     run: Callable[[Callable[[OutputChunk], None]], Coroutine[Any, Any, T]],
 ) -> AsyncGenerator[OutputChunk | T, None]:
-    """Run something that tells of output.
+    """Run a coroutine that reports output.
 
     Args:
-        run: What to run; it gets the function to tell output to.
+        run: Makes the coroutine; its argument is the function that takes the output.
 
     Yields:
-        The output, piece by piece, as long as it is not endless, and last what `run` returned.
+        The output in chunks, up to a limit, and last what the coroutine returned.
     """
     waiting: deque[OutputChunk] = deque()
     news = asyncio.Event()
-    told = 0
+    size = 0
 
-    def tell(chunk: OutputChunk) -> None:
-        nonlocal told
-        if told < _MOST_STREAMED:
-            told += len(chunk.text)
-            waiting.append(chunk if told < _MOST_STREAMED else OutputChunk("stderr", _NO_MORE))
+    def report_output(chunk: OutputChunk) -> None:
+        nonlocal size
+        if size < _MOST_STREAMED:
+            size += len(chunk.text)
+            waiting.append(chunk if size < _MOST_STREAMED else OutputChunk("stderr", _NO_MORE))
             news.set()
 
-    task = asyncio.ensure_future(run(tell))
+    task = asyncio.ensure_future(run(report_output))
     task.add_done_callback(lambda _: news.set())
     pieces = 0
     try:
@@ -286,7 +286,7 @@ async def with_output(
 
 
 def _gathered(waiting: deque[OutputChunk]) -> OutputChunk:
-    """The first piece, together with those behind it that went to the same place."""
+    """The first chunk, combined with those after it of the same stream."""
     first = waiting.popleft()
     texts = [first.text]
     while waiting and waiting[0].stream == first.stream:
@@ -294,16 +294,16 @@ def _gathered(waiting: deque[OutputChunk]) -> OutputChunk:
     return OutputChunk(first.stream, "".join(texts))
 
 
-def context_message(source: str, attempt: Attempt, sees: bool) -> UserMessage:
-    """What the model is told of an attempt; a model that sees gets the pictures that it drew."""
+def context_message(source: str, attempt: Attempt, has_vision: bool) -> UserMessage:
+    """An attempt as a message for the model; with vision, it contains the pictures that the code made."""
     text = attempt.describe()
-    images = [picture_of(artifact) for artifact in attempt.artifacts] if sees else []
+    images = [picture_of(artifact) for artifact in attempt.artifacts] if has_vision else []
     found = [image for image in images if image is not None]
     return UserMessage(content=[text, *found] if found else text, source=source)
 
 
 def picture_of(artifact: Artifact) -> Image | None:
-    """A picture of a sane size; what only claims to be one is none."""
+    """The picture in a file; `None` if it is too large or not a picture."""
     if artifact.media_type not in _PICTURES or artifact.size > _LARGEST_PICTURE:
         return None
     try:
@@ -312,12 +312,12 @@ def picture_of(artifact: Artifact) -> Image | None:
             return None
         picture = PILImage.open(io.BytesIO(data), formats=[_PICTURES[artifact.media_type]])
         return Image.from_pil(picture) if picture.width * picture.height <= _MOST_PIXELS else None
-    except Exception:  # Pillow raises all sorts of errors for what is no picture.
+    except Exception:  # Pillow raises many kinds of errors for a broken file.
         return None
 
 
 def stopped_early(source: str, stop_reason: StopReason, attempt: Attempt | None) -> TextMessage:
-    """The turn is over before there was an answer; `attempt` is the last one, if anything was run."""
+    """The turn has ended without an answer; `attempt` is the last one, if there was any."""
     text, metadata = stop_reason.why_without_answer, {keys.STOP_REASON: stop_reason.value}
     if attempt is not None:
         text, metadata = report(text, attempt), facts(attempt, stop_reason) | {keys.SUMMARY: ""}
@@ -327,7 +327,7 @@ def stopped_early(source: str, stop_reason: StopReason, attempt: Attempt | None)
 def final_message(
     source: str, message_id: str, summary: CreateResult | None, attempt: Attempt, stop_reason: StopReason
 ) -> TextMessage:
-    """The turn is over; `summary` is what the model said about it, if it was asked."""
+    """The turn has ended; `summary` is the model's summary, if it was asked for one."""
     words = "" if summary is None else str(summary.content)
     return TextMessage(
         id=message_id,
@@ -339,13 +339,13 @@ def final_message(
 
 
 def without_questions(result: TaskResult) -> TaskResult:
-    """A result without the questions that a person was asked: they are for people, not for agents and programs."""
+    """A result without the questions to a person, which are not for agents and programs."""
     kept = [message for message in result.messages if keys.SHOWN not in message.metadata]
     return result.model_copy(update={"messages": kept})
 
 
 _WHY_STOPPED = {
-    StopReason.FAILED: "none was allowed",
+    StopReason.FAILED: "none is allowed",
     StopReason.RETRIES_EXHAUSTED: "no attempts are left",
     StopReason.SAME_FAILURE: "the same code failed in the same way as before",
     StopReason.NOT_RETRIED: "it was decided not to try again",
@@ -353,39 +353,36 @@ _WHY_STOPPED = {
 
 
 def ask_for_retry(attempt: Attempt) -> str:
-    """The question that a `RetryDecision` answers. The output stands just before it in the context."""
+    """The question that a `RetryDecision` answers. The message before it in the context has the output."""
     return (
         f"Attempt {attempt.number} failed ({attempt.outcome}, exit code {attempt.exit_code}); "
         "its output is in the message above. Is another attempt worth it? Say in `reason` what went wrong and how "
-        "you would mend it, and in `retry` whether to try again."
+        "you would fix it, and in `retry` whether to try again."
     )
 
 
 def _retry_notice(attempt: Attempt, decision: RetryDecision) -> str:
-    """What the event says about the decision; the wording of a retry is the one that AutoGen's users know."""
+    """The text of the event of a decision; for a retry it is worded as by AutoGen's agent."""
     what = "Proposed correction" if decision.retry else "Not tried again"
     return f"Attempt number: {attempt.number}\n{what}: {decision.reason}"
 
 
 def retry_plan(decision: RetryDecision, undone: str = "") -> str:
-    """What the next attempt is told about the decision that led to it, and what of the failed one was undone."""
-    plan = f"Try again. What went wrong and how to mend it: {decision.reason}"
+    """The message to the model before the next attempt: the decision, and what of the failed attempt was undone."""
+    plan = f"Try again. What went wrong and how to fix it: {decision.reason}"
     if not undone:
         return plan
-    return (
-        f"{plan}\nThe failed attempt was undone: {undone} are as they were before it, and nothing that it made of them "
-        "is left. Write the whole code again."
-    )
+    return f"{plan}\nThe failed attempt was undone: {undone} are as they were before it. Write the whole code again."
 
 
 def why_no_more(stop_reason: str) -> str | None:
-    """Why there is no further attempt where there might have been one; `None` if the turn ended otherwise."""
-    told = (StopReason.RETRIES_EXHAUSTED, StopReason.SAME_FAILURE)
-    return next((_WHY_STOPPED[reason] for reason in told if reason == stop_reason), None)
+    """Why there is no further attempt, for a turn that stopped although retries are allowed; else `None`."""
+    limits = (StopReason.RETRIES_EXHAUSTED, StopReason.SAME_FAILURE)
+    return next((_WHY_STOPPED[reason] for reason in limits if reason == stop_reason), None)
 
 
 def before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:
-    """What to tell a model that is to sum up a failure, so that it does not sound like a success."""
+    """What the model is told before it sums up a failure, so that the summary does not sound like a success."""
     if stop_reason not in _WHY_STOPPED:
         return None
     return (

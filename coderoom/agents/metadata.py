@@ -1,7 +1,4 @@
-"""The facts that agents leave for programs in a message's `metadata`.
-
-AutoGen keeps metadata values as strings, so everything here is written and read as strings.
-"""
+"""The keys of the `metadata` of agents' messages, for programs. All values are strings, as AutoGen requires."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ __all__ = [
 ]
 
 OUTCOME: Final = "coderoom.outcome"
-"""How the last attempt ended: an `Outcome`."""
+"""The outcome of the last attempt."""
 EXIT_CODE: Final = "coderoom.exit_code"
 """The last attempt's exit code; 1 if nothing was run."""
 RAN: Final = "coderoom.ran"
@@ -51,15 +48,15 @@ ARTIFACTS: Final = "coderoom.artifacts"
 CALLS: Final = "coderoom.calls"
 """What the code of a `CodeExecutionEvent` called on the host, in words: a JSON list of the first calls."""
 SUMMARY: Final = "coderoom.summary"
-"""What the model said about it in words, without the report that follows in the message."""
+"""The model's text, without the report that follows it in the message."""
 CUT: Final = "coderoom.cut"
-"""Why the model's answer is not whole: `length`, its limit of tokens, or `content_filter`."""
+"""Why the model's answer is incomplete: `length`, its token limit, or `content_filter`."""
 EVENT: Final = "coderoom.event"
-"""Tells events of one AutoGen type apart."""
+"""The kind of an event, if AutoGen's type does not identify it."""
 RETRY_DECISION: Final = "retry_decision"
-"""The `EVENT` of a `CodeGenerationEvent` that holds no code but the decision on another attempt."""
+"""The `EVENT` of a `CodeGenerationEvent` that has the decision on another attempt, and no code."""
 OUTPUT: Final = "output"
-"""The `EVENT` of a `ModelClientStreamingChunkEvent` that holds what running code printed, and no words of a model."""
+"""The `EVENT` of a `ModelClientStreamingChunkEvent` that has output of running code, and no text of a model."""
 RETRY: Final = "coderoom.retry"
 """`true` or `false`: what was decided."""
 VERDICT: Final = "coderoom.verdict"
@@ -67,10 +64,10 @@ VERDICT: Final = "coderoom.verdict"
 APPROVED: Final = "coderoom.approved"
 """`true` or `false`: the verdict in one word."""
 SHOWN: Final = "coderoom.shown"
-"""Marks a message that only shows people what programs read elsewhere, and no agent answers to.
+"""Marks a message that is only for people; no agent gets it.
 
-It says what the message shows: `code`, `run`, `retry_decision`, `stop`, `thought`, `answer` or `error`, which AutoGen
-Studio's people see, or a `question` that a person is asked.
+Its value is what the message shows: `code`, `run`, `retry_decision`, `stop`, `thought`, `answer` or `error`, for users
+of AutoGen Studio, or a `question` to a person.
 """
 
 

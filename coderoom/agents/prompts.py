@@ -1,4 +1,4 @@
-"""What a `CodeActAgent` tells its model about code: where to put it, what it can call, and where it was not run."""
+"""The texts with which a `CodeActAgent` tells its model where code goes, what it can call, and what was not run."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _TEXTS = (
 def with_functions(
     system_message: str | None, code_format: CodeFormat, languages: Sequence[str], functions: Sequence[HostFunction]
 ) -> str:
-    """The system message of a `CodeActAgent`, with where code goes and what it can call."""
+    """The system message of a `CodeActAgent`: the given one, where code goes, and what it can call."""
     parts = [] if system_message is None else [system_message]
     where = _FORMATS[code_format]
     if code_format == "fence":
         where += " (or ```sh for the shell)." if "sh" in languages else "."
     parts.append(where)
     if functions:
-        parts.append("Your code can call these functions, which are there already; do not define or import them:")
+        parts.append("Your code can call these functions, which are defined already; do not define or import them:")
         parts += [function.describe() for function in functions]
     if texts := [function.name for function in functions if function.gives_text]:
         parts.append(_TEXTS.format(names=", ".join(texts)))
@@ -48,13 +48,13 @@ _SAYS = (ast.AnnAssign, ast.Pass)  # As `total: 5` is in an output.
 
 
 def unrun_code(reply: str, languages: Sequence[str], code_format: CodeFormat, known: Collection[str]) -> str:
-    """What to tell a model whose reply holds code, but none that is run; empty if the reply is an answer.
+    """A note for a model whose reply contains code where it is not run; empty if the reply is an answer.
 
     Args:
-        reply: The reply, in which there is nothing to run.
-        languages: The languages that are run here.
-        code_format: Where code to run stands.
-        known: What was run and printed in this turn: who shows that again wants nothing run.
+        reply: The reply, without code to run.
+        languages: The languages that run.
+        code_format: Where code to run is.
+        known: Code and output of this turn: a reply that only shows them again is an answer.
     """
     runs = {normalize_language(language) for language in languages}
     blocks = [block for block in extract_code_blocks(reply) if block.closed and not block.no_run]
@@ -69,7 +69,7 @@ def unrun_code(reply: str, languages: Sequence[str], code_format: CodeFormat, kn
 
 
 def _is_python(code: str) -> bool:
-    """Whether it is Python that does something, and not some output."""
+    """Whether it is Python code, and not output."""
     if len(code) > _LONGEST:
         return False
     try:
@@ -84,10 +84,9 @@ def _is_python(code: str) -> bool:
     )
 
 
-_AGAIN = "If it is only shown as part of your answer, give the whole answer again."
+_AGAIN = "If the code is only part of your answer, repeat the whole answer."
 _FENCED = (
-    "The code in your reply was not run: only what stands between <execute> and </execute> is. To have it run, put it "
-    "there."
+    "The code in your reply was not run: only code between <execute> and </execute> is. To have it run, put it there."
 )
 _ONE_LINE = (
     "The code in your reply was not run: a block begins with ```python on a line of its own and ends with ``` on a "

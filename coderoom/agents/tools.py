@@ -1,4 +1,4 @@
-"""The tools and workbenches of a `CodeActAgent`: in its constructor, in its config, and in use."""
+"""The tools and workbenches of a `CodeActAgent`: checked, dumped, loaded, started and stopped."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from coderoom.sandbox import FunctionCall, HostFunction, check_functions, host_f
 
 __all__ = ["Workbenches", "check_tools", "dump_tool", "load_tool"]
 
-# AutoGen makes a `FunctionTool` of a config from its source, and cannot find that again.
+# AutoGen cannot dump a `FunctionTool` that was loaded from a config: it no longer finds its source.
 _loaded: WeakKeyDictionary[BaseTool[Any, Any], ComponentModel] = WeakKeyDictionary()
 
 
 def load_tool(model: ComponentModel) -> BaseTool[Any, Any]:
-    """The tool that stands in a config."""
+    """Load a tool from its config."""
     tool: BaseTool[Any, Any] = BaseTool.load_component(model)
     _loaded[tool] = model
     return tool
 
 
 def check_tools(tools: Any) -> list[Any]:
-    """The tools that a constructor gets.
+    """Check the tools that a constructor gets.
 
     Raises:
         RequestError: One cannot be offered to code.
@@ -42,28 +42,28 @@ def check_tools(tools: Any) -> list[Any]:
 
 
 def dump_tool(tool: BaseTool[Any, Any] | Callable[..., Any]) -> ComponentModel:
-    """A tool as it stands in a config; of a function that is its source.
+    """The config of a tool; a function's config is its source.
 
     Raises:
-        ValueError: The function has none that is enough to make it again.
+        ValueError: The source is not enough to define the function.
     """
     if isinstance(tool, BaseTool):
         return _loaded.get(tool) or tool.dump_component()
     try:
         if not inspect.isfunction(tool):
-            raise TypeError("it is no plain function")
+            raise TypeError("it is not a plain function")
         used = inspect.getclosurevars(tool)
         if used.nonlocals or used.globals:
             raise TypeError(f"it uses names from around it: {', '.join([*used.nonlocals, *used.globals])}")
         model = FunctionTool(tool, description=inspect.getdoc(tool) or "", name=tool.__name__).dump_component()
-        with warnings.catch_warnings():  # AutoGen warns of what is loaded; this is here already.
+        with warnings.catch_warnings():  # AutoGen warns when source is loaded; this code is known.
             warnings.simplefilter("ignore")
             FunctionTool.load_component(model)
-    except Exception as error:  # Whatever is wrong with a source.
+    except Exception as error:  # Source can be wrong in any way.
         raise ValueError(
             f"Cannot serialize CodeActAgent with the tool {tool!r} ({type(error).__name__}: {error}). A function can "
-            "stand in a config if its parameters and its result are annotated and its source is enough to define it; "
-            "offer another one as a FunctionTool with global_imports, or as a tool of your own."
+            "be part of a config if its parameters and its result are annotated and its source is enough to define it; "
+            "offer other functions as a FunctionTool with global_imports, or as a tool class."
         ) from error
     return model
 
@@ -71,7 +71,7 @@ def dump_tool(tool: BaseTool[Any, Any] | Callable[..., Any]) -> ComponentModel:
 class Workbenches:
     """Workbenches whose tools code can call.
 
-    One that was started before is used as it is, and left to whoever started it.
+    A workbench that was started before is used as it is, and is not stopped here.
 
     Args:
         workbenches: The workbenches.
@@ -97,14 +97,14 @@ class Workbenches:
         return found
 
     def note(self, calls: Iterable[FunctionCall]) -> None:
-        """Take note of calls that failed: perhaps it was the workbench that did."""
+        """Remember failed calls: their workbench may be broken."""
         for call in calls:
             owner = self._owners.get(call.name)
             if owner is not None and call.outcome is not Outcome.OK and owner not in self._doubtful:
                 self._doubtful.append(owner)
 
-    async def mend(self) -> None:
-        """Start those anew that do not answer any more. If that fails, calls of their tools go on to say so."""
+    async def restart_broken(self) -> None:
+        """Restart workbenches that no longer answer. If that fails, calls of their tools continue to fail."""
         doubtful, self._doubtful = self._doubtful, []
         for workbench in doubtful:
             if workbench not in self._started:
@@ -118,10 +118,10 @@ class Workbenches:
                     await workbench.start()
 
     async def stop(self) -> None:
-        """Stop all that were started here.
+        """Stop all workbenches that were started here.
 
         Raises:
-            Exception: What the first that could not be stopped raised, once all others are.
+            Exception: The first error, after all workbenches were tried.
         """
         started, self._started = self._started, []
         self._doubtful.clear()
@@ -129,7 +129,7 @@ class Workbenches:
         for workbench in started:
             try:
                 await workbench.stop()
-            except RuntimeError:  # AutoGen's way to say that it is stopped.
+            except RuntimeError:  # AutoGen raises it if the workbench is stopped already.
                 continue
             except Exception as error:
                 failed.append(error)
@@ -137,16 +137,16 @@ class Workbenches:
             raise failed[0]
 
     async def reset(self) -> None:
-        """Bring those that are in use back to their beginning."""
+        """Reset the started workbenches."""
         for workbench in self._started:
             await workbench.reset()
 
     async def save_state(self) -> list[Mapping[str, Any]]:
-        """What `load_state` takes."""
+        """The argument of `load_state`."""
         return [await workbench.save_state() for workbench in self._all]
 
     async def load_state(self, states: Sequence[Mapping[str, Any]]) -> None:
-        """Restore what `save_state` gave."""
+        """Restore what `save_state` returned."""
         for workbench, state in zip(self._all, states, strict=False):
             await workbench.load_state(state)
 
@@ -164,13 +164,13 @@ class Workbenches:
             if isinstance(error, CodeRoomError):
                 raise
             raise RequestError(
-                f"The workbench {type(workbench).__name__!r} cannot be used, since it does not tell its tools "
+                f"The workbench {type(workbench).__name__!r} cannot be used, since it does not list its tools "
                 f"({_cause(error)}). Check its settings, and that its server can be started and reached."
             ) from error
 
 
 def _cause(error: BaseException) -> str:
-    """What was raised, without the groups around it."""
+    """The first exception inside of exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -19,12 +19,12 @@ class TurnLimits:
     """What a turn may use.
 
     Attributes:
-        steps: How many pieces of code it may run.
-        tokens: How many tokens its model calls may use; `None`: any number.
-        seconds: How long it may take; `None`: any time.
+        steps: The most attempts.
+        tokens: The most tokens of its model calls; `None`: unlimited.
+        seconds: The most seconds; `None`: unlimited.
 
     Raises:
-        ValueError: One is out of its range.
+        ValueError: A limit is out of range.
     """
 
     steps: int
@@ -35,9 +35,9 @@ class TurnLimits:
         if self.steps < 1:
             raise ValueError(f"max_steps must be 1 or more, not {self.steps!r}.")
         if self.tokens is not None and self.tokens < 1:
-            raise ValueError(f"max_tokens must be 1 or more, or None for any number, not {self.tokens!r}.")
+            raise ValueError(f"max_tokens must be 1 or more, or None for no limit, not {self.tokens!r}.")
         if self.seconds is not None and not self.seconds > 0:
-            raise ValueError(f"max_seconds must be above 0, or None for any time, not {self.seconds!r}.")
+            raise ValueError(f"max_seconds must be above 0, or None for no limit, not {self.seconds!r}.")
 
 
 class LimitedTurn(Turn):
@@ -75,7 +75,7 @@ class LimitedTurn(Turn):
 
     @property
     def whole(self) -> Attempt | None:
-        """The last piece of code, with all files that the turn has made or changed and that are there."""
+        """The last attempt, with all existing files that the turn has created or changed."""
         if not self.attempts:
             return None
         found = {item.name: item for attempt in self.attempts for item in attempt.artifacts if not attempt.undone}
@@ -84,7 +84,7 @@ class LimitedTurn(Turn):
 
     @property
     def ran_out_of_time(self) -> bool:
-        """Whether a call of it was cancelled because of the time, and by nobody else."""
+        """Whether the time limit cancelled the turn, and nothing else did."""
         task = asyncio.current_task()
         return self._late and not self._outer.is_cancelled() and (task is None or not task.cancelling())
 

@@ -1,9 +1,9 @@
-"""Who may say yes to code: a person, a model, rules, or several of them, as AutoGen components.
+"""Approvals decide whether code may run: a person, a model, rules, or several of them, as AutoGen components.
 
-Every `Approval` is an AutoGen `approval_func` as well, and one that a team file can name. Agents ask through
-`ask_approval`, which takes plain functions too and turns everything that goes wrong into a no.
+Every `Approval` can be used as an `approval_func` of AutoGen's agents and in a team file. Agents ask through
+`ask_approval`, which accepts plain functions too and treats every error as a no.
 
-An approval decides what is started. It is no wall around what runs: that is the executor's work.
+An approval does not isolate the code that runs; the executor does.
 """
 
 from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse

@@ -1,4 +1,4 @@
-"""What every approval is, the two that need not think, and how agents ask: nothing but a yes is a yes."""
+"""The base class of approvals, `AlwaysApprove`, `NeverApprove`, and `ask_approval`, through which agents ask."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = [
     "no",
 ]
 
-NOBODY_DECIDED: Final = "Nobody who was asked had an opinion on this code, and without a yes it does not run."
+NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."
 
 
 def no(reason: str) -> ApprovalResponse:
-    """A no, with why."""
+    """A no with a reason."""
     return ApprovalResponse(approved=False, reason=reason)
 
 
 def as_response(answer: object) -> ApprovalResponse:
-    """What an approver answered as AutoGen's type; whatever is neither that nor a bool is a no."""
+    """An answer as AutoGen's type; an answer that is neither that nor a bool is a no."""
     if isinstance(answer, ApprovalResponse):
         return answer
     if isinstance(answer, bool):
@@ -51,11 +51,10 @@ def as_response(answer: object) -> ApprovalResponse:
 class Approval(DumpsAsItself, ABC, ComponentBase[BaseModel]):
     """Decides whether code may run.
 
-    Write your own by implementing `decide`. To let it be named in a team file, derive from
-    `autogen_core.Component[YourConfig]` as well and implement `_to_config` and `_from_config`; a subclass is dumped
-    under its own name, also if its base is one of the classes here.
+    Write your own by implementing `decide`. For use in a team file, derive from `autogen_core.Component[YourConfig]` as
+    well and implement `_to_config` and `_from_config`. A subclass is dumped under its own name.
 
-    An approval can be called, so it is a valid `approval_func` for AutoGen's own agents too.
+    An approval is callable, so it is a valid `approval_func` for AutoGen's own agents too.
     """
 
     component_type = "approval"
@@ -65,19 +64,19 @@ class Approval(DumpsAsItself, ABC, ComponentBase[BaseModel]):
         """Decide on a request.
 
         Args:
-            request: The code, as Markdown with one fence for each block, and the conversation that led to it.
+            request: The code, as Markdown with one fence for each block, and the conversation before it.
 
         Returns:
-            The decision, or `None` for "I have no opinion, ask the next one".
+            The decision, or `None` for no opinion: the next approval of a chain decides.
         """
 
     async def __call__(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Decide on a request where there is nobody else to ask: having no opinion is a no."""
+        """Decide on a request alone: having no opinion is a no."""
         answer = await self.decide(request)
         return no(NOBODY_DECIDED) if answer is None else as_response(answer)
 
-    # AutoGen's own agent awaits only what `inspect.iscoroutinefunction` knows, and on Python 3.11 that knows nothing
-    # but functions and what has their attributes.
+    # AutoGen's own agent awaits only what `inspect.iscoroutinefunction` accepts; on Python 3.11 that accepts only
+    # functions and objects with the attributes of functions.
     __defaults__ = None
     __kwdefaults__ = None
 
@@ -90,7 +89,7 @@ class Approval(DumpsAsItself, ABC, ComponentBase[BaseModel]):
         return type(self).__call__.__code__
 
     async def close(self) -> None:
-        """Let go of what the approval holds; it may be asked again afterwards."""
+        """Release the approval's resources; it can be used again afterwards."""
 
 
 class AlwaysApproveConfig(StrictConfig):
@@ -98,7 +97,7 @@ class AlwaysApproveConfig(StrictConfig):
 
 
 class AlwaysApprove(Approval, Component[AlwaysApproveConfig]):
-    """Says yes to everything. For code whose sandbox is trusted to hold."""
+    """Says yes to everything. For code in a sandbox that is trusted."""
 
     component_config_schema = AlwaysApproveConfig
     component_provider_override = "coderoom.approval.AlwaysApprove"
@@ -122,10 +121,10 @@ class NeverApproveConfig(StrictConfig):
 
 
 class NeverApprove(Approval, Component[NeverApproveConfig]):
-    """Says no to everything: for a dry run, or as the end of a chain.
+    """Says no to everything: for a dry run, or as the last of a chain.
 
     Args:
-        reason: What is given as the reason, to people and models alike.
+        reason: The reason that people and models see.
     """
 
     component_config_schema = NeverApproveConfig
@@ -157,24 +156,24 @@ async def ask_approval(
     *,
     timeout: float | None = None,
 ) -> ApprovalResponse:
-    """Ask whether code may run, and fail closed.
+    """Ask whether code may run. Every error counts as a no.
 
-    Functions that are not async run in a thread of their own, with the caller's context variables, so that one that
-    waits for a person holds up nobody. After a timeout or a cancel such a thread is left behind and what it returns
-    is dropped; it does not keep the interpreter from ending, but one left in `input()` on a pipe makes it abort there,
-    so ask people through `HumanApproval`. An awaitable that a function returns is awaited on the event loop.
+    Sync functions run in their own thread, with the caller's context variables, so that waiting for a person does not
+    block the event loop. After a timeout or a cancellation the thread goes on and its result is dropped. It does not
+    prevent the interpreter from ending, except in `input()` on a pipe, where the interpreter aborts; so ask people
+    through `HumanApproval`. An awaitable that a function returns is awaited on the event loop.
 
     Args:
-        approval: An `Approval`, or any callable, async or not, that takes the request and returns an
-            `ApprovalResponse` or a bool.
-        request: What is asked for.
-        timeout: After how many seconds to stop waiting; `None` for no limit.
+        approval: An `Approval`, or a sync or async callable that takes the request and returns an `ApprovalResponse`
+            or a bool.
+        request: The request.
+        timeout: The seconds to wait for the answer; `None` for no limit.
 
     Returns:
-        The answer. A timeout, an exception and an answer of another type are each a no, with the reason.
+        The answer. A timeout, an exception and an answer of another type are a no with a reason.
 
     Raises:
-        asyncio.CancelledError: If the caller was cancelled.
+        asyncio.CancelledError: The caller was cancelled.
     """
     limit = asyncio.timeout(timeout)
     try:
@@ -184,7 +183,7 @@ async def ask_approval(
         if not limit.expired():
             _log.warning("An approval failed, so the code does not run.", exc_info=True)
             return no(f"The approval failed: {type(error).__name__}: {error}")
-    # Also for one that did not let itself be cancelled: a yes that comes late is none.
+    # The approval may have ignored its cancellation; a yes after the timeout does not count.
     if limit.expired():
         return no(f"The approval did not answer within {timeout:g} seconds.")
     return as_response(answer)
@@ -196,20 +195,20 @@ async def _answer(approval: Callable[[ApprovalRequest], object], request: Approv
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether calling it gives something to await."""
+    """Whether a call of the function returns an awaitable."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 async def call_in_thread(function: Callable[..., T], *args: object) -> T:
-    """Call `function` in a daemon thread of its own.
+    """Call `function` in a new daemon thread.
 
-    `asyncio.to_thread` would not do: `asyncio.run` and the interpreter wait at their end for the threads of its pool,
-    and so for a function that never returns.
+    With `asyncio.to_thread`, `asyncio.run` and the interpreter would wait at their end for a function that never
+    returns.
     """
     loop = asyncio.get_running_loop()
-    # A pair, since a future refuses to hold a `StopIteration`, and then nobody would ever be told.
+    # A pair, since a future does not accept a `StopIteration` as its exception.
     outcome: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
@@ -228,7 +227,7 @@ async def call_in_thread(function: Callable[..., T], *args: object) -> T:
             failure = error
         try:
             loop.call_soon_threadsafe(deliver, value, failure)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # The loop is closed.
             _drop(value)
 
     threading.Thread(target=work, name="coderoom-approval", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Several approvals as one."""
+"""`ChainApproval`: several approvals as one."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ class ChainApprovalConfig(StrictConfig):
 class ChainApproval(Approval, Component[ChainApprovalConfig]):
     """Asks several approvals, one after the other.
 
-    The usual chain has rules for what is clear and a person for the rest:
+    A typical chain has rules for clear cases and a person for the rest:
     `ChainApproval([RuleApproval([...]), HumanApproval()])`.
 
     Args:
-        approvals: Whom to ask, in this order.
-        mode: `"first"`: the first one with an opinion decides. `"all"`: everyone with an opinion must say yes, and
-            the first no ends it. In both, code on which nobody has an opinion does not run; in a chain within a
-            chain, the outer one goes on.
+        approvals: The approvals, in order.
+        mode: `"first"`: the first approval with an opinion decides. `"all"`: all approvals with an opinion must say
+            yes, and the first no ends the chain. Code on which no approval has an opinion does not run; inside another
+            chain, that chain goes on.
 
     Raises:
-        TypeError: If something in `approvals` is no `Approval`.
-        ValueError: If the mode is unknown.
+        TypeError: An item of `approvals` is not an `Approval`.
+        ValueError: The mode is unknown.
     """
 
     component_config_schema = ChainApprovalConfig
     component_provider_override = "coderoom.approval.ChainApproval"
 
     def __init__(self, approvals: Sequence[Approval], mode: Literal["first", "all"] = "first") -> None:
-        for place, approval in enumerate(approvals):
+        for index, approval in enumerate(approvals):
             if not isinstance(approval, Approval):
                 raise TypeError(
-                    f"approvals[{place}] is {approval!r}, which is no Approval; to put a function into a chain, "
+                    f"approvals[{index}] is {approval!r}, which is not an Approval; to put a function into a chain, "
                     "call it from the `decide` of a subclass of Approval."
                 )
         if mode not in ("first", "all"):
@@ -61,7 +61,7 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
     async def _opinion(self, request: ApprovalRequest) -> ApprovalResponse | None:
         agreed: list[str] = []
         for approval in self._approvals:
-            # A chain in which nobody has an opinion has none either, as long as there is somebody else to ask.
+            # A chain without an opinion leaves the decision to the next approval of the outer chain.
             if isinstance(approval, ChainApproval) and type(approval).decide is ChainApproval.decide:
                 answer = await approval._opinion(request)
             else:
@@ -75,7 +75,7 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
         return ApprovalResponse(approved=True, reason=" ".join(filter(None, agreed))) if agreed else None
 
     async def close(self) -> None:
-        """Close every approval in the chain, also if one of them fails to."""
+        """Close all approvals of the chain, even if one of them fails."""
         async with AsyncExitStack() as stack:
             for approval in self._approvals:
                 stack.push_async_callback(approval.close)

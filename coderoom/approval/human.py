@@ -1,4 +1,4 @@
-"""A person at the terminal: the code shown so that it cannot pose as anything else, and what an answer means."""
+"""`HumanApproval`: a person at the terminal. Also what a person's answer means, for `InputApproval`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["DEFAULT_PROMPT", "TRIES", "HumanApproval", "not_understood", "unders
 
 DEFAULT_PROMPT: Final = "Run this code?"
 TRIES: Final = 3
-"""How often a person is asked before an answer that is not understood is a no."""
+"""How often a person is asked before unclear answers count as a no."""
 
-# A yes with something behind it that is no "because" may be a yes with a condition, which nobody would keep.
+# A yes followed by anything but "because" may be a yes with a condition, which nothing would enforce.
 _ANSWER = re.compile(
     r"(?:(?P<no>no?)\b[\s,;:.!-]*(?:because\b)?|(?P<yes>y(?:es)?)[\s,;:.!]*(?:because\b|$))(?P<reason>.*)",
     re.IGNORECASE | re.DOTALL,
@@ -39,8 +39,8 @@ def understand(answer: str, who: str) -> ApprovalResponse | None:
     """Read an answer.
 
     Args:
-        answer: What the person wrote. Nothing at all is a no.
-        who: What to call the person in a reason that they did not give.
+        answer: What the person wrote. An empty answer is a no.
+        who: The person, for the default reason.
 
     Returns:
         The decision, or `None` if the answer is neither a yes nor a no.
@@ -56,7 +56,7 @@ def understand(answer: str, who: str) -> ApprovalResponse | None:
 
 
 def not_understood() -> ApprovalResponse:
-    """The no after as many answers as there may be."""
+    """The no after too many unclear answers."""
     return no(f"The person's answer was not understood {TRIES} times.")
 
 
@@ -66,7 +66,7 @@ _LONGEST_HIGHLIGHT: Final = 100_000
 
 
 def say(text: str) -> None:
-    """Write to the person, beside the program's own output."""
+    """Write to standard error."""
     stream = sys.stderr
     if stream is None:
         raise OSError("there is no standard error")
@@ -75,13 +75,13 @@ def say(text: str) -> None:
 
 
 def show_code(markdown: str) -> None:
-    """Show the whole request, each line behind a margin, so that no line of it can pose as the question.
+    """Show the whole request, each line after a margin, so that no line can look like the question.
 
     Args:
-        markdown: The code as it stands in the request. It comes from a model and is not trusted.
+        markdown: The code of the request. It is untrusted.
 
     Raises:
-        OSError, ValueError: If there is nowhere to show it.
+        OSError, ValueError: It cannot be shown.
     """
     lines = visible(markdown).splitlines()
     header = f"Code that waits for approval ({len(lines)} line{'' if len(lines) == 1 else 's'}):"
@@ -93,7 +93,7 @@ def show_code(markdown: str) -> None:
     console = Console(file=stream, markup=False, emoji=False, highlight=False)
     console.print()
     console.print(Text(header, style="bold"))
-    # Wrapped and never cropped: what is pushed out to the right must be seen too.
+    # Wrapped and never cropped: the end of a long line must be visible too.
     console.print(
         Syntax(
             text,
@@ -108,7 +108,7 @@ def show_code(markdown: str) -> None:
 
 
 def input_descriptor() -> int | None:
-    """Where a person's answers come from, or `None` if there is no such place."""
+    """The descriptor of standard input, or `None` if there is none."""
     try:
         descriptor = sys.stdin.fileno()
         os.fstat(descriptor)
@@ -118,7 +118,7 @@ def input_descriptor() -> int | None:
 
 
 def discard_typed_ahead(descriptor: int) -> None:
-    """Forget what was typed at a terminal before there was a question: it is no answer to it."""
+    """Drop what was typed at a terminal before the question was shown."""
     if not os.isatty(descriptor):
         return
     try:
@@ -132,15 +132,15 @@ def discard_typed_ahead(descriptor: int) -> None:
 
 
 async def read_line(descriptor: int) -> str | None:
-    """Read a line, and leave everything behind it for the next reader.
+    """Read a line, and leave everything after it for the next reader.
 
-    It looks now and then instead of waiting in a thread, so that a cancel leaves no reader behind: one that is left
-    would take the next line, or abort the interpreter's exit.
+    It polls instead of waiting in a thread: a thread would remain after a cancellation, and take the next line or abort
+    the interpreter's exit.
 
     Returns:
         The line, or `None` at the end of input.
     """
-    if sys.platform == "win32":  # `select` takes only sockets there, so a cancel costs the next line
+    if sys.platform == "win32":  # `select` takes only sockets there; a cancellation loses the next line
         return await call_in_thread(sys.stdin.readline) or None
     line = bytearray()
     while len(line) < _LONGEST_LINE:
@@ -148,7 +148,7 @@ async def read_line(descriptor: int) -> str | None:
             if not select.select([descriptor], [], [], 0)[0]:
                 await asyncio.sleep(_POLL_SECONDS)
                 continue
-            # One byte at a time, since what is read beyond the line's end cannot be put back.
+            # One byte at a time, so that nothing after the line is read.
             byte = os.read(descriptor, 1)
         except BlockingIOError:
             await asyncio.sleep(_POLL_SECONDS)
@@ -167,7 +167,7 @@ _WHO: Final = "A person at the terminal"
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
 _SETTLE_SECONDS: Final = 0.15
 
-# For the whole process and not for each event loop, since all of them share the one terminal.
+# For the whole process, since all event loops share the terminal.
 _terminal = threading.Lock()
 
 
@@ -181,20 +181,20 @@ class HumanApprovalConfig(TimedConfig):
 class HumanApproval(Approval, Component[HumanApprovalConfig]):
     """Asks a person at the terminal.
 
-    The code goes to standard error, highlighted if that is a terminal, with control characters and invisible ones
-    shown as such. The answer is a line of standard input: `y` or `n`, with a reason if the person likes:
-    `n because it deletes files`. Just Enter is a no. What was typed at a terminal before the question stood there is
-    dropped. Several agents that ask at the same time get the person one after the other.
+    The code goes to standard error, highlighted if that is a terminal, with symbols for control and invisible
+    characters. The answer is a line of standard input: `y` or `n`, with an optional reason, as in
+    `n because it deletes files`. Enter alone is a no. What was typed at a terminal before the question is dropped.
+    Questions of several agents are asked one after the other.
 
-    Without an answer the code does not run: no standard input, its end, an answer that is not understood three times
-    and the timeout are each a no, with the reason.
+    Without an answer the code does not run: missing or ended standard input, three unclear answers and the timeout
+    count as a no, with a reason.
 
     Args:
-        timeout: How many seconds the person has, counted from when the code is shown; `None` for no limit.
+        timeout: The seconds to wait for the answer after the code was shown; `None` for no limit.
         prompt: The question.
 
     Raises:
-        ValueError: If the timeout is not above 0.
+        ValueError: The timeout is not above 0.
     """
 
     component_config_schema = HumanApprovalConfig
@@ -222,9 +222,9 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                 raise
 
     async def _ask(self, descriptor: int, code: str) -> ApprovalResponse:
-        # Who shows the conversation on the same terminal is given the time to show what led here.
+        # Time for a program that shows the conversation on the same terminal.
         await asyncio.sleep(_SETTLE_SECONDS)
-        # Highlighting takes its time, and a terminal may be held up.
+        # In a thread: highlighting takes time, and writing to a terminal may block.
         await call_in_thread(show_code, code)
         discard_typed_ahead(descriptor)
         for _ in range(TRIES):
@@ -253,7 +253,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
 
 @contextlib.asynccontextmanager
 async def _terminal_to_oneself() -> AsyncIterator[None]:
-    while not _terminal.acquire(blocking=False):  # noqa: ASYNC110 (who holds it may run in another event loop)
+    while not _terminal.acquire(blocking=False):  # noqa: ASYNC110 (the owner may run in another event loop)
         await asyncio.sleep(_POLL_SECONDS)
     try:
         yield

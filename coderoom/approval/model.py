@@ -1,4 +1,4 @@
-"""A model that decides."""
+"""`ModelApproval`: a model decides."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Answer with one JSON object and nothing else: {"reason": "<one sentence>", "appr
 
 
 class ModelDecision(BaseModel):
-    """What the model is asked for; the reason comes first, so that it is thought of first."""
+    """The answer of the model; the reason comes first, so that the model considers it first."""
 
     reason: str
     approved: StrictBool
@@ -52,21 +52,21 @@ class ModelApprovalConfig(TimedConfig):
 
 
 class ModelApproval(Approval, Component[ModelApprovalConfig]):
-    """Lets a model decide. A model can be talked into a yes: it is a second pair of eyes and no wall.
+    """Lets a model decide. It is a second check and not security: code can persuade a model.
 
-    It sees the code as data and nothing of the conversation. Whatever goes wrong is a no with the reason: a client
-    that fails, an answer that is no decision, two decisions that differ, the timeout.
+    The model sees the code as data, and nothing of the conversation. Every error is a no with a reason: a failed call,
+    an answer without a decision, contradicting decisions, the timeout.
 
     The model client is not closed, since other agents may share it.
 
     Args:
-        model_client: The model. Its structured output is used where it has that.
-        instructions: What the model says yes and no to; `None` for a careful default. That the code is data, and how
+        model_client: The model. Structured output is used if it has that.
+        instructions: What to approve and what to reject; `None` for a careful default. That the code is data, and how
             to answer, is always added.
-        timeout: How many seconds the model has; `None` for no limit.
+        timeout: The seconds to wait for the model; `None` for no limit.
 
     Raises:
-        ValueError: If the timeout is not above 0.
+        ValueError: The timeout is not above 0.
     """
 
     component_config_schema = ModelApprovalConfig
@@ -82,7 +82,7 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
         self._timeout = timeout
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Ask the model. It never raises but for a cancel."""
+        """Ask the model. Only a cancellation is raised."""
         return await ask_approval(self._consult, request, timeout=self._timeout)
 
     async def _consult(self, request: ApprovalRequest) -> ApprovalResponse:
@@ -95,7 +95,7 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
             cancellation_token=CancellationToken(),
         )
         if answer.value is None:
-            return no("The approving model's answer held no decision.")
+            return no("The approving model's answer had no decision.")
         reason = answer.value.reason or "The approving model gave no reason."
         return ApprovalResponse(approved=answer.value.approved, reason=reason)
 

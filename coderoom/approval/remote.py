@@ -1,4 +1,4 @@
-"""A person whom a function reaches: at a page, in a chat, wherever the program has them."""
+"""`InputApproval`: a person who is asked through a function, on a web page or in a chat for instance."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from coderoom.blocks import extract_code_blocks, fence
 __all__ = ["InputApproval", "InputFunc"]
 
 InputFunc = Callable[[str], str | Awaitable[str]] | Callable[[str, CancellationToken | None], Awaitable[str]]
-"""What AutoGen's `UserProxyAgent` takes: a function of the question, an async one also of a token, that answers."""
+"""The input function of AutoGen's `UserProxyAgent`: it takes the question, if async also a token, and answers."""
 
 _HOW: Final = "Answer yes or no; a reason may follow, as in: no because it deletes files."
 _FOLD: Final = "\u21b3"
 _WIDTH: Final = 64
-"""What fits into a message on AutoGen Studio's page, in a window of a usual size."""
+"""The characters of a line that fit into a message of AutoGen Studio's page."""
 _SHORT: Final = 300
-"""What that page shows of such a message in any case, without being asked for more."""
+"""The characters of a message that this page shows without a click."""
 _turns: WeakKeyDictionary[Any, WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
-_AGAIN: Final = "That was neither a yes nor a no, and a yes with a condition is none."
+_AGAIN: Final = "That was neither a yes nor a no; a yes with a condition does not count."
 
 
 class InputApproval(Approval):
-    """Asks a person through an input function, such as AutoGen's `UserProxyAgent` has.
+    """Asks a person through an input function like that of AutoGen's `UserProxyAgent`.
 
-    The question holds the whole code, with control characters and invisible ones shown as such, and long lines folded.
-    The answer is `yes` or `no`, with a reason if the person likes. What AutoGen Studio was told before the question
-    was sent is dropped. Several agents that ask through the same function get the person one after the other.
+    The question contains the whole code, with symbols for control and invisible characters, and long lines folded. The
+    answer is `yes` or `no`, with an optional reason. Answers that AutoGen Studio received before the question are
+    dropped. Questions through the same function are asked one after the other.
 
-    Without an answer the code does not run: an error of the function, the end of its input, an answer that is not
-    understood three times and the timeout are each a no, with the reason. A cancel ends the question at once, also if
-    the function does not look at its token.
+    Without an answer the code does not run: an error of the function, the end of its input, three unclear answers and
+    the timeout count as a no, with a reason. A cancellation ends the question at once, even if the function ignores its
+    token.
 
     Args:
-        input_func: Gives the person's answer to a question. An async function also gets a cancellation token. One that
-            is not async runs in a thread of its own.
-        timeout: How many seconds the person has; `None` for no limit.
+        input_func: Returns the person's answer to a question. An async function also gets a cancellation token. A sync
+            function runs in its own thread.
+        timeout: The seconds to wait for the answer; `None` for no limit.
         prompt: The question.
         show: Called with each question before it is asked, for programs whose input function does not show it.
     """
@@ -66,10 +66,13 @@ class InputApproval(Approval):
         self._show = show
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Show the code and wait for the person's answer. It never raises but for a cancel."""
+        """Show the code and wait for the person's answer. Only a cancellation is raised."""
         limit = asyncio.timeout(self._timeout)
         try:
-            async with _turn(self._input_func), limit:  # Else the answer to one question could count for another.
+            async with (
+                _turn(self._input_func),
+                limit,
+            ):  # One question at a time, so that no answer counts for another one.
                 return await self._ask(request.code)
         except EOFError:
             return no("The input ended before a person answered.")
@@ -93,7 +96,7 @@ class InputApproval(Approval):
         return not_understood()
 
     async def _answer(self, question: str) -> object:
-        """What the input function answers. It is a task of its own, and left alone if it does not let go."""
+        """Call the input function in a task, which is abandoned if it ignores its cancellation."""
         forget_early_answers(self._input_func)
         token = CancellationToken()
         call = asyncio.ensure_future(self._call(question, token))
@@ -116,21 +119,21 @@ class InputApproval(Approval):
 
 
 def _turn(input_func: Callable[..., object]) -> asyncio.Lock:
-    # Of a bound method there is a new one each time.
+    # A bound method is a new object each time.
     owner = getattr(input_func, "__self__", input_func)
     try:
         turns = _turns.setdefault(owner, WeakKeyDictionary())
-    except TypeError:  # Nobody else can have the same.
+    except TypeError:  # Without weak references; such objects are not shared.
         return asyncio.Lock()
-    # A lock stays with the event loop in which somebody has waited for it.
+    # A lock belongs to one event loop.
     return turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
 def _shown(code: str) -> str:
-    """The code, each block in a fence that nobody runs, behind its size: a page may cut off long texts."""
+    """The size of the code, since a page may cut long texts, and its blocks, marked `no-run`."""
     blocks = extract_code_blocks(code)
     exact = "\n\n".join(fence(block.code, block.tag) for block in blocks) == code
-    # What cannot be taken apart and put together again is shown as it stands.
+    # Show the text as it is if its blocks are not all of it.
     parts = [(block.code, block.tag) for block in blocks] if exact else [(code, "text")]
     lines = sum(len(visible(part).splitlines()) for part, _ in parts)
     body = "\n\n".join(fence(_folded(visible(part)), tag, "no-run") for part, tag in parts)
@@ -143,7 +146,7 @@ def _shown(code: str) -> str:
 
 
 def _folded(code: str) -> str:
-    """The code with long lines folded: what is pushed out to the right of a page must be seen too."""
+    """The code with long lines folded, so that their ends are visible on a page."""
     lines = code.replace(_FOLD, f"<U+{ord(_FOLD):04X}>").split("\n")
     return "\n".join(f"\n{_FOLD} ".join(_in_width(line)) for line in lines)
 
@@ -154,6 +157,6 @@ def _in_width(line: str) -> list[str]:
 
 
 def _look_at(call: asyncio.Future[object]) -> None:
-    # So that nobody complains of the error of a function that nobody waits for any more.
+    # Retrieved, so that asyncio does not log it.
     if not call.cancelled():
         call.exception()

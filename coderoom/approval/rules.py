@@ -1,4 +1,4 @@
-"""Patterns that decide what is clear, so that a person is asked only about the rest."""
+"""`RuleApproval`: patterns decide clear cases."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ class Rule(BaseModel):
     r"""What to do with a block of code that matches a pattern.
 
     Attributes:
-        pattern: A regular expression that is searched in the block's code, where `^` and `$` match at every line.
-            Begin it with `\A` and end it with `\Z` where it is to describe the whole block, as a rule that allows
-            should.
+        pattern: A regular expression that is searched in the block's code; `^` and `$` match at every line. A rule that
+            allows should match the whole block: begin it with `\A` and end it with `\Z`.
         action: `"allow"` and `"deny"` decide; `"ask"` leaves the decision to the next approval.
-        language: The rule is only for blocks in this language. A block whose language is not known may be in any:
-            rules that deny or ask are for it too, and rules that allow are not.
-        reason: What is given as the reason.
+        language: The rule applies only to blocks in this language. To a block of unknown language, rules that deny or
+            ask apply, and rules that allow do not.
+        reason: The reason that people and models see.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -60,22 +59,21 @@ class RuleApprovalConfig(StrictConfig):
 
 
 class RuleApproval(Approval, Component[RuleApprovalConfig]):
-    """Decides by ordered patterns; for each block of code the first rule that matches counts.
+    """Decides by ordered patterns; for each block the first matching rule counts.
 
-    All blocks of a request run or none, so the strictest action over the blocks wins: deny before ask before allow.
-    What stands in the request outside of any block is judged as a block of unknown language.
+    Either all blocks of a request run or none, so the strictest action wins: deny before ask before allow. Text outside
+    of blocks is judged as a block of unknown language.
 
-    Patterns are a convenience and no wall: code can be written in endless ways that mean the same, and a pattern
-    sees only one. Use them to spare a person the clear cases, and leave safety to the sandbox. A pattern that
-    backtracks without end holds up the whole program.
+    Patterns are not security: the same code can be written in many ways. Use them to spare a person the clear cases,
+    and leave security to the sandbox. A pattern with endless backtracking blocks the whole program.
 
     Args:
         rules: The rules, in order.
-        default: What to do with a block that no rule matches. `"ask"` is no opinion: in a `ChainApproval` the next
-            one decides, and alone it is a no.
+        default: The action for a block that no rule matches. `"ask"` means no opinion: in a `ChainApproval` the next
+            approval decides; alone it is a no.
 
     Raises:
-        ValueError: If something of it is no rule.
+        ValueError: A rule or the default is not valid.
     """
 
     component_config_schema = RuleApprovalConfig
@@ -128,7 +126,7 @@ def _parts(text: str) -> list[_Part]:
 
 
 def _outside(text: str, blocks: Sequence[Block]) -> str:
-    """What no block accounts for; a rule that allows a block must not let something pass that stands beside it."""
+    """The text outside of blocks: allowing a block must not allow anything else."""
     lines = re.split(r"\r\n?|\n", text)
     accounted: set[int] = set()
     for block in blocks:

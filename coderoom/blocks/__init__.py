@@ -1,8 +1,8 @@
-"""Text of a model's reply → blocks of code.
+"""Finds the blocks of code in a model's reply.
 
-The reply is read as CommonMark by markdown-it, with three rules of our own: fences that models write slightly wrong,
-`<execute>` tags, and HTML that must not hide a fence. Nothing here decides what runs: every block is reported,
-whatever its language, and the caller chooses.
+The reply is parsed as CommonMark by markdown-it, with additional rules for fences that models write slightly wrong, for
+`<execute>` tags, and for HTML, which must not hide a fence. All blocks are returned, whatever their language; the
+caller chooses what to run.
 """
 
 from __future__ import annotations

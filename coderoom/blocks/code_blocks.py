@@ -1,4 +1,4 @@
-"""Blocks of code: how to get them from a text in Markdown, and how to put them into one."""
+"""Extracts blocks of code from Markdown, and writes them. Used by agents, approvals and the command line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from coderoom.errors import RequestError
 
 __all__ = ["Block", "extract_code_blocks", "fence"]
 
-# Labels under which models show data and prose, not code that they want to be run.
+# Labels that models use for data and text, and not for code to run.
 _DATA_LANGUAGES = frozenset(
     "console css csv diff env html ini json json5 jsonl latex log markdown mermaid none output pycon svg text toml "  # noqa: SIM905
     "tsv xml yaml".split()
@@ -54,10 +54,10 @@ class Block:
     Attributes:
         language: The language under the name that `normalize_language` gives it, "" if the block has no label.
         code: The lines between the fences, without the line end before the closing one.
-        closed: Whether the closing fence or tag was found. Code of a block that is not closed may be cut.
-        filename: The file name that the info string or a comment on the first line gives, as written there.
+        closed: Whether the closing fence or tag was found. Otherwise the code may be incomplete.
+        filename: The file name in the info string or in a comment on the first line, as written.
         tag: The language as written, for instance "py", or "execute" for a block in `<execute>` tags.
-        attributes: What else the info string says; a flag has the value "".
+        attributes: The other parts of the info string; a flag has the value "".
         line: The line of the opening fence or tag in the text, from 1.
     """
 
@@ -71,28 +71,28 @@ class Block:
 
     @property
     def no_run(self) -> bool:
-        """Whether the info string says `no-run`: the code is to be shown, not run."""
+        """Whether the info string says `no-run`: the code is for display only."""
         return is_no_run(self.attributes)
 
     @property
     def is_data(self) -> bool:
-        """Whether the label is one under which models show data and prose, and not code to run."""
+        """Whether the label is one that models use for data and text, and not for code to run."""
         return self.language in _DATA_LANGUAGES
 
     @property
     def run_language(self) -> str:
-        """The language to run it as: a script written for bash may use what sh does not have."""
+        """The language for running it: a script labelled bash may use features that sh does not have."""
         return "bash" if self.tag.lower() == "bash" else self.language
 
 
 def extract_code_blocks(text: str) -> list[Block]:
     """Find the blocks of code in a model's reply.
 
-    Fenced blocks are found as CommonMark defines them, and some more that models write: a block whose closing fence
-    stands left of its list item, a Python block with fences in a string, a Markdown block with fenced examples.
-    `<execute>` tags hold Python, or one fenced block. Indented code, inline code and HTML comments are no blocks.
+    Fenced blocks are found as CommonMark defines them, and in some more forms that models write: a block whose closing
+    fence is left of its list item, a Python block with fences in a string, a Markdown block with fenced examples.
+    `<execute>` tags contain Python, or one fenced block. Indented code, inline code and HTML comments are not blocks.
 
-    The time is proportional to the length of the text, whatever is in it, and no text is an error.
+    The time is linear in the length of the text, and any text is valid.
 
     Args:
         text: The reply.
@@ -109,13 +109,13 @@ def fence(code: str, language: str = "", *flags: str) -> str:
     Args:
         code: The code. Line ends come back as "\n".
         language: The label, for instance "python".
-        *flags: What else to put into the info string, for instance "no-run" or "title=x.py".
+        *flags: Other parts of the info string, for instance "no-run" or "title=x.py".
 
     Returns:
         The block, without a line end after the closing fence.
 
     Raises:
-        RequestError: If the language or a flag has a line end in it.
+        RequestError: The language or a flag contains a line end.
     """
     info = " ".join(part for part in (language, *flags) if part)
     if "\n" in info or "\r" in info:
@@ -148,7 +148,7 @@ def _to_block(find: Find) -> Block:
     language = normalize_language(info.tag)
     if find.in_tag and not language:
         language = "python"
-    # Python whose every line is indented cannot run as it is, so the indentation is the list's or the model's.
+    # Python with all lines indented cannot run, so the indentation belongs to a list or is a mistake.
     code = dedent(find.code) if language == "python" and not find.exact and _is_indented(find.code) else find.code
     return Block(
         language=language,
@@ -179,7 +179,7 @@ def _name_in_comment(code: str) -> str | None:
         return None
     name = line[match.end() :].strip().removesuffix("-->").removesuffix("*/").strip()
     name = name.strip("\"'`").strip()
-    # "# file: reads the whole of it" is a remark and no name.
+    # "# file: reads all of it" is a remark and not a name.
     is_name = len(name.split()) == 1 or _NAME_WITH_EXTENSION.fullmatch("".join(name.split()))
     return name if is_name else None
 
@@ -195,7 +195,7 @@ def _find_code(source: str) -> list[Find]:
     tags = TagIndex(source) if "<execute" in source.lower() else None
     scan = Scan(_BUDGET + _BUDGET_PER_CHARACTER * len(source), tags)
     parser = _parser()
-    # Only blocks are parsed: what is inside a paragraph does not matter, and takes more than linear time.
+    # Only blocks are parsed: inline content is not needed, and its time is not linear.
     parser.block.parse(source, parser, {"scan": scan}, [])
     return scan.finds
 
@@ -210,17 +210,17 @@ def _parser() -> MarkdownIt:
     rules.at("html_block", _comment_rule, {"alt": ["paragraph", "reference", "blockquote"]})
     rules.at("heading", _heading_rule, {"alt": ["paragraph", "reference", "blockquote"]})
     rules.at("paragraph", _paragraph_rule)
-    # The paragraph rule reads underlined titles too; a link's definition is as good as a paragraph here.
+    # The paragraph rule reads underlined titles too, and link definitions may count as paragraphs.
     return parser.disable(["lheading", "reference"])
 
 
 def _shallow_list(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Nest lists only so deep that markdown-it never drops the rest of a text as too deep."""
+    """Limit the nesting of lists, since markdown-it drops text that is nested too deeply."""
     return state.level < _MAX_NESTING - 2 and list_block(state, start, end, silent)
 
 
 def _shallow_quote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Nest quotes less deep than lists, since each level of a quote reads all of its lines once more."""
+    """Limit the nesting of quotes, since each level reads all of its lines again."""
     scan = scan_of(state)
     if scan.quotes == _MAX_QUOTES or state.level >= _MAX_NESTING - 2:
         return False
@@ -233,7 +233,7 @@ def _shallow_quote(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _pay_for_lazy_lines(state: StateBlock, start: int, end: int) -> bool:
-    """Pay for the lines that markdown-it looks at for a quote: all up to a blank one, also if they end up outside."""
+    """Pay for all lines that markdown-it reads for a quote, up to a blank one, even if they are not part of it."""
     if not state.src.startswith(">", line_start(state, start)):
         return True
     scan = scan_of(state)
@@ -246,10 +246,10 @@ def _pay_for_lazy_lines(state: StateBlock, start: int, end: int) -> bool:
 
 
 def _comment_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read an HTML comment; it is the only HTML that hides the code in it.
+    """Read an HTML comment, the only HTML that hides code.
 
-    CommonMark reads on after `<think>` or `<details>` as HTML up to a blank line, which would lose a fence that
-    follows at once; models write such lines, and readers see that fence. Nobody sees what is inside a comment.
+    In CommonMark, `<think>` or `<details>` begins HTML up to a blank line, which would hide a fence on the next line.
+    Models write such lines, and readers see that fence. The content of a comment is not visible.
     """
     begin = line_start(state, start)
     if not state.src.startswith("<!--", begin) or state.is_code_block(start):
@@ -304,14 +304,14 @@ def _paragraph_end(state: StateBlock, start: int, end: int) -> int:
 
 
 def _read_text(state: StateBlock, start: int, stop: int, end: int) -> None:
-    """Read the tags in the lines of a paragraph; what a tag encloses is taken whole, whatever it looks like."""
+    """Read the tags in the lines of a paragraph; the content of a tag is code, whatever it looks like."""
     tags = scan_of(state).tags
     state.line = stop
     if tags is None:
         return
     offset, line = line_start(state, start), start
     while (after := read_tags(state, tags, offset, line, stop, end)) is not None:
-        # The content went past the paragraph; what follows it on its last line goes on as one.
+        # The content went past the paragraph; the rest of its last line begins another one.
         offset = after
         line = bisect_left(state.eMarks, offset)
         if not state.src[offset : state.eMarks[line]].strip(" \t"):

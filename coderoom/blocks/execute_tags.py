@@ -19,15 +19,15 @@ _MARK = re.compile(r"`+|<execute[ \t]*>|<!--|-->", re.IGNORECASE)
 
 
 class TagIndex:
-    """Where the `<execute>` tags of a document are, so that none of them is searched for twice.
+    """The positions of the `<execute>` tags of a document, so that each is searched for once.
 
-    A tag in quotes is none: it is a string in the code, or a word of the prose.
+    A tag in quotes does not count: it is a string in code, or a word in prose.
 
     Attributes:
         starts: The offsets of all tags, opening and closing.
         ends: The offsets after them.
         closing: Whether the tag is a closing one.
-        leading: Whether nothing but the markers of quotes and lists stands before the tag on its line.
+        leading: Whether only markers of quotes and lists are before the tag on its line.
     """
 
     __slots__ = ("_fences", "_next_end", "closing", "ends", "leading", "starts")
@@ -144,7 +144,7 @@ def _is_mention(state: StateBlock, tags: TagIndex, index: int) -> bool:
 
 
 def _read_unclosed(state: StateBlock, tags: TagIndex, begin: int, limit: int) -> int | None:
-    """Read a tag that is never closed: a reply that was cut, unless fences follow; then it was but a word."""
+    """Read a tag without an end: the reply was cut, unless fences follow; then the tag was only a word."""
     # Without fences the text is used up and need not be paid for.
     if tags.has_fence(begin, limit) and not scan_of(state).pay(limit - begin):
         return None

@@ -60,7 +60,7 @@ _PART = re.compile(r"""([{}])|([^\s,={}"']+)(?:=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\
 def normalize_language(name: str) -> str:
     """Return the one name under which a language is known here.
 
-    Transcripts (`pycon`, `console`) keep their own names, since they are no code that could run as it is. So does
+    Transcripts (`pycon`, `console`) keep their own names, since they cannot run as they are. So does
     `python2`.
 
     Args:
@@ -182,7 +182,7 @@ def scan_of(state: StateBlock) -> Scan:
 
 
 def line_start(state: StateBlock, line: int) -> int:
-    """Return the offset of the line's first character that is no white space."""
+    """Return the offset of the line's first character that is not white space."""
     return state.bMarks[line] + state.tShift[line]
 
 
@@ -285,7 +285,7 @@ def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> tuple
 class _GluedEnd:
     """Looks for a closing fence that the model wrote at the end of the last line of code.
 
-    To CommonMark that is no fence. It counts here only if the block would otherwise have no end, or take in the
+    In CommonMark that is not a fence. It counts here only if the block would otherwise have no end, or take in the
     opening of another one.
 
     Attributes:

@@ -43,26 +43,26 @@ TOKEN = "cancellation_token"
 
 
 class Token:
-    """Stands for AutoGen's `CancellationToken`: whoever runs a tool cancels its task, and needs no more than this."""
+    """A substitute for AutoGen's `CancellationToken`: a call of a tool is cancelled through its task instead."""
 
     def is_cancelled(self) -> bool:
         """Whether it was cancelled."""
         return False
 
     def cancel(self) -> None:
-        """Refuse to."""
+        """Refuse: a tool cannot cancel its own call."""
         raise RequestError("A tool cannot cancel the call that it answers.")
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """The task is cancelled instead."""
+        """Do nothing: the task is cancelled instead."""
 
     def link_future(self, future: asyncio.Future[Any]) -> asyncio.Future[Any]:
-        """The task is cancelled instead, and with it what it awaits."""
+        """Return the future: it is cancelled with the task that awaits it."""
         return future
 
 
 def takes_token(signature: inspect.Signature) -> bool:
-    """Whether a function is to be given a token."""
+    """Whether a function has a parameter for the token."""
     parameter = signature.parameters.get(TOKEN)
     return parameter is not None and "CancellationToken" in str(parameter.annotation)
 
@@ -75,7 +75,7 @@ def without_token(signature: inspect.Signature) -> inspect.Signature:
 
 @runtime_checkable
 class ToolLike(Protocol):
-    """What AutoGen's tools have."""
+    """The interface of AutoGen's tools."""
 
     @property
     def name(self) -> str:
@@ -94,10 +94,10 @@ class ToolLike(Protocol):
 
 
 def from_tool(tool: ToolLike) -> HostFunction:
-    """A tool.
+    """Return a tool as a function of the host.
 
     Raises:
-        RequestError: Its name cannot be made one of Python's.
+        RequestError: Its name cannot become a Python name.
     """
     name = tool_name(tool.name)
     schema = tool.schema.get("parameters") or {}
@@ -137,7 +137,7 @@ def from_tool(tool: ToolLike) -> HostFunction:
 
 
 def _is_mcp(result: Any) -> bool:
-    """Whether it is what AutoGen's adapters of an MCP server's tools return: a list of the protocol's own objects."""
+    """Whether it is the result of an MCP server's tool: a list of objects of the protocol."""
     return (
         isinstance(result, list)
         and bool(result)
@@ -146,13 +146,13 @@ def _is_mcp(result: Any) -> bool:
 
 
 def _from_mcp(result: list[Any]) -> Any:
-    """The same as the server's workbench would answer."""
+    """Return what the server's workbench would return."""
     parts = [_mcp_part(part) for part in result]
     return parts[0] if len(parts) == 1 else parts
 
 
 def _from_group(error: Exception) -> Exception:
-    """What an MCP server's tool has failed with; AutoGen's adapters raise it in groups, and as JSON."""
+    """The error of an MCP server's tool; AutoGen raises it in exception groups, and as JSON."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     try:
@@ -174,7 +174,7 @@ def _args_type(tool: Any) -> Any:
 
 
 def _own_signature(tool: Any) -> Signed | None:
-    """The signature of the function that a `FunctionTool` has, which tells more than its schema."""
+    """The signature of the function of a `FunctionTool`, which has more details than its schema."""
     function, signature = function_of(tool)
     if signature is None:
         return None
@@ -185,7 +185,7 @@ def _own_signature(tool: Any) -> Signed | None:
 
 @runtime_checkable
 class WorkbenchLike(Protocol):
-    """What AutoGen's workbenches have."""
+    """The interface of AutoGen's workbenches."""
 
     async def list_tools(self) -> list[Any]:
         """The schemas of its tools."""
@@ -197,10 +197,10 @@ class WorkbenchLike(Protocol):
 
 
 async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
-    """All tools of a workbench, in its order. AutoGen's start for that if they have not been started.
+    """Return all tools of a workbench in its order. AutoGen's workbenches start for that.
 
     Raises:
-        RequestError: It cannot be started or does not answer, or the name of a tool cannot be made one of Python's.
+        RequestError: It cannot be started or does not answer, or the name of a tool cannot become a Python name.
     """
     started = is_started(workbench)
     try:
@@ -208,7 +208,7 @@ async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
     except CodeRoomError:
         raise
     except Exception as error:
-        if not started:  # Else it would never be tried again.
+        if not started:  # Otherwise it would count as started from now on.
             with suppress(Exception):
                 await workbench.stop()  # type: ignore[attr-defined]
         raise _unusable(workbench, error) from error
@@ -217,10 +217,10 @@ async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
 
 
 def _unusable(workbench: object, error: BaseException) -> RequestError:
-    """What is raised for a workbench that does not tell its tools."""
+    """The error for a workbench that does not list its tools."""
     again = ", or stop it and start it again if its server has ended" if is_started(workbench) else ""
     return RequestError(
-        f"The workbench {type(workbench).__name__!r} cannot be used, since it does not tell its tools "
+        f"The workbench {type(workbench).__name__!r} cannot be used, since it does not list its tools "
         f"({_cause(error)}). Check its settings, and that {_server_of(workbench)} can be started and reached{again}."
     )
 
@@ -234,7 +234,7 @@ def _server_of(workbench: object) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """What was raised, without the groups around it."""
+    """The first exception inside of exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -245,8 +245,8 @@ def _name_in(workbench: WorkbenchLike, name: str) -> str:
         return tool_name(name)
     except RequestError as error:
         raise RequestError(
-            f"The tool {name!r} of the workbench {type(workbench).__name__!r} cannot be offered, since that is no name "
-            "that code can call. Give it another one where the workbench is made: "
+            f"The tool {name!r} of the workbench {type(workbench).__name__!r} cannot be offered, since that is not "
+            "a Python name. Give it another one where the workbench is created: "
             f"tool_overrides={{{name!r}: ToolOverride(name={_another(name)!r})}}."
         ) from error
 
@@ -256,21 +256,21 @@ def _another(name: str) -> str:
 
 
 def _from_schema(
-    workbench: WorkbenchLike, told: Mapping[str, Any], whole: Mapping[str, Any] | None = None
+    workbench: WorkbenchLike, tool: Mapping[str, Any], whole: Mapping[str, Any] | None = None
 ) -> HostFunction:
-    name, schema = _name_in(workbench, told["name"]), told.get("parameters") or {}
+    name, schema = _name_in(workbench, tool["name"]), tool.get("parameters") or {}
     if whole is not None:
         schema = {**{key: whole[key] for key in ("$defs", "definitions") if key in whole}, **schema}
     signature, shown, notes = sign(schema)
     validator_type = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    # Without a registry of its own it would fetch what the schema, which may be anybody's, refers to.
+    # Without its own registry it would fetch the references of an untrusted schema from the network.
     validator = validator_type(schema, registry=referencing.Registry())
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         bound = bind(name, signature, args, kwargs)
         try:
             wrong = jsonschema.exceptions.best_match(validator.iter_errors(bound))
-        except Exception as error:  # A schema may be wrong in any way.
+        except Exception as error:  # A schema can be wrong in any way.
             raise RuntimeError(
                 f"{name}(): its arguments cannot be checked, since its schema is wrong: {error}"
             ) from None
@@ -280,9 +280,9 @@ def _from_schema(
         return Arguments((), bound)
 
     async def run(arguments: Arguments) -> Any:
-        return _content(workbench, name, await workbench.call_tool(told["name"], arguments.kwargs, Token()))
+        return _content(workbench, name, await workbench.call_tool(tool["name"], arguments.kwargs, Token()))
 
-    doc = str(told.get("description") or "")
+    doc = str(tool.get("description") or "")
     return HostFunction(
         name,
         signature,
@@ -298,7 +298,7 @@ def _from_schema(
 
 
 def _content(workbench: WorkbenchLike, name: str, result: Any) -> Any:
-    """What a tool of a workbench has answered: its text, or a list if there is more than one part."""
+    """The result of a workbench's tool: its text, or a list if it has several parts."""
     parts = [_part(part) for part in result.result]
     if result.is_error:
         text = "\n".join(str(part) for part in parts).strip()
@@ -316,7 +316,7 @@ def _part(part: Any) -> Any:
 
 
 def adapt(item: Any) -> HostFunction | LateFunctions | None:
-    """What a session offers for something of AutoGen's; `None` for anything else."""
+    """Return the function of the host for an object of AutoGen's; `None` for other objects."""
     if isinstance(item, WorkbenchLike):
         return functools.partial(from_workbench, item)
     if isinstance(item, ToolLike):
@@ -329,5 +329,5 @@ def adapt(item: Any) -> HostFunction | LateFunctions | None:
 def _takes_token(function: Any) -> bool:
     try:
         return takes_token(inspect.signature(function))
-    except (TypeError, ValueError):  # Some that are written in C.
+    except (TypeError, ValueError):  # Some functions written in C have no signature.
         return False

@@ -82,10 +82,10 @@ _FILE_NAME = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
 
 
 class Runtime:
-    """What exists between the start and the stop of an executor: a sandbox, a session in it, and a folder.
+    """The sandbox, the session and the folder of an executor between its start and its stop.
 
     Args:
-        config: What the executor was configured with.
+        config: The executor's settings.
         functions: Functions of the host that the code may call.
         shows_values: Whether the output includes the value of a last expression.
 
@@ -128,10 +128,10 @@ class Runtime:
         self._ended_runs: set[asyncio.Task[Any]] = set()
 
     async def run(self, blocks: Sequence[CodeBlock], on_output: OnOutput | None) -> ExecutionResult:
-        """Run blocks in order, up to the first that fails, in a task of their own, which is cancelled to end them.
+        """Run blocks in order, up to the first that fails. Call it in its own task, which is cancelled to end them.
 
         Returns:
-            The result; one that `restart`, `offer` or `close` has ended has the outcome `cancelled`.
+            The result; its outcome is `cancelled` if `restart`, `offer` or `close` ended the run.
         """
         self.interrupted = None
         task = asyncio.current_task()
@@ -152,7 +152,7 @@ class Runtime:
             self._ended_runs.discard(task)
 
     def _reject(self, blocks: Sequence[CodeBlock]) -> ExecutionResult | None:
-        """Return the result for blocks of which the policy refuses one, before any has run."""
+        """Return the result for blocks if the policy rejects one of them."""
         if self._config.policy == "open":
             return None
         for number, block in enumerate(blocks, start=1):
@@ -209,8 +209,8 @@ class Runtime:
         try:
             await asyncio.wait((cell,))
         except asyncio.CancelledError:
-            # Ended by the session, the code leaves its variables and its output.
-            with contextlib.suppress(asyncio.CancelledError):  # A second one changes nothing.
+            # If the session ends the code, variables and output are kept.
+            with contextlib.suppress(asyncio.CancelledError):  # A second cancellation changes nothing.
                 await run_uncancellable(_end_cell(session, cell))
             if cell.done() and not cell.cancelled() and cell.exception() is None:
                 self._lost = lost or cell.result().state_lost
@@ -225,10 +225,10 @@ class Runtime:
         results.append(result)
 
     def _worded(self, result: ExecutionResult, is_kept: bool) -> ExecutionResult:
-        """Return a result whose output says all that the code's author needs to know.
+        """Return the result with the output that the author of the code reads.
 
-        That is what was printed, then the value of a last expression as a notebook shows it, then, if the code was
-        ended or met a limit, a line that says so and what is left.
+        That is the printed output, the value of a last expression as in a notebook, and a remark if the code was
+        ended or reached a limit.
         """
         in_session, output = self._in_session and is_kept, result.output
         if self._shows_values and result.value_repr is not None:
@@ -252,14 +252,14 @@ class Runtime:
                 await session.close()
 
     async def offer(self, functions: Sequence[HostFunction]) -> None:
-        """Let the code call these functions from now on; the session is restarted."""
+        """Replace the functions that the code may call; the session is restarted."""
         await self._end_runs()
         async with self._lock:
             self._functions = functions
             await self._drop_session()
 
     async def restart(self) -> None:
-        """End what runs and go back to the beginning; a temporary folder is emptied.
+        """End all runs and restart the session; a temporary folder is emptied.
 
         Raises:
             SandboxUnavailable: The sandbox broke.
@@ -272,10 +272,10 @@ class Runtime:
                 await asyncio.to_thread(empty_folder, self.work_dir)
 
     async def checkpoint(self) -> Checkpoint:
-        """Keep the variables, and the files unless there are too many.
+        """Save the variables, and the files unless there are too many.
 
         Raises:
-            RequestError: There are only files to keep, and too many.
+            RequestError: There are only files to save, and too many.
             SandboxUnavailable: The sandbox broke.
         """
         async with self._lock:
@@ -286,13 +286,13 @@ class Runtime:
                 except RequestError:
                     if not self._in_session:
                         raise
-                    mark = await session.checkpoint()  # Raises again if it is not the files that are too many.
-                    self._keeps_files = False  # Finding that out takes a copy, which is not made each time.
+                    mark = await session.checkpoint()  # Raises again if files were not the cause.
+                    self._keeps_files = False  # The attempt costs a copy, so it is not repeated.
                     return mark
             return await session.checkpoint()
 
     async def rollback(self, mark: Checkpoint) -> str:
-        """Go back to a checkpoint, and return what is as it was.
+        """Restore a checkpoint, and return what was restored.
 
         Raises:
             RequestError: The checkpoint is gone.
@@ -305,7 +305,7 @@ class Runtime:
         return " and ".join(kept)
 
     async def close(self) -> None:
-        """End everything and remove what is temporary; from any event loop."""
+        """End all runs and remove temporary files; can be called from any event loop."""
         await run_uncancellable(self._close())
 
     async def _close(self) -> None:
@@ -337,7 +337,7 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
         shows_values: Whether the output includes the value of a last expression.
 
     Attributes:
-        has_owner: Whether somebody stops it: AutoGen's own agents and tools do not.
+        has_owner: Whether its user stops it. AutoGen's own agents and tools do not.
     """
 
     def __init__(self, config: SandboxCodeExecutorConfig, *, shows_values: bool) -> None:
@@ -355,14 +355,14 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
 
     @property
     def work_dir(self) -> Path | None:
-        """The folder that the code works in; `None` for a temporary one before the start and after the stop."""
+        """The folder of the code; `None` for a temporary one before the start and after the stop."""
         if self._runtime is not None:
             return self._runtime.work_dir
         return self._settings.folder
 
     @property
     def interrupted(self) -> ExecutionResult | None:
-        """The result of the last run, if that was cancelled; the output goes up to there."""
+        """The result of the last run up to its cancellation; `None` if it was not cancelled."""
         return None if self._runtime is None else self._runtime.interrupted
 
     @property
@@ -377,20 +377,20 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
     ) -> SandboxCodeResult:
         """Run the blocks in order, up to the first that fails.
 
-        Several calls may be made at the same time; in a session they run one after the other.
+        Concurrent calls are allowed; in a session they run one after the other.
 
         Args:
             code_blocks: The blocks.
             cancellation_token: Ends the code when it is cancelled, from any thread.
-            on_output: Called with what the code prints while it prints it.
+            on_output: Called with output while the code runs.
 
         Returns:
-            The result. What the code can be blamed for is in its exit code and its output: 124 if its time was up,
-            137 if it wanted too much memory, 126 if the policy does not allow it, 125 if `stop` or `restart` ended it.
+            The result. Failures of the code are in its exit code and its output: 124 for a timeout, 137 for too much
+            memory, 126 if the policy rejects it, 125 if `stop` or `restart` ended it.
 
         Raises:
             asyncio.CancelledError: The token or the surrounding task was cancelled; the code has been ended.
-            SandboxUnavailable: The sandbox broke or cannot be built; that says nothing about the code.
+            SandboxUnavailable: The sandbox broke or cannot be built; the code did not cause that.
             RequestError: The configuration is wrong.
             MissingDependencyError: A module of `preload` cannot be imported.
         """
@@ -407,7 +407,7 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
         return await await_with_token(self._run(blocks, on_output), cancellation_token or CancellationToken())
 
     async def start(self) -> None:
-        """Start the sandbox; a second time does nothing.
+        """Start the sandbox; a second call does nothing.
 
         Raises:
             SandboxUnavailable: No wall is available, or it cannot be built.
@@ -423,13 +423,13 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
             raise
 
     async def stop(self) -> None:
-        """End what runs and remove what is temporary; the next code starts it again."""
+        """End all runs and remove temporary files; the next code starts it again."""
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             await runtime.close()
 
     async def restart(self) -> None:
-        """End what runs and go back to a fresh state, if it was started; a temporary work directory is emptied.
+        """End all runs and restart with a fresh state, if it was started; a temporary work directory is emptied.
 
         Raises:
             SandboxUnavailable: The sandbox broke.
@@ -447,7 +447,7 @@ class SandboxedExecutor(DumpsAsItself, CodeExecutor):
     async def _get_runtime(self) -> Runtime:
         if self._runtime is not None and self._runtime.loop is not asyncio.get_running_loop():
             await self.stop()
-        # Without an `await` from here on, so that calls that begin together get one runtime.
+        # Without an `await` from here on, so that concurrent calls get the same runtime.
         if self._runtime is None:
             self._runtime = Runtime(self._settings, self._functions, self._shows_values)
         return self._runtime

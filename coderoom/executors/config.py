@@ -1,4 +1,4 @@
-"""The declarative forms of our executors."""
+"""The configs of CodeRoom's executors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EngineName = Literal["cpython", "monty"]
 
 
 class LocalCodeExecutorConfig(StrictConfig):
-    """The declarative form of `LocalCodeExecutor`; each field is the constructor's argument of that name."""
+    """The config of a `LocalCodeExecutor`. Each field is the constructor's argument of the same name."""
 
     work_dir: str | None = Field(default=None, min_length=1)
     timeout: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
@@ -46,7 +46,7 @@ class LocalCodeExecutorConfig(StrictConfig):
 
 
 class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
-    """The declarative form of `SandboxCodeExecutor`; each field is the constructor's argument of that name."""
+    """The config of a `SandboxCodeExecutor`. Each field is the constructor's argument of the same name."""
 
     state: State = "session"
     wall: WallName = "auto"
@@ -76,7 +76,7 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         return None if self.work_dir is None else Path(self.work_dir).expanduser().absolute()
 
     def all_limits(self) -> Limits:
-        """The limits with the timeout among them."""
+        """The limits, including the timeout."""
         return (self.limits or Limits()).model_copy(update={"wall_seconds": self.timeout})
 
     def make_sandbox(self, work_dir: Path) -> Sandbox:
@@ -104,10 +104,10 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
 
 
 def as_texts(name: str, values: Sequence[str | Path]) -> list[str]:
-    """Return an argument as a list of texts.
+    """Return an argument as a list of strings.
 
     Raises:
-        ValueError: It is one text, which is also a sequence of texts: its letters.
+        ValueError: It is one string, which is a sequence of strings too.
     """
     if isinstance(values, str):
         raise ValueError(f"{name}={values!r} must be a list, not one string")

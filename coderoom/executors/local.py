@@ -1,4 +1,4 @@
-"""The executor for code as ordinary local processes."""
+"""`LocalCodeExecutor`: runs code as ordinary local processes."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ _LIMITS = Limits(memory_bytes=_PLENTY, processes=4096, open_files=4096, file_byt
 class LocalCodeExecutor(SandboxedExecutor, Component[LocalCodeExecutorConfig]):
     """Runs code as ordinary processes of the user, within a time limit but without isolation.
 
-    The code can read and write whatever the user can, and can use the network. What it cannot do by accident: run on
-    after its time, leave processes behind, take the terminal's input, or find the secrets of the host's environment in
-    its own. Code that looks for them will find them, for instance in the memory of other processes of this user.
+    The code can read and write all files of the user, and can use the network. It cannot run past its timeout, leave
+    processes behind or read from the terminal by accident, and its environment has no secrets of the host's. Code that
+    searches for them can find them, for instance in the memory of the user's other processes.
 
     It is `SandboxCodeExecutor(wall="none", state="fresh")` with the user's `PATH`, `HOME` and locale, with no limits
     but the time, and without the value of a last expression in the output. It needs Linux.
 
-    Each block begins with nothing but the files, in order, up to the first that fails. Languages: `python`, `sh`
-    (`shell`), `bash`, and `javascript` where `node` is installed. A first line `# filename: src/a.py` also keeps the
-    block in that file; what the code writes is kept as well. Of more than 1 MiB that a block prints the result has the
-    beginning and the end. It starts by itself with the first code.
+    Blocks run in order, up to the first that fails, each with a fresh state except for the files. Languages: `python`,
+    `sh` (`shell`), `bash`, and `javascript` if `node` is installed. A first line `# filename: src/a.py` also saves the
+    block to that file. Of output above 1 MiB the result has the beginning and the end. The executor starts with the
+    first code.
 
     Args:
-        work_dir: The folder that the code runs in. It is created if it does not exist, and stays. `None`: a temporary
-            folder, created at the start and removed by `stop`.
-        timeout: The seconds that each block has.
-        env: Names of environment variables to pass on to the code, besides those that programs need to run at all
-            (`PATH`, `HOME`, the locale, ...). Their values are read at the start and are not in the config.
+        work_dir: The folder that the code runs in. It is created if it does not exist, and is not removed. `None`: a
+            temporary folder, created at the start and removed by `stop`.
+        timeout: The time limit of each block, in seconds.
+        env: Names of environment variables for the code, besides those that programs need to run (`PATH`, `HOME`, the
+            locale, ...). Their values are read at the start and are not in the config.
         python: The Python interpreter for the code, as a path or a name in `PATH`; `None`: the one that
             `CODEROOM_PYTHON` names, else the one that runs this.
     """

@@ -1,4 +1,4 @@
-"""What the author of code reads, as bounded text with remarks, and the files that blocks and outputs are kept in."""
+"""Output for the author of the code: bounded text, remarks, and files for blocks and whole outputs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def keep_named_file(root: Path, name: str, code: str) -> str:
-    """Write a block to the file that it names.
+    """Save a block to the file that it names.
 
     Args:
         root: The work directory.
-        name: The file's name, perhaps by its place in the sandbox.
+        name: The file's name, which may begin with the path in the sandbox.
         code: The block.
 
     Returns:
-        Why the file cannot be written; empty if it was.
+        Why the file cannot be written; empty if it was written.
     """
     inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
     if inside.startswith("/") or inside.split("/")[0] in (".", "..") or "\0" in inside:
@@ -43,14 +43,14 @@ def keep_named_file(root: Path, name: str, code: str) -> str:
 
 
 def write_inside(root: Path, name: str, data: bytes) -> Path:
-    """Write a file in one step, and create the folders above it.
+    """Write a file atomically, and create its folders.
 
-    Code may create links at any moment, also between two looks at a path. So each folder is opened relative to the one
-    above it, and a link is an error. If root works in a folder of another user, the files belong to that user.
+    Code may create links at any moment, also between a check and the write. So each folder is opened relative to the
+    one above it, and a link is an error. If root works in another user's folder, the files belong to that user.
 
     Args:
-        root: The folder. The path to it is trusted.
-        name: The file's name in it, with `/` between the parts and no `..`.
+        root: The folder. Its path is trusted.
+        name: The file's path in it, with `/` and without `..`.
         data: The content.
 
     Returns:
@@ -99,18 +99,18 @@ _LEAST = 200
 def bound_output(
     text: str, limit: int, *, whole: Path | None = None, total: int | None = None, partly: bool = False
 ) -> str:
-    """Cut a text in its middle so that it fits.
+    """Shorten a text by removing its middle.
 
     Args:
         text: The text.
-        limit: How many characters may stay. The notice of what was left out counts among them, unless it is longer
-            than half of the limit, as it may be with a long path.
-        whole: The file that has the whole text; it is named in the notice.
-        total: How many characters the whole text has, if `text` is not all of it.
-        partly: Whether the file too has only the beginning and the end, if more of them.
+        limit: The most characters, including the notice of what was left out, unless a long path makes the notice
+            longer than half of the limit.
+        whole: The file with the whole text, which the notice names.
+        total: The number of characters of the whole text, if `text` is only a part.
+        partly: Whether the file has only the beginning and the end too, but more of them.
 
     Returns:
-        The text itself if it fits, else its beginning and its end with a line between them that says what is missing.
+        The text if it fits, else its beginning and its end with a notice between them.
 
     Raises:
         ValueError: The limit is below 200.
@@ -120,7 +120,7 @@ def bound_output(
     if len(text) <= limit:
         return text
     full = max(len(text), total or 0)
-    # The count of what is left out is at most as long as the count of all, so the size is known before the cut.
+    # The notice for the whole text is at least as long as the final one.
     room = max(limit - len(_notice(full, full, whole, partly)) - 1, limit // 2)
     head = _cut_head(text, room * 6 // 10)
     tail = _cut_tail(text, room - room * 6 // 10)
@@ -129,17 +129,17 @@ def bound_output(
 
 
 def save_output(text: str, folder: Path) -> Path:
-    """Write a whole output to a new file in the folder's `.coderoom`.
+    """Save a whole output to a new file in the folder's `.coderoom`.
 
     Args:
-        text: The output. What UTF-8 has no bytes for is written as `?`.
-        folder: Usually the work directory, so that code can read the file too. It is made if it is not there.
+        text: The output. Characters that UTF-8 cannot encode become `?`.
+        folder: Usually the work directory, so that code can read the file. It is created if it does not exist.
 
     Returns:
         The file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # The code may have put links there.
+    # The code may have created links there.
     return write_inside(folder, f"{_OUTPUTS}/output-{uuid.uuid4().hex[:12]}.txt", text.encode("utf-8", "replace"))
 
 
@@ -167,21 +167,21 @@ _MIB = 1 << 20
 
 
 def with_line(output: str, text: str) -> str:
-    """Return the output with a line of text after it."""
+    """Return the output with a line of text added."""
     gap = "" if not output or output.endswith("\n") else "\n"
     return f"{output}{gap}{text}\n"
 
 
 def remark_on(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
-    """Return why code was ended, or which limit it met, and what is left; empty if its output says that.
+    """Return a remark on why code was ended or which limit it reached; empty if the output says so already.
 
     Args:
         result: The result.
         limits: What the code could use.
-        in_session: Whether there are variables that could be lost.
+        in_session: Whether the code ran in a session, whose variables may be lost.
     """
     error, message, is_printed = result.error, "", False
-    # An error with a traceback is the code's own, whatever its name.
+    # An error with a traceback was raised by the code.
     if error is not None and not error.traceback and error.type in _NOT_IN_OUTPUT:
         if in_session:
             return error.message

@@ -1,4 +1,4 @@
-"""Uses any AutoGen code executor as it is: starts it, waits in bounds, and tells its failures from the code's."""
+"""Runs code in any AutoGen executor: starts it, limits its time, and separates its failures from those of the code."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ __all__ = ["Checkpoints", "ExecutorRunner", "runner_for"]
 
 @runtime_checkable
 class Checkpoints(Protocol):
-    """An executor that can go back to an earlier state."""
+    """An executor that can restore an earlier state."""
 
     async def checkpoint(self) -> Any:
         """Save the current state.
 
         Returns:
-            What `rollback` and `release` take.
+            The argument of `rollback` and `release`.
         """
         ...
 
     async def rollback(self, mark: Any) -> str:
-        """Go back to a state as if nothing had happened since; as often as wanted.
+        """Restore a state. It can be restored again.
 
         Args:
             mark: The state, from `checkpoint`.
 
         Returns:
-            What is as it was then, in words that go before "are as they were": "variables and files".
+            What was restored, for a sentence that ends in "are as they were": "variables and files".
         """
         ...
 
     async def release(self, mark: Any) -> None:
-        """Release a state that is not needed any more.
+        """Release a state that is no longer needed.
 
         Args:
             mark: The state, from `checkpoint`.
@@ -66,10 +66,10 @@ _EXTRA_SECONDS = 15.0
 class ExecutorRunner:
     """Starts, uses and stops an AutoGen code executor.
 
-    An executor that was started before is used as it is. `stop` stops it all the same.
+    An executor that was started before is not started again, but `stop` stops it too.
 
-    The executor itself ends its code. One that ignores a cancellation, or its own timeout, is left alone after a
-    moment, and its code may still run.
+    The executor ends its code. If it ignores a cancellation or its own timeout, it is abandoned after a short wait, and
+    its code may still run.
 
     Args:
         executor: The executor.
@@ -92,7 +92,7 @@ class ExecutorRunner:
     def work_dir(self) -> Path | None:
         """The executor's folder on this machine; `None` before the start, or if it has none."""
         if not self._started:
-            return None  # Some executors create the folder when this is read.
+            return None  # Some executors create the folder when the attribute is read.
         folder = getattr(self._executor, "work_dir", None)
         return Path(folder).absolute() if isinstance(folder, str | Path) else None
 
@@ -105,11 +105,11 @@ class ExecutorRunner:
         if self._starting is None or self._starting.done():
             self._starting = asyncio.create_task(self._start())
             self._starting.add_done_callback(_retrieve)
-        # Not cancelled with its caller: half a start may leave something that nobody could stop.
+        # Not cancelled with its caller: an interrupted start may leave something that cannot be stopped.
         await asyncio.shield(self._starting)
 
     async def stop(self) -> None:
-        """End what runs and stop the executor; the next run starts it again.
+        """End all runs and stop the executor; the next run starts it again.
 
         Raises:
             SandboxUnavailable: It could not be stopped.
@@ -124,7 +124,7 @@ class ExecutorRunner:
                     await self._executor.stop()
 
     async def restart(self) -> None:
-        """End what runs and restart the executor, if it was started.
+        """End all runs and restart the executor, if it was started.
 
         Raises:
             SandboxUnavailable: It could not be restarted.
@@ -142,7 +142,7 @@ class ExecutorRunner:
         cancellation_token: CancellationToken | None = None,
         on_output: OnOutput | None = None,
     ) -> ExecutionResult:
-        """Run blocks; start the executor before, if need be.
+        """Run blocks; start the executor first if necessary.
 
         Args:
             blocks: The blocks.
@@ -154,7 +154,7 @@ class ExecutorRunner:
 
         Raises:
             asyncio.CancelledError: The token or the surrounding task was cancelled.
-            SandboxUnavailable: The executor failed. That says nothing about the code.
+            SandboxUnavailable: The executor failed; the code did not cause that.
         """
         if cancellation_token is not None and cancellation_token.is_cancelled():
             raise asyncio.CancelledError
@@ -172,7 +172,7 @@ class ExecutorRunner:
                 return task.result()
             outcome = ended.result() if ended.done() else Outcome.TIMEOUT
         except asyncio.CancelledError as error:
-            if task.cancelled():  # Nobody asked for that.
+            if task.cancelled():  # By the executor itself.
                 raise self._unavailable("cancelled the run by itself", error) from error
             raise
         finally:
@@ -218,7 +218,7 @@ class ExecutorRunner:
 
     @contextlib.contextmanager
     def _translated(self, what: str) -> Iterator[None]:
-        """Raise what the executor raises as our failure; a timeout is the code's."""
+        """Raise the executor's errors as `SandboxUnavailable`; a timeout is a failure of the code."""
         try:
             yield
         except (CodeRoomError, TimeoutError):
@@ -235,7 +235,7 @@ class ExecutorRunner:
 
 
 def runner_for(executor: CodeExecutor) -> SandboxedExecutor | ExecutorRunner:
-    """Return what runs code in an executor: CodeRoom's own do it themselves, unless a subclass runs code otherwise."""
+    """Return the runner for an executor: CodeRoom's own, unless a subclass changes how they run, need no other."""
     if not isinstance(executor, SandboxedExecutor):
         return ExecutorRunner(executor)
     executor.has_owner = True
@@ -244,7 +244,7 @@ def runner_for(executor: CodeExecutor) -> SandboxedExecutor | ExecutorRunner:
 
 
 def _end_soon(loop: asyncio.AbstractEventLoop, ended: asyncio.Future[Outcome | None]) -> None:
-    """End a run from any thread, perhaps long after its loop was closed."""
+    """End a run from any thread; its event loop may be closed already."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(_set, ended, None)
 
@@ -256,14 +256,14 @@ def _set(ended: asyncio.Future[Outcome | None], outcome: Outcome | None) -> None
 
 async def _cancel(task: asyncio.Task[ExecutionResult], token: CancellationToken) -> None:
     task.add_done_callback(_retrieve)
-    with contextlib.suppress(Exception):  # The executor's own callbacks run here.
+    with contextlib.suppress(Exception):  # This calls the executor's callbacks.
         token.cancel()
     task.cancel()
     await asyncio.wait((task,), timeout=_CANCEL_SECONDS)
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Look at an exception that nobody may wait for any more, so that asyncio does not log it."""
+    """Retrieve an exception, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 

@@ -1,4 +1,4 @@
-"""The executor for code in a sandbox."""
+"""`SandboxCodeExecutor`: runs code in a sandbox."""
 
 from __future__ import annotations
 
@@ -19,46 +19,45 @@ __all__ = ["SandboxCodeExecutor", "SandboxMark"]
 
 @dataclass(frozen=True, eq=False)
 class SandboxMark:
-    """A state that a `SandboxCodeExecutor` can go back to."""
+    """A state that a `SandboxCodeExecutor` can restore."""
 
     runtime: Runtime
     checkpoint: Checkpoint
 
 
 class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig]):
-    """Runs code behind a wall (isolation backend) that keeps it from this machine: see `coderoom.sandbox`.
+    """Runs code behind a wall (isolation backend) that isolates it from this machine: see `coderoom.sandbox`.
 
-    The code sees its work directory, as `/workspace` behind most walls, and the interpreter, read-only. It has no
-    network unless it is given one, an environment of its own, and limits. When it ends, is cancelled or runs out of
-    time, nothing of it is left running.
+    The code can read and write its work directory (`/workspace` behind most walls), and read the interpreter. It has
+    no network by default, its own environment, and limits. When it ends, is cancelled or times out, nothing is left
+    running.
 
-    Blocks run in order, up to the first that fails. Under `state="session"` each is a cell of one session: variables
-    and imports stay, from block to block and from call to call, also after a failure; if they are lost the output
-    says so. Under `state="fresh"` each begins with nothing but the files. The output is what was printed, in order, and
-    the value of a last expression. Languages: `python`, `sh` (`shell`), `bash`, and `javascript` where `node` is
-    installed. A first line `# filename: src/a.py` also keeps the block in that file. It starts by itself with the
-    first code, can be used again after `stop`, and in another event loop.
+    Blocks run in order, up to the first that fails. With `state="session"` each is a cell of one session: variables
+    and imports are kept from block to block and from call to call, also after a failure; if they are lost, the output
+    says so. With `state="fresh"` each block has a fresh state except for the files. The output is the printed text and
+    the value of a last expression. Languages: `python`, `sh` (`shell`), `bash`, and `javascript` if `node` is
+    installed. A first line `# filename: src/a.py` also saves the block to that file. The executor starts with the first
+    code, and can be used again after `stop` and in another event loop.
 
     Args:
-        work_dir: The folder that the code works in. It is created if it does not exist, and stays. `None`: a temporary
+        work_dir: The folder of the code. It is created if it does not exist, and is not removed. `None`: a temporary
             folder, created at the start and removed by `stop`, or when this process ends.
-        timeout: The seconds that each block has; it takes the place of `limits.wall_seconds`.
+        timeout: The time limit of each block, in seconds; it replaces `limits.wall_seconds`.
         state: `session` or `fresh`.
-        wall: `auto` for the strongest that this machine has, or `bubblewrap`, `namespaces`, `sandlock`, `landlock`,
+        wall: `auto` for the strongest available, or `bubblewrap`, `namespaces`, `sandlock`, `landlock`,
             `docker`; `none` for no wall at all.
         preload: Modules that are imported once at the start, for all blocks.
         network: Whether the code may use the network.
-        policy: `open`, or `restricted` for a small Python whose rules are explained to whoever wrote the code. It is
-            early feedback and no wall.
-        limits: What the code may use, as `Limits` or a mapping of what differs from the defaults.
-        env: Names of environment variables to pass on to the code. Their values are read at the start and are not in
-            the config.
+        policy: `open`, or `restricted` for a subset of Python, with errors that explain its rules. It is early feedback
+            and not security.
+        limits: The limits of the code, as `Limits` or a mapping of values that differ from the defaults.
+        env: Names of environment variables for the code. Their values are read at the start and are not in the config.
         python: The interpreter for the code, as a path; `None`: the one that `CODEROOM_PYTHON` names, else the one that
             runs this.
-        readable: More folders that the code may read, at their own paths.
+        readable: Additional folders that the code may read, at the same paths.
         options: Options of the chosen wall, for instance `image` for `docker`.
-        engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall, runs only Python and has
-            no network, no packages and no other programs (`pip install 'coderoom[monty]'`).
+        engine: `cpython`, or `monty` for pydantic-monty's subset of Python, which needs no wall, runs only Python and
+            has no network, packages or other programs (`pip install 'coderoom[monty]'`).
     """
 
     component_type = "code_executor"
@@ -99,15 +98,15 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         super().__init__(config, shows_values=True)
 
     async def offer(self, functions: Sequence[HostFunction]) -> None:
-        """Let the code call functions of the host, these and no others; an open session is restarted.
+        """Replace the functions of the host that the code may call; an open session is restarted.
 
-        They are not part of the config: whoever creates the executor offers them again.
+        They are not part of the config, so offer them again after loading one.
 
         Args:
-            functions: What `coderoom.sandbox.host_functions` returns.
+            functions: The result of `coderoom.sandbox.host_functions`.
 
         Raises:
-            RequestError: Without `state="session"` there is nothing that could call them.
+            RequestError: The state is not `session`, which functions need.
         """
         if functions and self._settings.state != "session":
             raise RequestError("Functions of the host can only be offered with state='session'.")
@@ -118,25 +117,25 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
 
     @property
     def state(self) -> State:
-        """Whether variables last (`session`) or not (`fresh`)."""
+        """Whether variables are kept (`session`) or not (`fresh`)."""
         return self._settings.state
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages that run here."""
+        """The languages that run."""
         small = self._settings.engine == "monty" or self._settings.policy == "restricted"
         return ("python",) if small else ("python", "sh", "bash", "javascript")
 
     @property
     def wall(self) -> str:
-        """The name of the wall; `auto` until one is chosen at the start, `monty` for the engine that needs none."""
+        """The name of the wall; `auto` until one is chosen at the start, `monty` for the engine without a wall."""
         return self._settings.wall if self._runtime is None else self._runtime.sandbox.wall
 
     async def checkpoint(self) -> SandboxMark:
-        """Keep the variables and the files of the work directory, unless there are too many of these to be copied.
+        """Save the variables, and the files of the work directory unless there are too many.
 
         Returns:
-            What `rollback` and `release` take. It lasts until `restart` or `stop`.
+            The argument of `rollback` and `release`, valid until `restart` or `stop`.
 
         Raises:
             RequestError: The files are all that there is to keep, and there are too many.
@@ -165,7 +164,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         return await self._runtime.rollback(mark.checkpoint)
 
     async def release(self, mark: SandboxMark) -> None:
-        """Let go of a checkpoint that nobody goes back to any more.
+        """Release a checkpoint that is no longer needed.
 
         Args:
             mark: What `checkpoint` returned.

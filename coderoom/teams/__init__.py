@@ -1,4 +1,4 @@
-"""Teams that take turns, and when they stop."""
+"""Teams, and the conditions that stop them."""
 
 from coderoom.teams.coding_team import CodingTeam, CodingTeamConfig
 from coderoom.teams.conditions import CodeSucceeded, NoProgress, ReviewApproved, StatefulCondition

@@ -1,4 +1,4 @@
-"""The round-robin team that goes on working."""
+"""`CodingTeam`: a round-robin team that continues after failures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Message = BaseAgentEvent | BaseChatMessage
 
 
 class CodingTeamConfig(RoundRobinGroupChatConfig):
-    """The declarative form of a `CodingTeam`; each field is the constructor's argument of that name."""
+    """The config of a `CodingTeam`. Each field is the constructor's argument of the same name."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,23 +46,23 @@ class CodingTeamConfig(RoundRobinGroupChatConfig):
 
 
 class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
-    """A round-robin group chat, as AutoGen's, that a failure does not break.
+    """AutoGen's round-robin group chat, made robust.
 
-    It goes on after a cancel, after an agent's error and after `reset()`: whoever was interrupted speaks first, and
-    reads each message once. A cancel, be it the token or the task's, ends the running turn at once. An agent's error
-    arrives as an `AgentError` whose `__cause__` is what the agent raised. `pause()` and `resume()` hold the turns
-    back. The saved state holds what the termination condition has counted. `async with team` starts what its agents
-    own, executors for instance, and stops it.
+    It continues after a cancellation, an agent's error and `reset()`: the interrupted agent speaks first, and reads
+    each message once. Cancelling the token or the task ends the running turn at once. An agent's error is raised as an
+    `AgentError` with the agent's exception as its `__cause__`. `pause()` and `resume()` delay turns. The saved state
+    includes the counters of the termination condition. `async with team` starts and stops the agents' resources,
+    executors for instance.
 
     Args:
         participants: The agents and nested teams, in the order of their turns.
         name: The team's name.
         description: What the team is for.
-        termination_condition: When to stop; `None` to go on until `max_turns`.
-        max_turns: How many turns a run may have; `None` for any number.
-        runtime: The runtime to use instead of one of the team's own.
-        custom_message_types: Message types beside AutoGen's that the participants exchange.
-        emit_team_events: Whether the stream tells who speaks next.
+        termination_condition: When to stop; `None` to run until `max_turns`.
+        max_turns: The most turns of a run; `None` for no limit.
+        runtime: The runtime to use instead of the team's own.
+        custom_message_types: Message types besides AutoGen's that the participants exchange.
+        emit_team_events: Whether the stream has events for the selected speakers.
     """
 
     DEFAULT_NAME = "CodingTeam"
@@ -126,26 +126,26 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         """Run the team; yield the messages as they come and a `TaskResult` last.
 
         Args:
-            task: What to do; `None` to go on where the last run ended or was cut short.
+            task: What to do; `None` to continue where the last run ended or was interrupted.
             cancellation_token: Ends the run at once.
             output_task_messages: Whether the task itself is among the messages.
 
         Raises:
-            AgentError: If an agent failed; its `__cause__` is what the agent raised.
-            TeamError: If the termination condition failed.
-            asyncio.CancelledError: If the token was cancelled.
-            ValueError: If the task is empty or holds no messages, or the team is running already.
+            AgentError: An agent failed; its `__cause__` is the agent's exception.
+            TeamError: The termination condition failed.
+            asyncio.CancelledError: The token was cancelled.
+            ValueError: The task is empty or has no messages, or the team is running already.
         """
         if isinstance(task, Sequence) and not isinstance(task, str):
             task = list(task)
         if not self._is_running:
-            await self._put_right()
+            await self._recover()
         stop = CancellationToken()
         if cancellation_token is not None:
             cancellation_token.add_callback(stop.cancel)
         run = super().run_stream(task=task, cancellation_token=stop, output_task_messages=output_task_messages)
         items: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
-        # A task of its own: AutoGen's generator waits for the whole conversation when it is closed early.
+        # In a task: AutoGen's generator waits for the whole conversation when it is closed early.
         running = asyncio.create_task(_pass_on(run, items))
         ending = self._end_turns_when(stop, running)
         item: Message | TaskResult | None = None
@@ -155,7 +155,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
                 yield item
             await self._ended(running)
             if not isinstance(item, TaskResult):
-                # It came to its end while it was being cancelled.
+                # It ended while it was being cancelled.
                 raise asyncio.CancelledError
         finally:
             if not running.done():
@@ -167,7 +167,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
     def _end_turns_when(
         self, stop: CancellationToken, running: asyncio.Task[None]
     ) -> Callable[[CancellationToken], Awaitable[None]]:
-        """See to it that the turns end when `stop` is cancelled; return what waits for that."""
+        """End the turns when `stop` is cancelled; return a function that waits for that."""
         loop = asyncio.get_running_loop()
         ending: list[asyncio.Task[None]] = []
 
@@ -176,7 +176,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
                 ending.append(loop.create_task(self._turns.end()))
 
         def on_stop() -> None:
-            # From whatever thread; and a token may be cancelled long after the run, when the loop is gone.
+            # From any thread, and perhaps after the loop was closed.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(begin)
 
@@ -191,17 +191,17 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
 
     async def _ended(self, running: asyncio.Task[None]) -> None:
         try:
-            # Shielded: a cancel of ours would break off AutoGen's way of stopping its runtime.
+            # Shielded: a cancellation would interrupt AutoGen while it stops its runtime.
             await asyncio.shield(running)
         except BaseException as error:
             self._cut_short = True
             if self._failure is not None and isinstance(error, RuntimeError):
-                # Named again: AutoGen's runtime raises the same error on its way, without its cause.
+                # Raised again, since AutoGen's runtime raises the error without its cause.
                 raise self._failure from self._failure.cause
             raise
 
-    async def _put_right(self) -> None:
-        """Put right what a run that was cut short may have left behind."""
+    async def _recover(self) -> None:
+        """Clean up after an interrupted run."""
         await self._follow_loop()
         condition = self._termination_condition
         if self._cut_short and condition is not None and condition.terminated:
@@ -211,7 +211,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         self._failure, self._cut_short = None, False
 
     async def _follow_loop(self) -> None:
-        """Go on in another event loop, as two calls of `asyncio.run` have: queues stay with the first one."""
+        """Move to another event loop, as after two calls of `asyncio.run`: queues belong to one loop."""
         loop, before = asyncio.get_running_loop(), self._loop
         self._loop = loop
         if before is None or before is loop or not self._embedded_runtime:
@@ -223,16 +223,16 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         await self.load_state(state)
 
     async def reset(self) -> None:
-        """Forget everything: the team, its agents and its termination condition start anew."""
+        """Reset the team, its agents and its termination condition."""
         if not self._is_running:
             await self._follow_loop()
         await super().reset()
 
     async def pause(self) -> None:
-        """Hold the turns back, and the agents that know how to pause; nothing happens if the team does not run."""
+        """Delay further turns and pause the agents that support it. Does nothing if the team does not run."""
         if not self._is_running:
             return
-        # Not by messages, as AutoGen's team does: those are lost when the run ends meanwhile.
+        # Not by messages, as in AutoGen's team: those are lost if the run ends in the meantime.
         self._going.clear()
         for participant in self._participants:
             if isinstance(participant, ChatAgent):
@@ -241,7 +241,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
                 await participant.pause()
 
     async def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         for participant in self._participants:
             if isinstance(participant, ChatAgent):
                 await participant.on_resume(CancellationToken())
@@ -249,7 +249,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
                 await participant.resume()
         self._going.set()
 
-    # --- Starting and stopping what the agents own ---
+    # --- Starting and stopping the agents ---
 
     async def __aenter__(self) -> Self:
         try:
@@ -266,14 +266,14 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         await self.close()
 
     async def close(self) -> None:
-        """Close all agents, also those of nested teams; the team may be used again afterwards.
+        """Close all agents, also those of nested teams; the team can be used again afterwards.
 
         Raises:
-            Exception: What the first agent that could not be closed raised, once all others are.
+            Exception: The first error, after all agents were tried.
         """
         await close_agents(self)
 
-    # --- What AutoGen's team is made of ---
+    # --- The parts of AutoGen's team ---
 
     def _create_participant_factory(
         self,
@@ -325,7 +325,7 @@ async def _pass_on(
 
 
 def _load_participant(model: Any) -> ChatAgent | Team:
-    # What it is shows when it is there: `component_type` may be left out of a config.
+    # Checked after loading, since `component_type` is optional in a config.
     participant = ComponentLoader.load_component(model, expected=object)
     if not isinstance(participant, ChatAgent | Team):
         raise TypeError(f"{model.provider!r} is neither an agent nor a team.")
@@ -333,10 +333,10 @@ def _load_participant(model: Any) -> ChatAgent | Team:
 
 
 def name_of_message_type(kind: type[BaseAgentEvent | BaseChatMessage]) -> str:
-    """The dotted name of `kind`.
+    """Return the dotted name of a message type, for a config.
 
     Raises:
-        TypeError: If it is a local class, which no name leads to.
+        TypeError: It is a local class, which has no importable name.
     """
     if issubclass(kind, StructuredMessage):
         arguments = kind.__pydantic_generic_metadata__["args"]
@@ -347,26 +347,28 @@ def name_of_message_type(kind: type[BaseAgentEvent | BaseChatMessage]) -> str:
 
 def _dotted(kind: type[BaseModel]) -> str:
     if "<" in kind.__qualname__:
-        raise TypeError(f"{kind.__qualname__!r} is a local class and cannot stand in a config; define it in a module.")
+        raise TypeError(
+            f"{kind.__qualname__!r} is a local class and cannot be part of a config; define it in a module."
+        )
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def find_message_type(name: str) -> type[BaseAgentEvent | BaseChatMessage]:
-    """The type that `name` names.
+    """Return the message type with this dotted name.
 
     Raises:
-        ValueError: If there is none, or it is no message type.
+        ValueError: It does not exist, or is not a message type.
     """
     match = re.fullmatch(r"([^\[\]]+)(?:\[([^\[\]]+)\])?", name.strip())
     if match is None:
-        raise ValueError(f"{name!r} is no name of a message type.")
+        raise ValueError(f"{name!r} is not a name of a message type.")
     kind, content = _imported(match[1]), match[2]
     if content is not None:
         if kind is not StructuredMessage:
-            raise ValueError(f"{name!r} is no message type: only StructuredMessage has a type in brackets.")
+            raise ValueError(f"{name!r} is not a message type: only StructuredMessage has a type in brackets.")
         return cast("type[BaseChatMessage]", kind.__class_getitem__(_imported(content)))
     if not issubclass(kind, BaseAgentEvent | BaseChatMessage):
-        raise ValueError(f"{name!r} is no message type.")
+        raise ValueError(f"{name!r} is not a message type.")
     return kind
 
 
@@ -376,10 +378,10 @@ def _imported(name: str) -> type[BaseModel]:
         found: object = importlib.import_module(module)
         for attribute in attributes:
             module = f"{module}.{attribute}"
-            # A class may stand in a class, and a module may not be imported yet.
+            # An attribute may be a nested class, or a module that is not imported yet.
             found = getattr(found, attribute) if hasattr(found, attribute) else importlib.import_module(module)
     except (ImportError, ValueError) as error:
         raise ValueError(f"There is no message type {name!r}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, BaseModel)):
-        raise ValueError(f"{name!r} is no message type.")
+        raise ValueError(f"{name!r} is not a message type.")
     return found

@@ -1,4 +1,4 @@
-"""Termination conditions that read what happened, not what was said about it; and the saved state of any condition."""
+"""Termination conditions that read metadata and not text, and the saved state of any condition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 class StatefulCondition(TerminationCondition):
     """A termination condition whose state is saved with its team's.
 
-    A subclass says in `_stop_reason` when to stop and why, and keeps all that it counts in `_state`.
+    A subclass implements `_stop_reason` and keeps its counters in `_state`.
     """
 
     def __init__(self) -> None:
@@ -42,10 +42,10 @@ class StatefulCondition(TerminationCondition):
         return self._terminated
 
     async def __call__(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> StopMessage | None:
-        """Look at what is new.
+        """Look at new messages.
 
         Raises:
-            TerminatedException: If it has been met before and was not reset.
+            TerminatedException: The condition was met before and not reset.
         """
         if self._terminated:
             raise TerminatedException("Termination condition has already been reached")
@@ -61,25 +61,25 @@ class StatefulCondition(TerminationCondition):
         """Why `message` ends the run, or `None` if it does not."""
 
     async def reset(self) -> None:
-        """Start anew."""
+        """Reset the counters."""
         self._terminated = False
         self._state.clear()
 
     def save_state(self) -> dict[str, Any]:
-        """What it has counted, as JSON-like data."""
+        """The counters, as JSON-like data."""
         return {"terminated": self._terminated, "state": dict(self._state)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save_state` gave."""
+        """Restore what `save_state` returned."""
         self._terminated = bool(state.get("terminated", False))
         self._state = dict(state.get("state", {}))
 
 
 class SourcesConfig(StrictConfig):
-    """The declarative form of a condition that may look at some participants only."""
+    """The config of a condition that may look at some participants only."""
 
     sources: list[str] | None = None
-    """The participants to look at; left out: all."""
+    """The participants to look at; missing: all."""
 
 
 class _FromSources(StatefulCondition):
@@ -105,10 +105,10 @@ class _FromSources(StatefulCondition):
 
 
 class ReviewApproved(DumpsAsItself, _FromSources, Component[SourcesConfig]):
-    """Ends the run when a `ReviewerAgent` approves: its verdict counts, and no word in any text.
+    """Ends the run when the verdict of a `ReviewerAgent` approves. Text does not count.
 
     Args:
-        sources: The reviewers to listen to; all by default.
+        sources: The names of the reviewers; all by default.
     """
 
     component_provider_override = "coderoom.teams.ReviewApproved"
@@ -120,10 +120,10 @@ class ReviewApproved(DumpsAsItself, _FromSources, Component[SourcesConfig]):
 
 
 class CodeSucceeded(DumpsAsItself, _FromSources, Component[SourcesConfig]):
-    """Ends the run when an agent's turn ends with code that ran well: outcome `ok`, as computed.
+    """Ends the run when an agent's turn ends with code whose outcome is `ok`.
 
     Args:
-        sources: The agents to look at; all by default.
+        sources: The names of the agents; all by default.
     """
 
     component_provider_override = "coderoom.teams.CodeSucceeded"
@@ -135,22 +135,21 @@ class CodeSucceeded(DumpsAsItself, _FromSources, Component[SourcesConfig]):
 
 
 class NoProgressConfig(StrictConfig):
-    """The declarative form of `NoProgress`."""
+    """The config of `NoProgress`."""
 
     repeats: int = Field(default=2, ge=2)
 
 
 class NoProgress(DumpsAsItself, StatefulCondition, Component[NoProgressConfig]):
-    """Ends the run when the team goes in a circle.
+    """Ends the run when the team repeats itself.
 
-    That is: the same code fails in the same way, or a participant says the same thing word for word, `repeats`
-    times in a row.
+    That is: the same code fails in the same way, or a participant sends the same text, `repeats` times in a row.
 
     Args:
-        repeats: How often is too often, 2 or more.
+        repeats: The number of repetitions, 2 or more.
 
     Raises:
-        ValueError: If `repeats` is below 2.
+        ValueError: `repeats` is below 2.
     """
 
     component_config_schema = NoProgressConfig
@@ -166,7 +165,7 @@ class NoProgress(DumpsAsItself, StatefulCondition, Component[NoProgressConfig]):
         if not isinstance(message, BaseChatMessage):
             return None
         if keys.OUTCOME in message.metadata:
-            # What code prints may well be the same twice; how it fails is what tells.
+            # Code may print the same twice; only the same failure counts.
             self._state.pop(f"{message.source} says", None)
             if self._times_in_a_row(f"{message.source} fails", message.metadata.get(keys.FAILURE, "")) >= self._repeats:
                 return f"No progress: the same code failed in the same way {self._repeats} times."
@@ -189,7 +188,7 @@ class NoProgress(DumpsAsItself, StatefulCondition, Component[NoProgressConfig]):
 
 
 def save_condition_state(condition: TerminationCondition) -> dict[str, Any]:
-    """What `condition`, and all that it combines, have counted, as JSON-like data."""
+    """The counters of a condition, and of all that it combines, as JSON-like data."""
     state: dict[str, Any] = {"condition": type(condition).__name__}
     if isinstance(condition, StatefulCondition):
         state["own"] = condition.save_state()
@@ -203,7 +202,7 @@ def save_condition_state(condition: TerminationCondition) -> dict[str, Any]:
 
 
 def load_condition_state(condition: TerminationCondition, state: Mapping[str, Any]) -> None:
-    """Restore what `save_condition_state` gave. A state of another kind of condition is passed over."""
+    """Restore what `save_condition_state` returned. The state of another kind of condition is ignored."""
     if state.get("condition") != type(condition).__name__:
         return
     if isinstance(condition, StatefulCondition):

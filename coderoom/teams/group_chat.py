@@ -1,4 +1,4 @@
-"""What a `CodingTeam` puts in the place of AutoGen's group chat: its manager and the containers of its agents."""
+"""The manager and the agent containers of a `CodingTeam`, in place of AutoGen's."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ __all__ = ["CodingTeamManager", "Participant", "Turns"]
 
 
 class CodingTeamManagerState(RoundRobinManagerState):
-    """AutoGen's state and what it leaves out. Each loads the other's."""
+    """AutoGen's state with more fields. Each can load the other's."""
 
     active_speakers: list[str] = Field(default_factory=list)
     termination_condition: Mapping[str, Any] | None = None
 
 
 class CodingTeamManager(RoundRobinGroupChatManager):
-    """Gives the turns round, and goes on where a cancel or an error cut a run short.
+    """Selects the next speaker, and continues an interrupted run.
 
     Args:
-        args: As AutoGen's manager takes them.
-        on_failure: Called with what ended a run when the termination condition failed.
-        kwargs: As AutoGen's manager takes them.
+        args: The arguments of AutoGen's manager.
+        on_failure: Called with the error if the termination condition fails.
+        going: Is clear while the team is paused.
+        kwargs: The arguments of AutoGen's manager.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class CodingTeamManager(RoundRobinGroupChatManager):
         self._going = going
 
     async def validate_group_state(self, messages: list[BaseChatMessage] | None) -> None:
-        """Take up a run that was cut short: whoever was interrupted speaks first.
+        """Continue an interrupted run: the interrupted participant speaks first.
 
-        AutoGen calls this at every start. A new task starts counting anew; no task goes on counting.
+        AutoGen calls this at every start. A new task resets the counters; without a task they continue.
         """
         if not self._active_speakers:
             return
@@ -79,13 +80,13 @@ class CodingTeamManager(RoundRobinGroupChatManager):
         try:
             return await super()._apply_termination_condition(delta, increment_turn_count)
         except (Exception, TerminatedException, asyncio.CancelledError) as error:
-            # Not every error of a condition is an `Exception`, and what is none would leave the run hanging.
+            # A condition may raise more than `Exception`; uncaught, such errors would let the run hang.
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
             failure = TeamError("The termination condition", error)
             self._on_failure(failure)
-            # Told and not raised: the runtime would log its traceback as well.
+            # Sent and not raised: the runtime would also log a traceback.
             await self._signal_termination_with_error(SerializableException.from_exception(failure))
             return True
 
@@ -93,17 +94,17 @@ class CodingTeamManager(RoundRobinGroupChatManager):
         try:
             await super()._transition_to_next_speakers(cancellation_token)
         except asyncio.CancelledError:
-            # The run has ended; raised, it would be logged as an error.
+            # The run has ended; if raised, this would be logged as an error.
             if not cancellation_token.is_cancelled():
                 raise
 
     async def reset(self) -> None:
-        """Start anew."""
+        """Return to the initial state."""
         await super().reset()
         self._active_speakers.clear()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """AutoGen's state, whose turn it is, and what the termination condition has counted."""
+        """AutoGen's state, whose turn it is, and the counters of the termination condition."""
         condition = self._termination_condition
         return {
             **await super().save_state(),
@@ -113,7 +114,7 @@ class CodingTeamManager(RoundRobinGroupChatManager):
         }
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save_state` gave."""
+        """Restore what `save_state` returned."""
         await super().load_state(state)
         loaded = CodingTeamManagerState.model_validate(state)
         self._active_speakers = [name for name in loaded.active_speakers if name in self._participant_names]
@@ -125,14 +126,14 @@ logger = logging.getLogger(__name__)
 
 
 class Turns:
-    """The turns that a team is taking right now, so that they can be ended.
+    """The running turns of a team, so that they can be ended.
 
     Args:
-        on_failure: Called with what ended a turn that failed.
+        on_failure: Called with the error of a failed turn.
     """
 
     GRACE_SECONDS = 1.0
-    """How long a cancelled turn may take to end by itself."""
+    """How long a cancelled turn may take to end, in seconds."""
     _AGAIN_SECONDS = 0.2
     _MOST_TRIES = 25
 
@@ -141,7 +142,7 @@ class Turns:
         self.running: set[asyncio.Task[Any]] = set()
 
     async def end(self) -> None:
-        """End them: first those that look at their token, then all others, also those that need to be told twice."""
+        """Wait for the turns whose token was cancelled, then cancel the others, repeatedly if necessary."""
         if self.running:
             await asyncio.wait(self.running, timeout=self.GRACE_SECONDS)
         for _ in range(self._MOST_TRIES):
@@ -155,15 +156,15 @@ class Turns:
 class Participant(ChatAgentContainer):
     """Runs one agent, or one nested team, when it is its turn.
 
-    Before a turn the agent's state is noted. A turn that fails or is cancelled puts it back and keeps the messages
-    that it was to read, so that the next try reads each of them once. The error itself reaches the team as it is.
+    The agent's state is saved before a turn. If the turn fails or is cancelled, the state is restored and the unread
+    messages are kept, so that the next turn reads each of them once. The error reaches the team unchanged.
 
     Args:
-        parent_topic_type: Where responses go.
-        output_topic_type: Where events go.
+        parent_topic_type: The topic for responses.
+        output_topic_type: The topic for events.
         agent: The agent or the nested team.
         message_factory: The message types that the team knows.
-        turns: Where a turn is noted while it is taken.
+        turns: The running turns of the team.
     """
 
     def __init__(
@@ -176,17 +177,17 @@ class Participant(ChatAgentContainer):
     ) -> None:
         super().__init__(parent_topic_type, output_topic_type, agent, message_factory)
         self._team = agent if isinstance(agent, Team) else None
-        # A subclass may take its turns in another way.
+        # A subclass may override how it takes its turns.
         if isinstance(agent, TeamAgent) and type(agent).on_messages_stream is TeamAgent.on_messages_stream:
             self._team = agent.team
         self._turns = turns
 
     @event
     async def handle_request(self, message: GroupChatRequestPublish, ctx: MessageContext) -> None:  # type: ignore[override]
-        """Take a turn. An error is told to the team and not raised: the runtime would log its traceback as well."""
+        """Take a turn. An error is sent to the team and not raised: the runtime would also log a traceback."""
         turn = asyncio.current_task()
         assert turn is not None
-        before = await self._note_state()
+        before = await self._save_agent()
         if ctx.cancellation_token.is_cancelled():
             return
         self._turns.running.add(turn)
@@ -199,9 +200,9 @@ class Participant(ChatAgentContainer):
         finally:
             self._turns.running.discard(turn)
         if ctx.cancellation_token.is_cancelled():
-            await self._put_back(before)
+            await self._restore_agent(before)
         elif isinstance(outcome, BaseException):
-            await self._put_back(before)
+            await self._restore_agent(before)
             failure = AgentError(self._agent.name, outcome)
             self._turns.on_failure(failure)
             await self._publish(GroupChatError(error=SerializableException.from_exception(failure)), ctx)
@@ -210,7 +211,7 @@ class Participant(ChatAgentContainer):
             await self._publish(outcome, ctx)
 
     async def on_unhandled_message(self, message: Any, ctx: MessageContext) -> None:
-        """Leave alone what is for the manager: another participant's error goes to all."""
+        """Ignore the errors of other participants, which are sent to all."""
         if not isinstance(message, GroupChatError):
             await super().on_unhandled_message(message, ctx)
 
@@ -220,7 +221,7 @@ class Participant(ChatAgentContainer):
 
     async def _take_turn(self, cancellation_token: CancellationToken) -> GroupChatAgentResponse | GroupChatTeamResponse:
         if self._team is not None:
-            # With nothing new to read a nested team goes on where it was; AutoGen would refuse the empty list.
+            # Without new messages a nested team continues; AutoGen would reject an empty list.
             stream: Any = self._team.run_stream(
                 task=list(self._message_buffer) or None,
                 cancellation_token=cancellation_token,
@@ -256,17 +257,17 @@ class Participant(ChatAgentContainer):
                 await self._log_message(item)
         return last
 
-    async def _note_state(self) -> Mapping[str, Any] | None:
+    async def _save_agent(self) -> Mapping[str, Any] | None:
         try:
             return await self._agent.save_state()
         except (Exception, asyncio.CancelledError) as error:
-            logger.debug("The state of %r cannot be noted: %s", self._agent.name, error)
+            logger.debug("The state of %r cannot be saved: %s", self._agent.name, error)
             return None
 
-    async def _put_back(self, state: Mapping[str, Any] | None) -> None:
+    async def _restore_agent(self, state: Mapping[str, Any] | None) -> None:
         if state is None:
             return
         try:
             await self._agent.load_state(state)
         except (Exception, asyncio.CancelledError) as error:
-            logger.debug("The state of %r cannot be put back: %s", self._agent.name, error)
+            logger.debug("The state of %r cannot be restored: %s", self._agent.name, error)

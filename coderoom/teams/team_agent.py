@@ -1,4 +1,4 @@
-"""A team in the place of an agent, and what starts and closes the agents of a team."""
+"""`TeamAgent`: a team as an agent. Also starts and closes the agents of a team, for `CodingTeam`."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ __all__ = ["TeamAgent", "TeamAgentConfig", "close_agents", "start_agents"]
 
 
 async def start_agents(team: Team) -> None:
-    """Start what they own, executors for instance, and not only on first use."""
+    """Start the resources of all agents, also those of nested teams, before first use."""
     for agent in agents_of(team):
         if callable(start := getattr(agent, "start", None)):
             await start()
 
 
 async def close_agents(team: Team) -> None:
-    """Close them.
+    """Close all agents, also those of nested teams.
 
     Raises:
-        Exception: What the first that could not be closed raised, once all others are.
+        Exception: The first error, after all agents were tried.
     """
     results = await asyncio.gather(*(agent.close() for agent in agents_of(team)), return_exceptions=True)
     for result in results:
@@ -47,7 +47,7 @@ async def close_agents(team: Team) -> None:
 
 
 def agent_name(team_name: str) -> str:
-    """Make an agent's name, which has to be an identifier, of a team's."""
+    """Convert a team's name to an identifier, for an agent."""
     return re.sub(r"^(?=\d)|\W", "_", team_name)
 
 
@@ -55,30 +55,30 @@ Item = BaseAgentEvent | BaseChatMessage | Response
 
 
 class TeamAgentConfig(StrictConfig):
-    """The declarative form of a `TeamAgent`; each field is the constructor's argument of that name."""
+    """The config of a `TeamAgent`. Each field is the constructor's argument of the same name."""
 
     team: ComponentModel
-    name: str | None = Field(default=None, description="The agent's name; left out: that of the team.")
-    description: str | None = Field(default=None, description="What it is for; left out: as the team says.")
+    name: str | None = Field(default=None, description="The agent's name; missing: the team's.")
+    description: str | None = Field(default=None, description="What it is for; missing: the team's description.")
 
 
 class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
-    """A team that stands wherever an agent can; its turn is a run of the team.
+    """A team as an agent: its turn is a run of the team.
 
-    Some places take agents only: AutoGen's `Swarm` and `GraphFlow`, and the builder of AutoGen Studio, which drops a
-    team within a team when it saves. In a `CodingTeam` it is the same as the team itself: all messages of its run go
-    to the others. Elsewhere its turn ends with the last message of the run, as its own, and the others get that one.
+    Some places accept agents only: AutoGen's `Swarm` and `GraphFlow`, and the builder of AutoGen Studio, which drops
+    nested teams when it saves. In a `CodingTeam` it behaves like the team itself: all messages of its run go to the
+    others. Elsewhere the others get the last message of the run, as a message of this agent.
 
-    Unlike AutoGen's teams it closes what the team's agents own, executors for instance, in `close()`.
+    Unlike AutoGen's teams, it closes the team's agents in `close()`.
 
     Args:
-        team: The team. It belongs to this agent from now on.
-        name: The agent's name, an identifier; `None`: the team's name, with `_` for what identifiers do not have.
-        description: What it is for, for other agents; `None`: as the team says.
+        team: The team. This agent owns it from now on.
+        name: The agent's name, an identifier; `None`: the team's name, with `_` for other characters.
+        description: What it is for, for other agents; `None`: the team's description.
 
     Raises:
-        TypeError: If the team is none.
-        ValueError: If the name is no identifier.
+        TypeError: `team` is not a team.
+        ValueError: The name is not an identifier.
     """
 
     component_config_schema = TeamAgentConfig
@@ -100,7 +100,7 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that its agents give to others."""
+        """The types of the messages that its agents send to others."""
         kinds = [kind for agent in agents_of(self._team) for kind in agent.produced_message_types]
         return tuple(dict.fromkeys([*kinds, TextMessage]))
 
@@ -110,7 +110,7 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
         """Take a turn: yield what happens in the team, and its last message as the `Response`.
 
         Args:
-            messages: What is new since the last turn. Without any, the team goes on where it was.
+            messages: The new messages. Without any, the team continues where it was.
             cancellation_token: Ends the run at once.
 
         Raises:
@@ -121,40 +121,40 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
         run = self._team.run_stream(
             task=task or None, cancellation_token=cancellation_token, output_task_messages=False
         )
-        # It may be the last one, which is not to be told twice.
-        held: BaseChatMessage | None = None
+        # Delayed by one message, since the last one is in the response.
+        pending: BaseChatMessage | None = None
         try:
             async with aclosing(run) as items:
                 async for item in items:
                     if isinstance(item, TaskResult):
-                        held = None
+                        pending = None
                         yield self._response(item)
                         return
-                    if held is not None:
-                        yield held
-                    held = item if isinstance(item, BaseChatMessage) and keys.SHOWN not in item.metadata else None
-                    if held is None:
+                    if pending is not None:
+                        yield pending
+                    pending = item if isinstance(item, BaseChatMessage) and keys.SHOWN not in item.metadata else None
+                    if pending is None:
                         yield item
         except Exception:
-            if held is not None:
-                yield held
+            if pending is not None:
+                yield pending
             raise
 
     def _for_team(self, message: BaseChatMessage) -> BaseChatMessage:
-        """What somebody hands over to this agent is for the whole team, whose agents do not know its name."""
+        """Convert a handoff to this agent, which the team's agents do not know, to a text message."""
         if isinstance(message, HandoffMessage) and message.target == self.name:
             return TextMessage(content=message.content, source=message.source, metadata=message.metadata)
         return message
 
     def _response(self, result: TaskResult) -> Response:
         inner = list(without_questions(result).messages)
-        for place in reversed(range(len(inner))):
-            message = inner[place]
+        for index in reversed(range(len(inner))):
+            message = inner[index]
             if isinstance(message, BaseChatMessage):
-                # Who speaks next may be up to who has spoken, and no other team knows the agents of this one.
+                # The outer team does not know the agents of this one.
                 said = message.model_copy(update={"source": self.name})
-                others = [*inner[:place], *inner[place + 1 :]]
-                # What its agents have handed over to each other is nobody else's turn.
+                others = [*inner[:index], *inner[index + 1 :]]
+                # Handoffs between its agents do not concern the outer team.
                 return Response(
                     chat_message=said,
                     inner_messages=[other for other in others if not isinstance(other, HandoffMessage)],
@@ -162,7 +162,7 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
         words = f"The team {self._team.name!r} said nothing. {result.stop_reason or ''}".strip()
         return Response(chat_message=TextMessage(content=words, source=self.name), inner_messages=inner)
 
-    # --- All else is the team's ---
+    # --- Passed on to the team ---
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Reset the team and its agents."""
@@ -174,7 +174,7 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
             await self._team.pause()
 
     async def on_resume(self, cancellation_token: CancellationToken) -> None:
-        """Go on after `on_pause`."""
+        """Continue after `on_pause`."""
         if is_running(self._team):
             await self._team.resume()
 
@@ -183,15 +183,15 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
         return await self._team.save_state()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save_state` gave."""
+        """Restore what `save_state` returned."""
         await self._team.load_state(state)
 
     async def start(self) -> None:
-        """Start what the team's agents own now and not on first use."""
+        """Start the resources of the team's agents now and not on first use."""
         await start_agents(self._team)
 
     async def close(self) -> None:
-        """Close all of the team's agents; the team may be used again afterwards."""
+        """Close all agents of the team; it can be used again afterwards."""
         await close_agents(self._team)
 
     def _to_config(self) -> TeamAgentConfig:
@@ -201,5 +201,5 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
     def _from_config(cls, config: TeamAgentConfig) -> Self:
         team = ComponentLoader.load_component(config.team, object)
         if not isinstance(team, Team):
-            raise TypeError(f"{config.team.provider!r} is no team.")
+            raise TypeError(f"{config.team.provider!r} is not a team.")
         return cls(team, name=config.name, description=config.description)

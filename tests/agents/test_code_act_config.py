@@ -123,10 +123,10 @@ async def test_tools_and_workbenches_work_after_a_round_trip(actor: MakeActor) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"approval_func": Approver(True)}, "a function cannot stand in a config"),
+        ({"approval_func": Approver(True)}, "a function cannot be part of a config"),
         ({"tools": [untyped]}, "Cannot serialize CodeActAgent with the tool <function untyped"),
-        ({"tools": [print]}, "it is no plain function"),
-        ({"tools": [Shop().price]}, "it is no plain function"),
+        ({"tools": [print]}, "it is not a plain function"),
+        ({"tools": [Shop().price]}, "it is not a plain function"),
         ({"tools": [reload]}, "uses names from around it: json"),
         ({"tools": [of_any]}, "name 'Any' is not defined"),
     ],

@@ -96,7 +96,7 @@ async def test_max_seconds_in_a_model_call(actor: MakeActor) -> None:
         agent = actor(client, max_seconds=0.5)
         response = await turn(agent, TASK)
         assert facts_of(response) == {"stop_reason": "max_seconds"}
-        assert "the time that a turn may take was up" in text_of(response)
+        assert "the time limit was reached" in text_of(response)
         assert await remembered(agent) == [TASK]
         assert text_of(await turn(agent, "And now?")) == "Next turn."
         await client.close()

@@ -105,7 +105,7 @@ async def test_what_is_sent_around_is_autogens_own_and_json(actor: MakeActor, st
     [
         # AutoGen's team leaves the agent as it is, CodeRoom's puts it back to before the turn.
         (RoundRobinGroupChat, "0.5 True\n", "The script was stopped from outside"),
-        (CodingTeam, "0.5 False\n", "An earlier turn was cut short"),
+        (CodingTeam, "0.5 False\n", "An earlier turn was interrupted"),
     ],
 )
 async def test_a_cancelled_team_leaves_an_agent_that_works_and_knows_what_it_called(

@@ -180,7 +180,7 @@ async def test_ce09_it_can_be_switched_off(coder: MakeCoder) -> None:
 @pytest.mark.parametrize(
     ("replies", "retries", "told"),
     [
-        ((BAD, "Sorry."), 0, "none was allowed"),
+        ((BAD, "Sorry."), 0, "none is allowed"),
         ((BAD, decide(True), WORSE, "Sorry."), 1, "no attempts are left"),
         ((BAD, decide(True), BAD, "Sorry."), 5, "the same code failed in the same way"),
         ((BAD, decide(False), "Sorry."), 5, "decided not to try again"),
