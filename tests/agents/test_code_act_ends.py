@@ -102,6 +102,20 @@ async def test_max_seconds_in_a_model_call(actor: MakeActor) -> None:
         await client.close()
 
 
+async def test_max_seconds_after_code_that_ran_reports_it_once(actor: MakeActor) -> None:
+    with OpenAIServer([python("print('once')"), Stall(60)]) as server:
+        client = OpenAIChatCompletionClient(
+            model="gpt-4o-2024-08-06", api_key="test", base_url=server.base_url, max_retries=0
+        )
+        agent = actor(client, max_seconds=3)
+        await agent.start()
+        response = await turn(agent, TASK)
+        facts = facts_of(response)
+        assert (facts["stop_reason"], facts["attempts"], facts["outcome"]) == ("max_seconds", "1", "ok")
+        assert outputs(response.inner_messages or []) == ["once\n"]
+        await client.close()
+
+
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_max_seconds_in_an_endless_loop(actor: MakeActor, mark: str, streaming: bool) -> None:
     code = f"{starts(mark)}print('begun', flush=True)\nx = 1\nwhile True: pass"

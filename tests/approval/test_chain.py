@@ -125,7 +125,7 @@ async def test_a_chain_of_somebody_elses_is_asked_as_it_wants() -> None:
 
 def test_wrong_arguments_are_named() -> None:
     not_one: Any = [AlwaysApprove(), lambda request: True]
-    with pytest.raises(TypeError, match=r"approvals\[1\].*no Approval"):
+    with pytest.raises(TypeError, match=r"approvals\[1\].*not an Approval"):
         ChainApproval(not_one)
     wrong: Any = "any"
     with pytest.raises(ValueError, match="'any'"):

@@ -108,7 +108,7 @@ threading.Thread(target=swap, daemon=True).start()
 
 def test_l13_no_protection_is_promised_that_is_not_there() -> None:
     text = " ".join((SandboxCodeExecutor.__doc__ or "").split())
-    assert "It is early feedback and no wall." in text
+    assert "It is early feedback and not security." in text
     assert "`none` for no wall at all" in text
 
 
