@@ -11,7 +11,7 @@ import warnings
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -19,9 +19,6 @@ from coderoom import __version__
 from coderoom._util.text import visible
 from coderoom.errors import Problem, RequestError
 from coderoom.exit_codes import EXIT_OK, EXIT_WRONG_REQUEST, end_code, print_json, run_and_exit
-
-if TYPE_CHECKING:
-    from coderoom.runs import PreparedRun
 
 __all__ = ["app", "main"]
 
@@ -34,7 +31,12 @@ app = typer.Typer(
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
 WALL_HELP = "The wall (isolation backend): auto, bubblewrap, namespaces, sandlock, landlock, docker or none."
+WallOption = Annotated[str, typer.Option("--wall", metavar="NAME", envvar="CODEROOM_WALL", help=WALL_HELP)]
+TeamsOption = Annotated[
+    list[str] | None, typer.Option("--team", metavar="FILE", help="Add this team file. May be repeated.")
+]
 TrustOption = Annotated[
     list[str] | None,
     typer.Option("--trust", metavar="NAMESPACE", help="Load components of this package too. May be repeated."),
@@ -50,9 +52,6 @@ def _options(
         typer.echo(f"coderoom {__version__}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
-
-
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
 
 
 ModelOption = Annotated[
@@ -92,32 +91,20 @@ def run(
     the code works in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless you pass
     --wall none.
     """
-    from coderoom.runs import prepare_run
-
-    prepared = prepare_run(
-        team,
-        _standard_input().decode("utf-8", "replace") if task == "-" else task,
-        model=model,
-        workspace=workspace,
-        wall=wall,
-        files=files or (),
-        trust=trust or (),
-    )
-    return _show_run(prepared, owns_process=bool(context.obj), as_json=as_json, debug=debug)
-
-
-def _show_run(prepared: PreparedRun, *, owns_process: bool, as_json: bool, debug: bool) -> int:
     from rich.console import Console
 
-    from coderoom.runs import RunView, run_team
+    from coderoom.runs import RunView, prepare_run, run_team
 
+    prepared = prepare_run(
+        team, _text(task), model=model, workspace=workspace, wall=wall, files=files or (), trust=trust or ()
+    )
     if not debug:
         _silence_autogen()
     view = RunView(Console(quiet=as_json))
     record = prepared.record
     try:
         begin = partial(view.begin, record)
-        asyncio.run(run_team(prepared.team, record, view.show, begin=begin, owns_process=owns_process))
+        asyncio.run(run_team(prepared.team, record, view.show, begin=begin, owns_process=bool(context.obj)))
     finally:
         view.stop()
     view.end(record)
@@ -167,7 +154,7 @@ def execute(
         typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; the current one by default."),
     ] = Path(),
     timeout: ExecTimeoutOption = 60.0,
-    wall: Annotated[str, typer.Option("--wall", metavar="NAME", envvar="CODEROOM_WALL", help=WALL_HELP)] = "auto",
+    wall: WallOption = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
@@ -226,7 +213,7 @@ def solve(
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the module.")] = None,
     model: SolveModelOption = None,
     language: Annotated[str, typer.Option("--language", metavar="NAME", help="python or javascript.")] = "python",
-    wall: Annotated[str, typer.Option("--wall", metavar="NAME", envvar="CODEROOM_WALL", help=WALL_HELP)] = "auto",
+    wall: WallOption = "auto",
     max_attempts: Annotated[int, typer.Option(min=1, help="Attempts for each function.")] = 6,
     max_test_changes: Annotated[int, typer.Option(min=0, help="Tests of each function that may be changed.")] = 2,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget; unlimited by default.")] = None,
@@ -273,7 +260,7 @@ def solve(
         _silence_autogen()
     solved = asyncio.run(
         solve(
-            _standard_input().decode("utf-8", "replace") if instruction == "-" else instruction,
+            _text(instruction),
             Console(quiet=as_json),
             model=model,
             out=out,
@@ -321,9 +308,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file, wh
 
 @app.command()
 def gallery(
-    teams: Annotated[
-        list[str] | None, typer.Option("--team", metavar="FILE", help="Add this team file. May be repeated.")
-    ] = None,
+    teams: TeamsOption = None,
     model: ModelOption = None,
     out: OutFileOption = None,
     force: ForceOption = False,
@@ -344,9 +329,7 @@ def gallery(
 
 @app.command()
 def studio(
-    teams: Annotated[
-        list[str] | None, typer.Option("--team", metavar="FILE", help="Add this team file. May be repeated.")
-    ] = None,
+    teams: TeamsOption = None,
     model: ModelOption = None,
     appdir: Annotated[
         Path | None,
@@ -415,11 +398,15 @@ def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
     if as_json:
         print_json({"findings": [asdict(finding) for finding in findings]})
         return EXIT_OK
-    signs = {"ok": ("✓", "green"), "missing": ("-", "dim"), "warning": ("!", "yellow")}
+    signs = {"ok": typer.style("✓", fg="green"), "missing": "-", "warning": typer.style("!", fg="yellow")}
     for finding in findings:
-        sign, colour = signs[finding.state]
-        typer.echo(f"{typer.style(sign, fg=None if colour == 'dim' else colour)} {finding.name:18} {finding.detail}")
+        typer.echo(f"{signs[finding.state]} {finding.name:18} {finding.detail}")
     return EXIT_OK
+
+
+def _text(argument: str) -> str:
+    """The text of an argument, for which '-' stands for standard input."""
+    return _standard_input().decode("utf-8", "replace") if argument == "-" else argument
 
 
 def _standard_input() -> bytes:

@@ -165,7 +165,7 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["exec", "nothing.md"], "nothing.md"),
         (["exec", str(ROOT / "examples" / "notebook.md"), "--wall", "paper"], "'paper'"),
         (["exec", str(ROOT / "examples" / "notebook.md"), "--workspace", "/etc"], "system folder"),
-        (["exec", str(NILE)], "no kind that runs here"),
+        (["exec", str(NILE)], "not a kind of file that runs here"),
         (["exec", str(ROOT / "README.md"), "-w", "nowhere/at/all"], "nowhere"),
         (["exec", str(ROOT / "examples" / "notebook.md"), "--language", "ruby"], "'ruby'"),
         (["validate", "nothing.yaml"], "nothing.yaml"),

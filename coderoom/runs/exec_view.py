@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -14,8 +14,10 @@ from rich.text import Text
 from coderoom._util.text import visible
 from coderoom.outcome import Outcome
 from coderoom.runs.doctor import NOT_ISOLATED
-from coderoom.runs.exec import BlockRun, FileResult
 from coderoom.runs.exec_source import Source
+
+if TYPE_CHECKING:
+    from coderoom.runs.exec import BlockRun, FileResult
 
 __all__ = ["ExecView", "isolation_words"]
 

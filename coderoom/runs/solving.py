@@ -73,46 +73,39 @@ class SolveView:
 
     def show(self, event: GenerationEvent) -> None:
         """Show an event."""
-        if isinstance(event, SpecsWritten):
-            names = [spec.name for layer in event.layers for spec in layer]
-            self._progress.update(self._functions, total=len(names))
-            self._say(f"{_count(len(names), 'function')}: {', '.join(names)}")
-        elif isinstance(event, TestsWritten):
-            self._say(f"{event.function}: {_count(len(event.tests), 'test')} written")
-        elif isinstance(event, TestsFrozen):
-            self._progress.update(self._tests, total=event.tests.count)
-            self._say(f"{_count(event.tests.count, 'test')} frozen, sha256 {event.tests.hash[:12]}")
-        elif isinstance(event, CacheHit):
-            self._say(f"found in the cache: {', '.join(event.functions)}; its tests run again")
-        elif isinstance(event, Warned):
-            self._say(event.text, "yellow")
-        elif isinstance(event, ModelAsked):
-            self._show_step(event)
-        else:
-            self._show_work(event)
-
-    def _show_step(self, event: ModelAsked) -> None:
-        if event.replayed:
-            self._say(f"{event.function or 'functions'}: {event.step} answered by an earlier run", "dim")
-
-    def _show_work(self, event: GenerationEvent) -> None:
-        if isinstance(event, CodeWritten):
-            self._say(f"{event.function}: attempt {event.attempt} ({event.approach}), {_lines(event.code)}", "dim")
-        elif isinstance(event, CodeRefused):
-            self._say(f"{event.function}: attempt {event.attempt} not run: {event.problems[0]}", "yellow")
-        elif isinstance(event, TestsRun):
-            passed = sum(result.passed for result in event.results)
-            self._passing[event.function] = passed
-            self._progress.update(self._tests, completed=sum(self._passing.values()))
-            style = "green" if passed == len(event.results) else "red"
-            self._say(f"{event.function}: {passed} of {_count(len(event.results), 'test')} passed", style)
-        elif isinstance(event, TestChanged):
-            change = event.change
-            self._say(f"{change.function}: the test {change.test!r} was changed: {change.reason}", "yellow")
-        elif isinstance(event, FunctionFinished):
-            self._progress.advance(self._functions)
-            if not event.report.passed:
-                self._say(f"{event.report.function}: given up, {event.report.stop_reason}", "red")
+        match event:
+            case SpecsWritten():
+                names = [spec.name for layer in event.layers for spec in layer]
+                self._progress.update(self._functions, total=len(names))
+                self._say(f"{_count(len(names), 'function')}: {', '.join(names)}")
+            case TestsWritten():
+                self._say(f"{event.function}: {_count(len(event.tests), 'test')} written")
+            case TestsFrozen():
+                self._progress.update(self._tests, total=event.tests.count)
+                self._say(f"{_count(event.tests.count, 'test')} frozen, sha256 {event.tests.hash[:12]}")
+            case CacheHit():
+                self._say(f"found in the cache: {', '.join(event.functions)}; its tests run again")
+            case Warned():
+                self._say(event.text, "yellow")
+            case ModelAsked(replayed=True):
+                self._say(f"{event.function or 'functions'}: {event.step} answered by an earlier run", "dim")
+            case CodeWritten():
+                lines = _count(len(event.code.strip().splitlines()), "line")
+                self._say(f"{event.function}: attempt {event.attempt} ({event.approach}), {lines}", "dim")
+            case CodeRefused():
+                self._say(f"{event.function}: attempt {event.attempt} not run: {event.problems[0]}", "yellow")
+            case TestsRun():
+                passed = sum(result.passed for result in event.results)
+                self._passing[event.function] = passed
+                self._progress.update(self._tests, completed=sum(self._passing.values()))
+                style = "green" if passed == len(event.results) else "red"
+                self._say(f"{event.function}: {passed} of {_count(len(event.results), 'test')} passed", style)
+            case TestChanged(change=change):
+                self._say(f"{change.function}: the test {change.test!r} was changed: {change.reason}", "yellow")
+            case FunctionFinished(report=report):
+                self._progress.advance(self._functions)
+                if not report.passed:
+                    self._say(f"{report.function}: given up, {report.stop_reason}", "red")
 
     def end(self, solution: Solution, files: WrittenFiles | None) -> None:
         """Show the result."""
@@ -173,10 +166,6 @@ def _table(reports: tuple[FunctionReport, ...]) -> Table:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
-def _lines(code: str) -> str:
-    return _count(len(code.strip().splitlines()), "line")
 
 
 @dataclass(frozen=True)

@@ -344,7 +344,8 @@ def _equals(test: FunctionTest, written: Written, call: str, came: Any) -> list[
             return [f"result = {call}", f"assert result == {text} and result is not {bool(expected)}"]
         if tag_of(expected)[0] == "str" or (came is not ... and _says_all(expected, came, test.exact_types)):
             return _asserted(call, "==", text)
-    more = [f"{name}={getattr(test, name)!r}" for name in ("rel", "abs") if getattr(test, name) != _default(name)]
+    given = test.model_dump(include={"rel", "abs"}, exclude_defaults=True)
+    more = [f"{name}={given[name]!r}" for name in ("rel", "abs") if name in given]
     more += ["exact=True"] if test.exact_types else []
     lines = []
     if len(call) + len(text) > _CALL_WIDTH or "\n" in call + text:
@@ -356,10 +357,6 @@ def _asserted(call: str, sign: str, text: str) -> list[str]:
     if len(call) + len(text) > _CALL_WIDTH or "\n" in call:
         return [f"result = {call}", f"assert result {sign} {text}"]
     return [f"assert {call} {sign} {text}"]
-
-
-def _default(name: str) -> Any:
-    return FunctionTest.model_fields[name].default
 
 
 def _says_all(expected: Any, came: Any, exact: bool) -> bool:
