@@ -278,7 +278,7 @@ def owner_of(folder: Path) -> tuple[int, int]:
 
 
 def with_own_places(env: Mapping[str, str], temporary: str, workspace: str) -> dict[str, str]:
-    """The environment of a worker whose `/tmp` and `/workspace` are elsewhere."""
+    """The environment of a worker whose `/tmp` and `/workspace` are elsewhere: values that name them are changed."""
     places = {"/tmp": temporary, "/workspace": workspace}
     environment = {"TMPDIR": temporary}
     for name, value in env.items():

@@ -1,4 +1,4 @@
-"""The system calls that Python has no name for."""
+"""System calls that Python's `os` does not have."""
 
 from __future__ import annotations
 
