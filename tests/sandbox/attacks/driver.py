@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures.thread  # noqa: F401 - an ordinary user may not be able to import it later
 import ctypes
+import compileall  # noqa: F401 - nor this
 import encodings.idna  # noqa: F401 - nor this
 import importlib
 import json
