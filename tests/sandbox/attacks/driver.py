@@ -6,9 +6,9 @@ Reads jobs as JSON, a line each, and answers each with two lines: the fork's num
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures.thread  # noqa: F401 - an ordinary user may not be able to import it later
+import compileall  # noqa: F401 - an ordinary user may not be able to import it later
+import concurrent.futures.thread  # noqa: F401 - nor this
 import ctypes
-import compileall  # noqa: F401 - nor this
 import encodings.idna  # noqa: F401 - nor this
 import importlib
 import json
