@@ -1,6 +1,6 @@
 """The policy `restricted` while code runs, for what its syntax tree cannot show.
 
-Early feedback for a model, and no wall: whoever wants to get around it finds a way, and stands before the wall.
+It is early feedback for a model and never security: code can get around it, and then meets the wall.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class LocalWorker:
 
 @functools.cache
 def _compile_guest() -> None:
-    """Write missing bytecode of the guest: nobody behind a wall can, and compiling takes longer than the start."""
+    """Write missing bytecode of the guest: nothing behind a wall may write it, and compiling is slow."""
     compileall.compile_dir(OUTSIDE / "guest", quiet=2)
 
 
