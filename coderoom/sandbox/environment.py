@@ -1,4 +1,4 @@
-"""The environment of code inside: an allow-list, and nothing of the host's."""
+"""The environment of code behind the wall: an allow-list, without the host's variables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from coderoom.errors import RequestError
 
-__all__ = ["check_variables", "environment"]
+__all__ = ["DEFAULTS", "check_variables", "environment"]
 
-_BASE = {
+DEFAULTS = {
     "HOME": "/tmp",
     "LANG": "C.UTF-8",
     "MPLBACKEND": "Agg",
@@ -19,7 +19,7 @@ _BASE = {
     "PYTHONUTF8": "1",
     "TERM": "dumb",
     "USER": "coder",
-    # A process with threads cannot be forked safely, and a fork of many has little use for more of them.
+    # A process with threads cannot be forked safely.
     "MKL_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -30,21 +30,21 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of the code.
 
     Args:
-        extra: What comes besides, or in the place of, what programs need.
+        extra: More variables, or other values of the default ones.
 
     Raises:
-        RequestError: A name or a value is none.
+        RequestError: A name or a value is not valid.
     """
     check_variables(extra)
     zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
-    return {**_BASE, **zone, **extra}
+    return {**DEFAULTS, **zone, **extra}
 
 
 def check_variables(variables: Mapping[str, str]) -> None:
-    """See to it that these can be variables of an environment.
+    """Check the names and values of variables.
 
     Raises:
-        RequestError: A name or a value is none.
+        RequestError: A name or a value is not valid.
     """
     for name, value in variables.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:

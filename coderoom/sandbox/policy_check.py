@@ -1,4 +1,4 @@
-"""A walk over a syntax tree that finds what the policy `restricted` does not allow."""
+"""Applies the rules of the policy `restricted` to a syntax tree; used by `policy`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULES: Final = Rulebook(restricted_rules())
 
 @dataclass(frozen=True, order=True)
 class PolicyFinding:
-    """Something in the code that the policy does not allow.
+    """A violation of the policy.
 
     Attributes:
         line: Its line, counted from 1.
@@ -40,11 +40,11 @@ class PolicyFinding:
 
 
 def find(tree: ast.Module, rules: Rulebook = RULES) -> list[PolicyFinding]:
-    """What the policy does not allow, in the order of the lines, each once a line.
+    """Find violations, in the order of lines, each once a line.
 
     Args:
         tree: The code.
-        rules: What the policy says.
+        rules: The policy's rules.
     """
     walk = _Walk(rules)
     walk.over(tree)
@@ -52,7 +52,7 @@ def find(tree: ast.Module, rules: Rulebook = RULES) -> list[PolicyFinding]:
 
 
 class _Walk:
-    """What was seen on the way; names are judged at the end, when it is known which of them the code binds itself."""
+    """Collects violations. Names are checked at the end, when it is known which of them the code binds itself."""
 
     def __init__(self, rules: Rulebook) -> None:
         self.rules = rules
@@ -71,7 +71,7 @@ class _Walk:
             visit = _VISITS.get(type(node))
             if visit is not None:
                 visit(self, node)
-            # Not `__dict__`: nodes that all trees share may carry what others, such as bandit, have put on them.
+            # Not `__dict__`: other programs, such as bandit, put attributes on nodes that all trees share.
             for field in node._fields:
                 value = getattr(node, field, None)
                 if type(value) is list:
@@ -80,12 +80,12 @@ class _Walk:
                     stack.append(value)
 
     def refuse(self, node: ast.AST, kind: FindingKind, message: str | None) -> None:
-        """Note why something is refused, if it is."""
+        """Add a violation, if there is a reason."""
         if message is not None:
             self._found.append(PolicyFinding(getattr(node, "lineno", 1), message, kind))
 
     def bind(self, node: ast.AST, name: str | None, module: str | None = None) -> None:
-        """Note a name that the code makes its own, and the module that it stands for if it always stands for one."""
+        """Note a name that the code binds, and its module if it is always bound to one."""
         if name is None:
             return
         if name in self.rules.names:
@@ -96,7 +96,7 @@ class _Walk:
             self._imported[name] = module
 
     def findings(self) -> Iterator[PolicyFinding]:
-        """Everything that was found."""
+        """All violations."""
         for name in self.names:
             if name.id in self.rules.names or not (name.id in self._bound or name.id in self._imported):
                 self.refuse(name, "name", self.rules.name(name.id))
@@ -107,7 +107,7 @@ class _Walk:
         yield from self._found
 
     def _module(self, node: ast.expr) -> str:
-        """The name of the module that an expression stands for, or something that is no module's name."""
+        """The name of the module that an expression is; otherwise a text that is not a module's name."""
         if isinstance(node, ast.Name) and node.id not in self._bound:
             return self._imported.get(node.id, "")
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -117,7 +117,7 @@ class _Walk:
 
 @cache
 def _value(module: str, name: str) -> object:
-    """What a name in an allowed module is here; inside it may be another version's, or one that is not here."""
+    """The value of a name in an allowed module here; the sandbox may have another version."""
     if module.partition(".")[0] not in sys.stdlib_module_names:
         return None
     return vars(importlib.import_module(module)).get(name)
@@ -152,7 +152,7 @@ def _attribute(walk: _Walk, node: ast.Attribute) -> None:
     inner = node.value
     if node.attr in ("__name__", "__qualname__") and isinstance(inner, ast.Attribute):
         walk.named_classes.add(inner)
-    # Ordinary classes say `self.__class__`, and it gives no more than `type` does: only the next step climbs.
+    # Ordinary classes use `self.__class__`, which gives no more than `type` does: only the next step climbs.
     ordinary = isinstance(inner, ast.Name) or node in walk.named_classes
     if node.attr == "__class__" and isinstance(node.ctx, ast.Load) and ordinary:
         return
@@ -173,13 +173,13 @@ def _call(walk: _Walk, node: ast.Call) -> None:
         walk.refuse(node, "name", walk.rules.vars_alone)
 
 
-# What a template for `str.format` has before its conversion and its format.
+# The part of a template for `str.format` before conversion and format.
 _FIELD: Final = re.compile(r"\{([^{}:!]*)")
 _KEY_OR_NAME_OF_CLASS: Final = re.compile(r"\[[^\]]*\]?|\.__class__(?=\.__(?:qual)?name__)")
 
 
 def _constant(walk: _Walk, node: ast.Constant) -> None:
-    # Wherever it stands: it may be given a name first, and be used as a template later.
+    # In any text: it may get a name first, and be used as a template later.
     if type(node.value) is not str or "{" not in node.value or "_" not in node.value:
         return
     for field in _FIELD.findall(node.value):

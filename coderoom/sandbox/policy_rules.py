@@ -1,4 +1,4 @@
-"""What the policy `restricted` says: data for both sides of the wall, and nothing else."""
+"""The rules of the policy `restricted`, as data for both sides of the wall."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 __all__ = ["MAX_CHARACTERS", "restricted_rules"]
 
 MAX_CHARACTERS: Final = 250_000
-"""Checking takes memory and time on the host: longer code is refused unread."""
+"""Checking takes memory and time on the host: longer code is refused unchecked."""
 
-# Kagura's lists, and what a model's ordinary Python does not do without. `abc`, `asyncio`, `contextlib`, `numbers`,
+# Kagura's lists, and what ordinary Python of a model needs. `abc`, `asyncio`, `contextlib`, `numbers`,
 # `types` and `__future__` belong to the language (abstract classes, `async`, `with`, annotations); `bisect`, `cmath`,
 # `heapq`, `pprint` and `textwrap` only compute. Where a module can do more than that, its harmless names are listed.
 _MODULES: Final[dict[str, str | None]] = {
@@ -42,7 +42,7 @@ _EVALUATE: Final = "write the code out, or read data with `json.loads`"
 _NAMESPACE: Final = "keep named values in a dict of your own"
 _CLASSES: Final = "use `isinstance` or `issubclass`"
 
-# Why, and the nearest way out.
+# The reason, and the nearest alternative.
 _MODULE_HINTS: Final = {
     _FILES: "codecs csv fileinput glob gzip io linecache mmap os pathlib pickle posix shelve shutil sqlite3 tarfile "
     "tempfile zipfile",
@@ -79,8 +79,8 @@ _FRAMES: Final = """
     cr_origin ag_await ag_code ag_frame tb_frame tb_next func_closure func_code func_dict func_globals
 """
 
-# With hints for those that have a harmless neighbour. What else begins and ends with two underscores is refused unless
-# it is in the list below.
+# With hints where there is a harmless alternative. Other names with two underscores on both sides are refused, except
+# those in the list below.
 _ATTRIBUTES: Final = {
     "__class__": "use `type(x)`",
     "__dict__": "use `vars(x)`",
@@ -112,7 +112,7 @@ _DUNDERS: Final = """
 
 
 def restricted_rules() -> dict[str, Any]:
-    """The rules as data that JSON can carry: what `guest.restricted.Rulebook` reads."""
+    """The rules as JSON-like data, for `guest.restricted.Rulebook`."""
     dunders = [
         *_DUNDERS.split(),
         *(prefix + name for prefix in ("", "r", "i") for name in _ARITHMETIC.split()),

@@ -1,4 +1,4 @@
-"""The workspace's files, kept beside a checkpoint."""
+"""Copies of a workspace's files for checkpoints; used by `session`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Snapshot:
         """Copy the files.
 
         Raises:
-            RequestError: The workspace is no folder of this machine, or it cannot be copied.
+            RequestError: The workspace is not a folder of this machine, or it cannot be copied.
         """
         if workspace is None:
             raise RequestError(
@@ -57,7 +57,7 @@ class Snapshot:
         snapshot = cls(workspace, copy, engine)
         try:
             async with engine.frozen():
-                # A thread that went on would write where the copy has been removed.
+                # Wait for the thread: it would go on to write into the removed copy.
                 await run_uncancellable(asyncio.to_thread(_copy, workspace, copy, limits.disk_bytes, None))
         except BaseException:
             snapshot._end()
@@ -65,11 +65,11 @@ class Snapshot:
         return snapshot
 
     def remove(self) -> None:
-        """Remove the copy; it goes by itself once nobody has this object any more."""
+        """Remove the copy; it is also removed with this object."""
         self._end()
 
     async def restore(self) -> None:
-        """Give the workspace these files again, and no others.
+        """Restore these files in the workspace, and remove all others.
 
         Raises:
             RequestError: It cannot be done; the workspace may have only a part of them.
@@ -88,7 +88,7 @@ class Snapshot:
 
 
 def _copy(source: Path, target: Path, limit: int | None, owner: tuple[int, int] | None) -> None:
-    """Copy what is in a folder.
+    """Copy the contents of a folder.
 
     Code of another session may be at work in the workspace and put links where folders were. So nothing is reached by
     a path: only by the descriptor of the folder that it was found in, and no link is followed.
@@ -113,7 +113,7 @@ class _Copier:
         with os.scandir(origin) as entries:
             names = [entry.name for entry in entries]
         for name in names:
-            # It may have gone, or have become something else: whoever changes files meanwhile gets what comes of it.
+            # It was removed or replaced meanwhile.
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 self._copy_entry(name, origin, place, depth)
 
@@ -137,7 +137,7 @@ class _Copier:
 
     def _copy_content(self, file: int, copied: int) -> None:
         size = os.fstat(file).st_size
-        os.ftruncate(copied, size)  # Holes stay holes.
+        os.ftruncate(copied, size)  # Keep holes.
         offset = 0
         while offset < size:
             try:
@@ -180,7 +180,7 @@ def _empty(folder: int, depth: int = 0) -> None:
                 continue
             if depth > _DEEPEST:
                 raise RequestError(f"The workspace has folders that are more than {_DEEPEST} deep; remove them.")
-            with contextlib.suppress(OSError, ValueError, NotImplementedError):  # A link by now.
+            with contextlib.suppress(OSError, ValueError, NotImplementedError):  # It has become a link.
                 os.chmod(name, 0o700, dir_fd=folder, follow_symlinks=False)
             with _opened(name, folder) as below:
                 _empty(below, depth + 1)

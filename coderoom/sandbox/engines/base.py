@@ -1,4 +1,4 @@
-"""What interprets cells: the engines, as `Sandbox` and `Session` use them."""
+"""The interface of engines, which interpret cells, for `Sandbox` and `Session`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Engine", "EngineSession"]
 
 
 class EngineSession(Protocol):
-    """A state that lasts."""
+    """A session: one interpreter state."""
 
     async def run(
         self,
@@ -24,7 +24,7 @@ class EngineSession(Protocol):
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
-        """Run a cell that `check_cell` has passed; `final`: nothing comes after it."""
+        """Run a cell that `check_cell` has passed; `final`: it is the last one."""
         ...
 
     async def cancel(self) -> None:
@@ -32,15 +32,15 @@ class EngineSession(Protocol):
         ...
 
     async def checkpoint(self) -> Any:
-        """Keep the state."""
+        """Save the state."""
         ...
 
     async def rollback(self, held: Any) -> None:
-        """Go back to a state."""
+        """Go back to a saved state."""
         ...
 
     def release(self, held: Any) -> None:
-        """Keep a state no longer; one that is gone already is no error."""
+        """Drop a saved state; dropping it twice is not an error."""
         ...
 
     async def restart(self) -> None:
@@ -48,33 +48,33 @@ class EngineSession(Protocol):
         ...
 
     def hold_output(self, held: bool) -> None:
-        """Let the cell that runs wait with its output, or go on."""
+        """Pause or resume the cell that runs, where it prints."""
         ...
 
     async def close(self) -> None:
-        """End everything that it has started; a second time does nothing."""
+        """End all that it has started; a second call does nothing."""
         ...
 
     def abandon(self) -> None:
-        """The same without waiting, for a session that nobody has any more."""
+        """As `close`, without waiting."""
         ...
 
     def frozen(self) -> AbstractAsyncContextManager[None]:
-        """Let everything of the session stand still for as long as the context lasts."""
+        """Stop all processes of the session within the context."""
         ...
 
 
 class Engine(Protocol):
-    """What a sandbox starts, and starts again when it is lost."""
+    """What a sandbox starts, and starts again when it has ended."""
 
     @property
     def wall(self) -> str:
-        """What keeps code from the host."""
+        """The name of the wall."""
         ...
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What it says of itself once it has started."""
+        """Facts about the worker, once it has started."""
         ...
 
     @property
@@ -87,13 +87,13 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None:
-        """End everything."""
+        """End all sessions and workers."""
         ...
 
     def kill(self) -> None:
-        """The same without an event loop."""
+        """As `close`, without an event loop."""
         ...
 
     async def open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
-        """A fresh state whose code may call those functions of the host."""
+        """Open a session with a fresh state, whose code may call functions of the host."""
         ...

@@ -17,7 +17,7 @@ from coderoom.sandbox.guest.plain import as_plain
 from coderoom.sandbox.guest.stubs import why_not_data
 from coderoom.sandbox.result import FunctionCall
 
-__all__ = ["LONGEST", "CallLog", "Told", "as_data", "shorten", "tell"]
+__all__ = ["LONGEST", "CallLog", "DescribedError", "as_data", "shorten", "tell"]
 
 LONGEST = 2_000
 """How many characters of an argument or of an error are kept."""
@@ -26,11 +26,11 @@ _DEEPEST = 20
 _UNFIT = (StopIteration, StopAsyncIteration)  # They would end the coroutine or generator that raises them.
 
 
-class Told(Exception):  # noqa: N818
+class DescribedError(Exception):
     """An exception that is known only as data."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.told = told
+    def __init__(self, description: dict[str, Any]) -> None:
+        self.description = description
 
 
 def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> Any:
@@ -61,8 +61,8 @@ def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> 
 def tell(error: BaseException) -> dict[str, Any]:
     """An exception as data: its nearest built-in class, and its message."""
     kind = next(kind for kind in type(error).__mro__ if getattr(builtins, kind.__name__, None) is kind)
-    if isinstance(error, Told):
-        return error.told
+    if isinstance(error, DescribedError):
+        return error.description
     text = _text(error)
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if not issubclass(kind, Exception) or kind in _UNFIT:
@@ -101,8 +101,8 @@ def _begin(value: Any, most: int, deep: int = _DEEPEST) -> tuple[str, bool]:
         if isinstance(value, dict):
             key, key_whole = _begin(item, most)
             key, item = f"{key}: ", value[item]
-        told, item_whole = _begin(item, most - len(text), deep - 1)
-        text += f"{key}{told}, "
+        part, item_whole = _begin(item, most - len(text), deep - 1)
+        text += f"{key}{part}, "
         whole = whole and key_whole and item_whole
     return text.removesuffix(", ") + closing, whole and len(text) <= most
 

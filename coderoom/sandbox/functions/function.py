@@ -155,15 +155,15 @@ def _annotation(annotation: Any) -> str:
 
 
 def _describe(parameter: inspect.Parameter) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
+    described: dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
     if parameter.annotation is not parameter.empty:
-        told["annotation"] = _annotation(parameter.annotation)
+        described["annotation"] = _annotation(parameter.annotation)
     default = default_of(parameter)
     if isinstance(default, Enum):
         default = default.value
     if default is not parameter.empty:
         if default is None or type(default) in (bool, int, float, str):
-            told["default"] = default
+            described["default"] = default
         else:
-            told["default_text"] = repr(default)[:_LONGEST_DEFAULT]
-    return told
+            described["default_text"] = repr(default)[:_LONGEST_DEFAULT]
+    return described

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom.sandbox.functions.data import Told, as_data, tell
+from coderoom.sandbox.functions.data import DescribedError, as_data, tell
 from coderoom.sandbox.functions.function import Arguments, HostFunction
 
 __all__ = ["CallRecorder", "RecordedCall"]
@@ -101,7 +101,7 @@ class CallRecorder:
                 f"{name}() is not called again to restore a session, and its answer was too long to keep"
             )
         if call.error is not None:
-            raise Told(json.loads(call.error))
+            raise DescribedError(json.loads(call.error))
         return json.loads(call.value)
 
 

@@ -61,7 +61,7 @@ class Shapes:
         for place in ("$defs", "definitions"):
             found = schema.get(place)
             if isinstance(found, Mapping):
-                self._definitions |= {f"#/{place}/{name}": told for name, told in found.items()}
+                self._definitions |= {f"#/{place}/{name}": part for name, part in found.items()}
 
     def type_of(self, schema: Any) -> str:
         """The type for a signature."""
@@ -109,28 +109,28 @@ class Shapes:
         return _TYPES.get(kind, "Any")
 
     def _reference(self, reference: str, deep: int, inline: bool) -> str:
-        told = self._definitions.get(reference)
-        if not isinstance(told, Mapping):
+        part = self._definitions.get(reference)
+        if not isinstance(part, Mapping):
             return "Any"
-        if not told.get("properties"):
-            return self._type(told, deep - 1, inline)
+        if not part.get("properties"):
+            return self._type(part, deep - 1, inline)
         name = re.sub(r"\W+", "_", str(reference.rpartition("/")[2]))
         if name not in self.notes:
             self.notes[name] = "a dict"  # It may contain itself.
-            self.notes[name] = f"a dict {self._fields(told, deep)}"[:_LONGEST]
+            self.notes[name] = f"a dict {self._fields(part, deep)}"[:_LONGEST]
         return name
 
     def _fields(self, schema: Mapping[str, Any], deep: int) -> str:
         required = schema.get("required") or ()
         found = []
-        for name, told in schema["properties"].items():
-            told = told if isinstance(told, Mapping) else {}
-            text = f"{name!r}: {self._type(told, deep - 1, inline=True)}"
-            if "default" in told:
-                text += f" = {told['default']!r}"
+        for name, part in schema["properties"].items():
+            part = part if isinstance(part, Mapping) else {}
+            text = f"{name!r}: {self._type(part, deep - 1, inline=True)}"
+            if "default" in part:
+                text += f" = {part['default']!r}"
             elif name not in required:
                 text += " (may be left out)"
-            remarks = "; ".join(_remarks(name, told))
+            remarks = "; ".join(_remarks(name, part))
             found.append(f"{text} ({remarks})" if remarks else text)
         return f"{{{', '.join(found)}}}"
 
@@ -185,12 +185,12 @@ def sign(schema: Mapping[str, Any]) -> Signed:
     if not isinstance(properties, Mapping):
         properties = {}
     required = list(schema.get("required") or ())
-    for name, told in properties.items():
-        shapes.note(str(name), told)
+    for name, part in properties.items():
+        shapes.note(str(name), part)
     if not all(_is_parameter(name) for name in properties):
         signature = inspect.Signature([_FOR_ANYTHING])
         return signature, signature, shapes.lines()
-    parameters = [_parameter(name, told, name in required, shapes) for name, told in properties.items()]
+    parameters = [_parameter(name, part, name in required, shapes) for name, part in properties.items()]
     parameters.sort(key=lambda parameter: parameter.default is not parameter.empty)
     signature = inspect.Signature(parameters)
     return signature, signature, shapes.lines()
@@ -203,11 +203,11 @@ def _is_parameter(name: str) -> bool:
         return False
 
 
-def _parameter(name: str, told: Any, required: bool, shapes: Shapes) -> inspect.Parameter:
-    told = told if isinstance(told, Mapping) else {}
-    default = inspect.Parameter.empty if required else told.get("default")
+def _parameter(name: str, part: Any, required: bool, shapes: Shapes) -> inspect.Parameter:
+    part = part if isinstance(part, Mapping) else {}
+    default = inspect.Parameter.empty if required else part.get("default")
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Parameter(name, kind, default=default, annotation=shapes.type_of(told))
+    return inspect.Parameter(name, kind, default=default, annotation=shapes.type_of(part))
 
 
 def bind(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

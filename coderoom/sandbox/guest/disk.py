@@ -1,4 +1,4 @@
-"""How much a room writes to the disk of its workspace."""
+"""The disk space that a room uses; watched by its supervisor."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _MOST_FILES = 100_000
 
 
 class Disk:
-    """Watches a folder's file system, and looks closer when much of its room has gone.
+    """Watches the free space of a folder's file system, and measures the folder when much has gone.
 
     Args:
         folder: The folder.
-        limit: How many bytes the folder may grow to when that much room has gone.
+        limit: The most bytes that may be written, and that the folder may then have.
     """
 
     def __init__(self, folder: str, limit: int) -> None:
@@ -27,11 +27,11 @@ class Disk:
         self._bytes, self._files = self._free()
 
     def is_overdrawn(self, pids: list[int]) -> bool:
-        """Whether more was written than may be; if so, it counts from here, so that what was written can be removed."""
+        """Whether too much was written; if so, count from here, so that code can remove what it wrote."""
         free, files = self._free()
         if self._bytes - free <= self._limit and self._files - files <= _MOST_FILES:
             return False
-        # Others may have used the room.
+        # Other processes may have used the space.
         size, count = self._measure()
         if size + self._nameless(pids) <= self._limit and count <= _MOST_FILES:
             return False
@@ -46,7 +46,7 @@ class Disk:
         return facts.f_bavail * facts.f_frsize, facts.f_favail
 
     def _nameless(self, pids: list[int]) -> int:
-        """What is in files that were removed and are still open; who cannot be looked into has all that is missing."""
+        """The size of removed files that are still open; too large if a process cannot be inspected."""
         device = os.stat(self._folder).st_dev
         sizes: dict[int, int] = {}
         for pid in pids:

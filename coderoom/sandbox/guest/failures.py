@@ -1,4 +1,4 @@
-"""What is told of an exception that a cell has raised."""
+"""The traceback of an exception that a cell raised, and remarks on its cause."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def is_of_memory(error: BaseException) -> bool:
 
 
 def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
-    """What a limit of this place has to do with an exception; empty if nothing is known of that.
+    """The limit of the sandbox that caused an exception; empty if none is known.
 
     Args:
         error: The exception.
-        memory_bytes: The memory that there may be.
-        network: Whether there may be a network.
+        memory_bytes: The memory limit.
+        network: Whether there is a network.
     """
     if is_of_memory(error):
         size = memory_bytes // (1024 * 1024)
@@ -47,9 +47,9 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
 
 
 def explain(error: BaseException) -> tuple[str, int | None]:
-    """The traceback of the author's lines, and the line of the cell.
+    """The traceback of the author's code, and the line of the cell.
 
-    Frames of libraries, and those in the middle of very many, are left out.
+    Frames of libraries are left out, and in a very long traceback those in the middle.
     """
     linked = _linked(error)
     as_it_was = [_facts_of(each) for each in linked]
@@ -72,7 +72,7 @@ def explain(error: BaseException) -> tuple[str, int | None]:
 
 
 def _linked(error: BaseException) -> list[BaseException]:
-    """An exception and what it came of, the nearest first."""
+    """An exception, its causes and contexts, the nearest first."""
     found = [error]
     for each in found:
         others = [each.__cause__, None if each.__suppress_context__ else each.__context__]
@@ -95,7 +95,7 @@ def _restore(error: BaseException, facts: tuple[Any, ...]) -> None:
 
 
 def _unlink(error: BaseException, linked: list[BaseException]) -> None:
-    """Part an exception from what is not told of."""
+    """Remove links of an exception to unreported ones."""
     if error.__cause__ is not None and not any(error.__cause__ is each for each in linked):
         error.__cause__ = None
     if error.__context__ is not None and not any(error.__context__ is each for each in linked):
@@ -103,7 +103,7 @@ def _unlink(error: BaseException, linked: list[BaseException]) -> None:
 
 
 def _shorten(trace: types.TracebackType | None, most: int) -> tuple[types.TracebackType | None, int]:
-    """The author's frames, of these the first and the last; and how many are left out between those."""
+    """The first and the last of the author's frames, and how many between them are left out."""
     first: list[types.TracebackType] = []
     last: deque[types.TracebackType] = deque(maxlen=most)
     count = 0
@@ -123,7 +123,7 @@ def _is_library(filename: str) -> bool:
 
 
 def _mark_gaps(whole: Any, error: BaseException, left_out: dict[int, int]) -> None:
-    """Put a frame that says so where frames were left out."""
+    """Insert a frame that says how many frames were left out."""
     pairs: list[tuple[Any, Any]] = [(whole, error)]
     seen = set()
     for summary, each in pairs:
@@ -140,14 +140,14 @@ def _mark_gaps(whole: Any, error: BaseException, left_out: dict[int, int]) -> No
 
 
 def _readable(parts: list[str]) -> list[str]:
-    """The parts of a traceback without heads that have no frames, and with gaps that do not look like files."""
-    told = []
+    """The parts of a traceback, without headings that have no frames, and with gaps that do not look like files."""
+    parts_shown = []
     for part, following in zip(parts, [*parts[1:], ""]):  # noqa: B905 (Python 3.8)
         if part == _HEAD and not following.startswith("  File "):
             continue
         head, mark, _ = part.partition(_GAP + '", line 0')
-        told.append(head.replace('File "', "") + _GAP + "\n" if mark else part)
-    return told
+        parts_shown.append(head.replace('File "', "") + _GAP + "\n" if mark else part)
+    return parts_shown
 
 
 def _misses_network(error: BaseException) -> bool:
@@ -158,7 +158,7 @@ def _misses_network(error: BaseException) -> bool:
         return True
     if not isinstance(error, PermissionError) or error.__traceback__ is None:
         return False
-    # That no socket can be made says nothing but that it is not permitted.
+    # The filter of system calls refuses a socket with a plain PermissionError.
     trace = error.__traceback__
     while trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,8 +1,8 @@
-"""Lets what a program writes to standard output and error come out in the order written, though they are two pipes.
+"""Keeps the order of what a program writes to standard output and error, which are two pipes; used by `programs`.
 
-Whoever reads both can tell the order if there is nothing in the first pipe when something is written to the second:
-then whatever is in the second is older. So the kernel is asked to hold up whoever is about to write to standard error,
-or to put another file in the place of one of the two (which is how shells redirect), until standard output is read.
+A reader knows the order if the first pipe is empty whenever something is written to the second: then all that is in the
+second is older. So the kernel stops a process that is about to write to standard error, or to replace one of the two
+descriptors (as shells redirect), until standard output has been read.
 https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html#userspace-notification
 """
 
@@ -26,9 +26,9 @@ __all__ = ["in_order"]
 
 _PR_SET_NO_NEW_PRIVS = 38
 _PATIENCE = 0.25
-_MOST_HELD = 2000  # Each costs a turn of the reader; a program that does little else than this is let go on.
+_MOST_HELD = 2000  # Each waits for the reader: a program that makes more is no longer stopped.
 
-# write, writev: of what is written to descriptor 2. dup2, dup3: of what takes the place of 1 or 2.
+# write and writev to descriptor 2; dup2 and dup3 that replace 1 or 2.
 _CALLS = {
     "x86_64": (0xC000003E, (1, 20), (33, 292)),
     "aarch64": (0xC00000B7, (64, 66), (24,)),
@@ -41,9 +41,9 @@ _QUESTION, _CONTINUE = 80, 1
 
 
 def in_order(pipe: int) -> None:
-    """Fork; the child returns and goes on to be the program, its parent sees to the order and ends as it does.
+    """Fork; the child returns to become the program, and the parent keeps the order and ends as the child ends.
 
-    Where the kernel does not have what it takes, the order is left to chance.
+    Where the kernel does not support this, the order is not kept.
 
     Args:
         pipe: The descriptor of the pipe for standard output; that for standard error is 2.
@@ -55,7 +55,7 @@ def in_order(pipe: int) -> None:
         with theirs:
             _give_listener(theirs)
         return
-    # Such a signal is meant for the program, or comes from it.
+    # These signals are meant for the program, or come from it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     theirs.close()
@@ -88,7 +88,7 @@ def _answer(listener: int, pipe: int | None) -> None:
         if pipe is not None:
             settle([pipe], _PATIENCE)
         fcntl.ioctl(listener, _SEND, question[:8] + struct.pack("@qiI", 0, 0, _CONTINUE))
-    except OSError:  # It has been ended meanwhile, or a signal has come and it asks again.
+    except OSError:  # It has ended, or a signal interrupted it and it asks again.
         pass
 
 
@@ -139,7 +139,7 @@ def _filter() -> bytes:
         (_RETURN, _ALLOW, 0, 0),
         (_LOAD, 16, 0, 0),  # The first argument of a write.
         (_EQUAL, 2, 3, 4),
-        (_LOAD, 24, 0, 0),  # The second one of what moves a descriptor.
+        (_LOAD, 24, 0, 0),  # The second argument of what replaces a descriptor.
         (_EQUAL, 1, 1, 0),
         (_EQUAL, 2, 0, 1),
         (_RETURN, _ASK, 0, 0),

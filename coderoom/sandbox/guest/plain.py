@@ -1,4 +1,4 @@
-"""The plain form of values that JSON does not know but everybody writes in one way: a date is its ISO text."""
+"""The plain form of values that are not JSON but have one usual text or number: a date is its ISO text."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Convert = Callable[[Any], Any]
 
 
 def as_plain(value: Any, model: Optional[Convert] = None) -> Any:
-    """The value with the plain form of all that it holds; what has none stays as it is.
+    """Convert a value, and all that it contains, to plain form; what has none stays as it is.
 
     Args:
-        value: The value; it is not changed.
+        value: The value, which is not changed.
         model: Makes a dict of a data class or of a pydantic model.
     """
     try:
         return _plain(value, model or _fields, _DEEPEST)
-    except RecursionError:  # Whoever looks at it next says so.
+    except RecursionError:  # The caller's next check reports it.
         return value
 
 
@@ -43,7 +43,7 @@ def _plain(value: Any, model: Convert, deep: int) -> Any:
 
 
 def _converter(kind: Any) -> Optional[Convert]:
-    # By name, so that nothing is imported for it.
+    # By name, to import nothing.
     for base in kind.__mro__:
         name = f"{base.__module__.partition('.')[0]}.{base.__qualname__}"
         if name in _CONVERTERS:
@@ -79,7 +79,7 @@ _CONVERTERS: Dict[str, Optional[Convert]] = {
     "decimal.Decimal": str,
     "enum.Enum": lambda value: value.value,
     "numpy.datetime64": str,
-    "numpy.timedelta64": None,  # What it counts is not in its number.
+    "numpy.timedelta64": None,  # Its number does not include the unit.
     "numpy.generic": lambda value: value.item(),
     "pathlib.PurePath": str,
     "uuid.UUID": str,

@@ -1,4 +1,4 @@
-"""The processes of a room, as its supervisor sees them."""
+"""The processes of a room; used by its supervisor."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import signal
 from typing import NamedTuple
 
 from .isolation import linux
+from .isolation.supervisor import descendants
 
 __all__ = ["Descendants", "Nested", "Use"]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SOCKET = 212_992  # What a socket takes in before whoever writes has to wait.
+_SOCKET = 212_992  # The bytes that a socket buffers before a writer has to wait.
 # Of /proc/PID/stat, counted from behind the name.
 _THREADS, _ADDRESSES, _RESIDENT, _STACK = 17, 20, 21, 25
 _MOST_ROUNDS = 100
@@ -23,9 +24,9 @@ class Use(NamedTuple):
     """What the processes of a room use together.
 
     Attributes:
-        memory: Bytes of memory that are theirs alone, as far as that can be told cheaply.
-        processes: How many processes and threads there are.
-        cpu: Seconds of processor time that they have used.
+        memory: The bytes of memory that only they have, estimated.
+        processes: The number of processes and threads.
+        cpu: The seconds of processor time.
     """
 
     memory: int
@@ -37,11 +38,11 @@ class _Processes:
     nested = False
 
     def pids(self) -> list[int]:
-        """All of the room but its supervisor."""
+        """All processes of the room but its supervisor."""
         raise NotImplementedError
 
     def signal_all(self, number: int, keep: list[int]) -> None:
-        """Send a signal to all but the supervisor and those that are to be kept, which go on if they stand still."""
+        """Send a signal to all but the supervisor and `keep`; continue those of `keep` that are stopped."""
         pids = self.pids()
         for pid in pids:
             if pid not in keep:
@@ -58,27 +59,27 @@ class _Processes:
         return not left
 
     def interrupt(self, keep: list[int]) -> None:
-        """Do what Ctrl-C at a terminal does to all but the supervisor and those that are to be kept."""
+        """Interrupt all but the supervisor and `keep`, as Ctrl-C at a terminal does."""
         for pid in self.pids():
             if pid not in keep:
                 _interrupt(pid)
 
     def busy(self) -> bool:
-        """Whether anybody but the supervisor is running, or would be if there were a processor for it."""
+        """Whether a process other than the supervisor is running or ready to run."""
         return any(_fields(pid)[:1] in ([b"R"], [b"D"]) for pid in self.pids())
 
     def gone(self, keep: list[int]) -> bool:
-        """Whether nobody is left; whoever appeared meanwhile is ended too."""
-        # Those that nobody has waited for yet are dead all the same.
+        """Whether all but `keep` have ended; kill those that have not."""
+        # A zombie has ended.
         left = {pid for pid in set(self.pids()).difference(keep) if _fields(pid)[:1] not in ([], [b"Z"])}
         if left:
             self.signal_all(9, keep)
         return not left
 
     def use(self, limit: int) -> Use:
-        """What they use together; a sum of memory that is above the limit is exact."""
+        """What they use together; a sum of memory above the limit is exact."""
         memory = threads = 0
-        times = os.times()  # Of those that this process has waited for.
+        times = os.times()  # With the children that this process has waited for.
         ticks = int((times.children_user + times.children_system) * _TICKS)
         own = _fields(os.getpid())
         addresses = 0
@@ -88,8 +89,8 @@ class _Processes:
             if not fields:
                 continue
             threads += int(fields[_THREADS])
-            ticks += sum(map(int, fields[11:15]))  # With those of children that it has waited for.
-            # A fork shares the supervisor's pages until it writes to them; a program of its own has another stack.
+            ticks += sum(map(int, fields[11:15]))  # With the children that it has waited for.
+            # A fork shares the supervisor's pages until it writes to them; another program has another stack.
             base = own if fields[_STACK] == own[_STACK] else _NOTHING
             memory += max(int(fields[_RESIDENT]) - int(base[_RESIDENT]), 0) * _PAGE
             addresses += max(int(fields[_ADDRESSES]) - int(base[_ADDRESSES]), 0)
@@ -103,55 +104,43 @@ class _Processes:
 
 
 class Nested(_Processes):
-    """Those of a process namespace: everybody in it but number 1, which is the supervisor."""
+    """The processes of a namespace. The supervisor is process 1."""
 
     nested = True
 
     def pids(self) -> list[int]:
-        """All of the room but its supervisor."""
+        """All processes of the room but its supervisor."""
         return [pid for pid in _all_pids() if pid != 1]
 
     def signal_all(self, number: int, keep: list[int]) -> None:
-        """Send a signal to all but the supervisor and those that are to be kept, which go on if they stand still."""
+        """Send a signal to all but the supervisor and `keep`; continue those of `keep` that are stopped."""
         if not keep:
             _kill(-1, number)
             return
-        # Who stands still starts nobody meanwhile.
+        # A stopped process cannot fork.
         _kill(-1, signal.SIGSTOP)
         super().signal_all(number, keep)
 
     def gone(self, keep: list[int]) -> bool:
-        """Whether nobody is left; whoever appeared meanwhile is ended too."""
+        """Whether all but `keep` have ended; kill those that have not."""
         return super().gone(keep) if keep else not _kill(-1, 9)
 
 
 class Descendants(_Processes):
-    """Those that descend from the supervisor, where there is no namespace: it adopts and reaps orphans."""
+    """The descendants of the supervisor, where there is no namespace: it adopts and reaps orphans."""
 
     def pids(self) -> list[int]:
-        """All of the room but its supervisor."""
-        parents: dict[int, int] = {}
-        for pid in _all_pids():
-            try:
-                with open(f"/proc/{pid}/stat", "rb") as file:
-                    parents[pid] = int(file.read().rpartition(b")")[2].split()[1])
-            except OSError:
-                continue
-        found: set[int] = set()
-        newest = {os.getpid()}
-        while newest:
-            newest = {pid for pid, parent in parents.items() if parent in newest and pid not in found}
-            found |= newest
-        return sorted(found)
+        """All processes of the room but its supervisor."""
+        return descendants(os.getpid())
 
     def signal_all(self, number: int, keep: list[int]) -> None:
-        """Send a signal to all but the supervisor and those that are to be kept, which go on if they stand still."""
+        """Send a signal to all but the supervisor and `keep`; continue those of `keep` that are stopped."""
         if number == signal.SIGKILL:
             self._stop_all(keep)
         super().signal_all(number, keep)
 
     def _stop_all(self, keep: list[int]) -> None:
-        """Let all stand still: for each that is killed while others fork, one of those gets the place that is free."""
+        """Stop all: while processes fork, each killed one would make room for another."""
         stopped: set[int] = set()
         for _ in range(_MOST_ROUNDS):
             found = set(self.pids()).difference(keep, stopped)
@@ -167,7 +156,7 @@ def _all_pids() -> list[int]:
 
 
 def _fields(pid: int) -> list[bytes]:
-    """What `/proc/PID/stat` has after the name; nothing if the process has gone."""
+    """The fields of `/proc/PID/stat` after the name; empty if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
@@ -176,7 +165,7 @@ def _fields(pid: int) -> list[bytes]:
 
 
 def _shared_without_a_file(pids: list[int]) -> int:
-    """Memory that was mapped to be shared and belongs to no file: a process that lets go of its pages still has it."""
+    """Shared memory without a file: it stays even when a process drops its pages."""
     sizes: dict[bytes, int] = {}
     for pid in pids:
         try:
@@ -192,7 +181,7 @@ def _shared_without_a_file(pids: list[int]) -> int:
 
 
 def _open_files(pid: int) -> int:
-    """How many files a process has open, since Linux 6.2; the most it can have before that."""
+    """How many files a process has open; before Linux 6.2, the most it can have."""
     try:
         return os.stat(f"/proc/{pid}/fd").st_size or 4096
     except OSError:
@@ -207,7 +196,7 @@ def _sockets(pid: int) -> int:
 
 
 def _share(pid: int) -> int:
-    """What is resident for a process, pages that several have divided among them."""
+    """The resident memory of a process, with shared pages divided among their users."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
@@ -217,7 +206,7 @@ def _share(pid: int) -> int:
 
 
 def _interrupt(pid: int) -> None:
-    """Interrupt the first thread of a process; in any other Python would not be woken by it."""
+    """Interrupt the main thread of a process: a signal to another thread would not wake Python."""
     try:
         linux.libc("tgkill", pid, pid, signal.SIGINT)
     except OSError:

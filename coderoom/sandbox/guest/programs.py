@@ -1,4 +1,4 @@
-"""Cells of other languages: a program, under the same lockdown as a runner."""
+"""Cells of other languages: a program under the same lockdown as a runner; used by `room`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
 
     Args:
         message: The request: `argv`, the `code`, and whether it goes to the program's standard `input` or to the file
-            that takes the place of `{file}` in `argv`.
+            that replaces `{file}` in `argv`.
         fds: The pipes for standard output and error.
         config: The worker's configuration.
         lock: Locks this process down.

@@ -1,6 +1,6 @@
-"""The policy `restricted` while the code runs: what its syntax tree could not show.
+"""The policy `restricted` while code runs, for what its syntax tree cannot show.
 
-Early feedback for a model, and no wall: whoever wants to get around it finds a way, and stands before the wall.
+It is early feedback for a model and never security: code can get around it, and then meets the wall.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any
 
 __all__ = ["Rulebook", "make_namespace_builtins", "refusal"]
 
-# What a module tells about itself.
+# Names of a module about itself.
 _OF_MODULES = ("__doc__", "__name__", "__version__")
-# What `site` adds: they read files or wait for somebody.
+# Builtins of `site`: they read files or wait for input.
 _OF_SITE = ("copyright", "credits", "license")
 
 
 def refusal(name: str, hint: str = "") -> str:
-    """Say that something is refused, and the way out if there is one."""
+    """The message that something is refused, with an alternative if there is one."""
     shown = name if len(name) <= 100 else f"{name[:100]}..."
-    if not shown.isprintable():  # It may be data: lone surrogates could not be written anywhere.
+    if not shown.isprintable():  # It may have lone surrogates, which cannot be encoded.
         shown = ascii(shown)[1:-1]
     return f"`{shown}` is not allowed here: {hint}" if hint else f"`{shown}` is not allowed here"
 
 
 class Rulebook:
-    """The rules, and the words in which they are told; the host's check asks it too.
+    """The rules and their messages; the host's check uses it too.
 
     Each method answers with why something is refused, or with `None`.
 
@@ -52,19 +52,19 @@ class Rulebook:
         self._dunders = frozenset(rules["dunders"])
 
     def name(self, name: str) -> str | None:
-        """A name that the code uses without having bound it."""
+        """Why a name is refused that the code uses without binding it."""
         if name in self.builtins:
             return refusal(name, self.builtins[name])
         return refusal(name) if name in self.names else None
 
     def module(self, name: str) -> str | None:
-        """A module, by its full name."""
+        """Why a module is refused, by its full name."""
         if name in self.modules:
             return None
         return refusal(name, self._module_hints.get(name.partition(".")[0], ""))
 
     def member(self, module: str, name: str, value: object = None) -> str | None:
-        """A name in an allowed module, whose value is `value` as far as that is known."""
+        """Why a name in an allowed module is refused; `value` is its value, as far as known."""
         if f"{module}.{name}" in self.modules or name in _OF_MODULES:
             return None
         listed = self.modules[module]
@@ -74,7 +74,7 @@ class Rulebook:
         return None
 
     def attribute(self, name: str) -> str | None:
-        """An attribute of whatever object."""
+        """Why an attribute is refused, on any object."""
         if name in self._attributes:
             return refusal(name, self._attributes[name])
         dunder = len(name) > 4 and name.startswith("__") and name.endswith("__")
@@ -82,7 +82,7 @@ class Rulebook:
 
 
 def make_namespace_builtins(rules: dict[str, Any]) -> dict[str, Any]:
-    """Make what a cell's globals need as their `__builtins__`.
+    """Make the `__builtins__` of a cell's globals.
 
     Imported modules keep the real ones: only what the cell itself does is restricted.
 
@@ -112,9 +112,9 @@ def _called(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checked(book: Rulebook, name: Any) -> Any:
-    """The same name, if it is allowed; as an exact `str`, for one derived from it may answer differently next time."""
+    """The name as an exact `str`, if it is allowed: a subclass could answer differently next time."""
     if not isinstance(name, str):
-        return name  # What is called with it next says what is wrong with that.
+        return name  # The caller raises the error.
     exact = str.__str__(name)
     problem = book.attribute(exact)
     if problem:
@@ -123,7 +123,7 @@ def _checked(book: Rulebook, name: Any) -> Any:
 
 
 def _guarded_access(book: Rulebook) -> dict[str, Callable[..., Any]]:
-    """The builtins that take the name of an attribute as data; `hasattr` is not one, it hands nothing out."""
+    """The builtins that take the name of an attribute as data, but `hasattr`, which returns no attribute."""
 
     def get(obj: Any, name: Any, *default: Any) -> Any:
         return getattr(obj, _checked(book, name), *default)
@@ -137,7 +137,7 @@ def _guarded_access(book: Rulebook) -> dict[str, Callable[..., Any]]:
     def variables(*objects: Any) -> Any:
         if not objects:
             raise PermissionError(book.vars_alone)
-        # By `type`, for an object can say of its `__class__` what it likes.
+        # By `type`: an object can have any `__class__`.
         if issubclass(type(objects[0]), (type, types.ModuleType)):
             raise PermissionError(refusal(f"vars({type(objects[0]).__name__})", "only of a class's instances"))
         return vars(*objects)
@@ -147,7 +147,7 @@ def _guarded_access(book: Rulebook) -> dict[str, Callable[..., Any]]:
 
 
 class _Importer:
-    """Hands out modules without what is private to them and without the modules that they use themselves."""
+    """Imports views of modules, without their private names and the modules that they use themselves."""
 
     def __init__(self, book: Rulebook) -> None:
         self._book = book
@@ -155,14 +155,14 @@ class _Importer:
 
     @property
     def import_module(self) -> Callable[..., Any]:
-        """What an `import` statement calls."""
+        """Called by `import` statements."""
 
         def import_module(
             name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
         ) -> types.ModuleType | None:
             if type(fromlist) is list:
-                # No statement passes a list: a function in C needs the module itself, as `strptime` does, asks for it
-                # in the name of whoever called it, and takes it from `sys.modules`.
+                # No statement passes a list. A function in C, such as `strptime`, imports a module with the globals
+                # of its caller, and takes it from `sys.modules`.
                 importlib.import_module(name)
                 return None
             if level:
@@ -179,7 +179,7 @@ class _Importer:
         return _called("__import__", import_module)
 
     def _check(self, name: str, module: types.ModuleType, member: str) -> None:
-        # The statement itself would go on to look for a module of that name among all that are loaded.
+        # The statement itself would then look for a loaded module of that name.
         if member == "*" or hasattr(module, member):
             return
         problem = self._book.member(name, member, getattr(importlib.import_module(name), member, None))
@@ -211,7 +211,7 @@ class _Importer:
         return view
 
     def _missing(self, module: types.ModuleType) -> Callable[[str], Any]:
-        """What answers for names that the view does not have: the module may make some only when asked for them."""
+        """The `__getattr__` of a view: a module may make names only on request."""
 
         def missing(member: str) -> Any:
             if not hasattr(module, member):
@@ -226,7 +226,7 @@ class _Importer:
 
 
 def _replacements(book: Rulebook, module: str) -> dict[str, Any]:
-    """What takes the names of attributes as data, as `getattr` does."""
+    """Wrap a function that takes names of attributes as data, as `getattr` does."""
     if module == "operator":
         return {"attrgetter": _attrgetter(book), "methodcaller": _methodcaller(book)}
     return {"Formatter": _formatter(book)} if module == "string" else {}

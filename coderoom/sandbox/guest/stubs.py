@@ -1,4 +1,4 @@
-"""What the code sees of a function of the host: a function with its signature, its results and its exceptions."""
+"""Functions of the host as code sees them: stubs with a signature, results and exceptions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = [
 ]
 
 _DEEPEST = 200
-_MOST_BITS = 14_000  # Python reads no integer of more digits.
+_MOST_BITS = 14_000  # Python does not parse longer integers by default.
 
 
 class HostFunctionError(RuntimeError):
-    """A function of the host failed with an exception that has no name here. Code finds it among the builtins."""
+    """An exception of a host function that is not a built-in one. It is a builtin of a session."""
 
 
 def why_not_data(value: Any, deep: int = _DEEPEST) -> str | None:
-    """Why JSON cannot carry a value as it is; `None` if it can. A tuple comes out as a list."""
+    """Why a value cannot be JSON; `None` if it can. A tuple becomes a list."""
     if value is None or isinstance(value, (str, float)):
         return None
     if isinstance(value, int):
@@ -50,43 +50,43 @@ def why_not_data(value: Any, deep: int = _DEEPEST) -> str | None:
 
 
 def too_large(name: str, size: int, most: int) -> ValueError:
-    """What a call is told whose arguments have too many bytes."""
+    """The error for a call whose arguments are too large."""
     return ValueError(f"{name}(): the arguments have {size:,} bytes as JSON; {most:,} may be sent")
 
 
 def too_many(name: str, most: int) -> RuntimeError:
-    """What a call is told that is one too many."""
+    """The error for a call beyond the limit."""
     return RuntimeError(f"{name}(): a cell may make {most:,} calls, and this one has made them")
 
 
 def result_of(answer: dict[str, Any]) -> Any:
-    """What an answer returns or raises."""
+    """Return the value of an answer, or raise its exception."""
     if "error" not in answer:
         return answer.get("value")
     raise exception_of(answer["error"])
 
 
 def exception_of(error: dict[str, Any]) -> Exception:
-    """The exception that was told, or one that says the same."""
+    """The exception of an answer, or one with the same message."""
     kind = getattr(builtins, str(error["type"]), None)
     if isinstance(kind, type) and issubclass(kind, Exception) and kind is not Exception:
         try:
             return kind(*error["args"])
-        except Exception:  # One that wants other arguments.
+        except Exception:  # Its class needs other arguments.
             pass
     return HostFunctionError(error["message"])
 
 
-def make_stub(functions: Any, told: dict[str, Any]) -> Any:
-    """A function that makes calls.
+def make_stub(functions: Any, offer: dict[str, Any]) -> Any:
+    """Make the stub of a host function.
 
     Args:
-        functions: What makes them; see `coderoom.sandbox.guest.functions.Functions`.
-        told: What there is to know of the host's function.
+        functions: Makes the calls; see `coderoom.sandbox.guest.functions.Functions`.
+        offer: The host's description of the function.
     """
-    name = told["name"]
+    name = offer["name"]
     stub: Any
-    if told["is_async"]:
+    if offer["is_async"]:
 
         async def stub(*args: Any, **kwargs: Any) -> Any:
             return await functions.call_async(name, args, kwargs)
@@ -95,10 +95,10 @@ def make_stub(functions: Any, told: dict[str, Any]) -> Any:
         def stub(*args: Any, **kwargs: Any) -> Any:
             return functions.call(name, args, kwargs)
 
-    signature = _signature(told)
+    signature = _signature(offer)
     stub.__name__ = stub.__qualname__ = name
     stub.__module__ = "__main__"
-    stub.__doc__ = told["doc"]
+    stub.__doc__ = offer["doc"]
     stub.__signature__ = signature
     stub.__annotations__ = {
         parameter.name: parameter.annotation
@@ -111,7 +111,7 @@ def make_stub(functions: Any, told: dict[str, Any]) -> Any:
 
 
 class Shown:
-    """Stands in a signature for an object that is not here, or is to be shown otherwise, and looks like the text."""
+    """Stands in a signature for an object that is missing here or shown differently; its `repr` is the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -120,11 +120,11 @@ class Shown:
         return self._text
 
 
-def _signature(told: dict[str, Any]) -> Any:
+def _signature(offer: dict[str, Any]) -> Any:
     import inspect
 
     parameters = []
-    for item in told["parameters"]:
+    for item in offer["parameters"]:
         default: Any = inspect.Parameter.empty
         if "default" in item:
             default = item["default"]
@@ -133,7 +133,7 @@ def _signature(told: dict[str, Any]) -> Any:
         annotation = _annotation(item.get("annotation"), inspect.Parameter.empty)
         kind = getattr(inspect.Parameter, item["kind"])
         parameters.append(inspect.Parameter(item["name"], kind, default=default, annotation=annotation))
-    returns = _annotation(told.get("returns"), inspect.Signature.empty)
+    returns = _annotation(offer.get("returns"), inspect.Signature.empty)
     return inspect.Signature(parameters, return_annotation=returns)
 
 

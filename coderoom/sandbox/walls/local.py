@@ -218,7 +218,7 @@ class LocalWorker:
 
 @functools.cache
 def _compile_guest() -> None:
-    """Write missing bytecode of the guest: nobody behind a wall can, and compiling takes longer than the start."""
+    """Write missing bytecode of the guest: nothing behind a wall may write it, and compiling is slow."""
     compileall.compile_dir(OUTSIDE / "guest", quiet=2)
 
 
@@ -278,7 +278,7 @@ def owner_of(folder: Path) -> tuple[int, int]:
 
 
 def with_own_places(env: Mapping[str, str], temporary: str, workspace: str) -> dict[str, str]:
-    """The environment of a worker whose `/tmp` and `/workspace` are elsewhere."""
+    """The environment of a worker whose `/tmp` and `/workspace` are elsewhere: values that name them are changed."""
     places = {"/tmp": temporary, "/workspace": workspace}
     environment = {"TMPDIR": temporary}
     for name, value in env.items():

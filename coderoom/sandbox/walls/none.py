@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom.sandbox.environment import DEFAULTS
 from coderoom.sandbox.walls.base import WallReport, WallSpec
 from coderoom.sandbox.walls.layout import Interpreter
 from coderoom.sandbox.walls.local import (
@@ -34,7 +36,7 @@ class NoWall(ProbedWall):
             unwind.callback(remove_folder, Path(scratch))
             workspace = scratch if spec.workspace is None else str(spec.workspace)
             boot = {
-                "environment": with_own_places(spec.env, scratch, workspace),
+                "environment": _environment(spec.env, scratch, workspace),
                 "workspace": workspace,
                 "scratch": scratch,
                 "private": scratch,
@@ -58,3 +60,9 @@ class NoWall(ProbedWall):
         return WallReport(
             self.name, available=True, detail="no wall: code can do whatever the user who starts it can do."
         )
+
+
+def _environment(env: Mapping[str, str], scratch: str, workspace: str) -> dict[str, str]:
+    """The environment of a worker that sees the host's `/tmp`: only default values must not name it."""
+    moved = {name: value for name, value in env.items() if not value.startswith("/tmp") or DEFAULTS.get(name) == value}
+    return {**env, **with_own_places(moved, scratch, workspace)}

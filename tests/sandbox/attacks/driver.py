@@ -6,7 +6,8 @@ Reads jobs as JSON, a line each, and answers each with two lines: the fork's num
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures.thread  # noqa: F401 - an ordinary user may not be able to import it later
+import compileall  # noqa: F401 - an ordinary user may not be able to import it later
+import concurrent.futures.thread  # noqa: F401 - nor this
 import ctypes
 import encodings.idna  # noqa: F401 - nor this
 import importlib

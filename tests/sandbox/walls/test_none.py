@@ -17,14 +17,14 @@ def test_it_is_this_user_with_another_environment(monkeypatch: pytest.MonkeyPatc
     async def check(it: Inside) -> None:
         assert await it.ask("os.getuid()") == os.geteuid()
         environment = await it.ask("dict(os.environ)")
-        expected = {"ONE": "1", "HOME": environment["TMPDIR"], "WHERE": str(it.workspace / "x")}
+        expected = {"ONE": "1", "HOME": environment["TMPDIR"], "WHERE": str(it.workspace / "x"), "DATA": "/tmp/data"}
         assert {name: environment[name] for name in expected} == expected
         assert "SECRET" not in environment
         assert "SECRET" not in await it.ask("open('/proc/self/environ').read()")
         assert Path(environment["TMPDIR"]).is_dir()
 
     monkeypatch.setenv("SECRET", "secret")
-    behind("none", "self", check, env={"ONE": "1", "HOME": "/tmp", "WHERE": "/workspace/x"})
+    behind("none", "self", check, env={"ONE": "1", "HOME": "/tmp", "WHERE": "/workspace/x", "DATA": "/tmp/data"})
 
 
 def test_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The first thing that a worker does: it builds what is left to build of its wall, and gives up what that took."""
+"""The first step of a worker: it builds the rest of its wall, and drops the privileges that this needs."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linu
 
 
 def boot(config: dict[str, Any]) -> dict[str, Any]:
-    """Finish the wall; to be called once, by a process with one thread.
+    """Finish the wall. Call this once, in a process with one thread.
 
-    Where `enter` or `supervised` is given, the process that returns is another one than the one that called, with
-    `enter` the first of a new process namespace. The caller waits for it and ends as it ends.
+    With `enter` or `supervised`, a fork returns; the caller waits for it and ends as it ends. With `enter`, the fork is
+    the first process of a new namespace.
 
     Args:
-        config: What the wall on the host has put together:
+        config: The boot data of the wall on the host:
 
             - `enter`: build everything here: `user` (whether in a user namespace), `network`, `hostname`, `root` (see
               `mounts.build_root`), `inside` (where this package will be);
-            - `supervised`: nothing else ends everything with the worker, or the worker with the host; `private`: a
-              folder to be removed then;
-            - `proc`: whether only `/proc` is missing; `open`: folders that anybody may write to;
-            - `workspace`: where it is; `owner`: whose files it holds, if they have to look like the worker's own;
+            - `supervised`: whether the caller has to end everything with the worker, and the worker with the host;
+              `private`: a folder to remove then;
+            - `proc`: whether only `/proc` is missing; `open`: folders that every user may write to;
+            - `workspace`: its path; `owner`: the owner of its files, if they must be shown as the worker's;
               `guarded`: see `mounts.guard`;
-            - `identity`: the user and group to become; `keep_privileges`: give up nothing at all;
-            - `environment`: all of it; `packages`: folders for `sys.path`.
+            - `identity`: the user and group to become; `keep_privileges`: whether to keep all privileges;
+            - `environment`: the whole environment; `packages`: folders for `sys.path`.
 
     Returns:
-        What is known of the result: `identity`.
+        The result: `identity`.
 
     Raises:
-        OSError: Something is not possible here.
+        OSError: The wall cannot be built here.
     """
     identity = None if config.get("identity") is None else tuple(config["identity"])
     die_with_parent()
-    os.umask(0o022)  # What is made here is for a worker that may be another user.
+    os.umask(0o022)  # The worker that uses these files may be another user.
     enter = config.get("enter")
     if enter is not None:
         _enter(enter)
@@ -103,7 +103,7 @@ def _raise_loopback() -> None:
 
 
 def _move_to(inside: str) -> None:
-    """Let imports of the guest's packages find them where they are now."""
+    """Make the guest's packages importable from their new place."""
     isolation = __name__.rpartition(".")[0]
     for name, below in ((isolation.rpartition(".")[0], ()), (isolation, ("isolation",))):
         sys.modules[name].__path__[:] = [os.path.join(inside, "guest", *below)]
@@ -121,7 +121,7 @@ def _drop_privileges(identity: tuple[int, int] | None) -> None:
     for number in range(64):
         try:
             linux.prctl(_PR_CAPBSET_DROP, number)
-        except OSError:  # There are no more of them, or they are not ours to change.
+        except OSError:  # There are no more capabilities, or they cannot be changed.
             break
     if identity is not None:
         _become(*identity)
@@ -134,16 +134,16 @@ def _become(uid: int, gid: int) -> None:
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
-    # A change of user takes both away; without the first, /proc/self is root's and no namespace could be nested.
+    # A change of user resets both; if not dumpable, /proc/self is root's and namespaces cannot be nested.
     linux.prctl(_PR_SET_DUMPABLE, 1)
     die_with_parent()
 
 
 def probe(control_fd: int) -> None:
-    """Boot, and tell the host what came of it; in place of a worker's `main`.
+    """Boot, and report the result to the host; runs in place of a worker's `main`.
 
     Args:
-        control_fd: The socket that the configuration comes over and the answer goes to, each one packet of JSON.
+        control_fd: The socket for the configuration and the answer, each one packet of JSON.
     """
     with socket.socket(fileno=control_fd) as sock:
         sock.set_inheritable(False)
@@ -163,7 +163,7 @@ def probe(control_fd: int) -> None:
 
 
 def _in_child(attempt: Callable[[], None]) -> str:
-    """Try something in a process of its own. Empty, or why it cannot be."""
+    """Try something in a child process; return the error, or an empty text."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -181,7 +181,7 @@ def _in_child(attempt: Callable[[], None]) -> str:
 
 
 def _nest() -> None:
-    """Do what a room does: make namespaces within the namespaces."""
+    """Make namespaces within the namespaces, as a room does."""
     uid, gid = os.getuid(), os.getgid()
     linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
     _map_ids(f"{uid} {uid} 1", f"{gid} {gid} 1")
@@ -196,7 +196,7 @@ def _mount_own() -> None:
 
 
 def _lock_down(settings: dict[str, Any]) -> None:
-    """Do what a runner does, and see whether it keeps anything away."""
+    """Lock this process down, as a runner does, and check that this has an effect."""
     from . import lockdown
 
     many = 1 << 40
@@ -205,4 +205,4 @@ def _lock_down(settings: dict[str, Any]) -> None:
         os.close(os.open("/proc/self/status", os.O_RDONLY))
     except PermissionError:
         return
-    raise OSError("Landlock keeps nothing away here")
+    raise OSError("Landlock has no effect here")

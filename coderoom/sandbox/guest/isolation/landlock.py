@@ -1,4 +1,4 @@
-"""Landlock: which files, ports and processes code may reach, kept by the kernel for an ordinary user."""
+"""Landlock: the kernel's rules of which files, ports and processes code may reach, without root; used by `lockdown`."""
 
 from __future__ import annotations
 

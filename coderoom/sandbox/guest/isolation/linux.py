@@ -1,4 +1,4 @@
-"""The system calls that Python has no name for."""
+"""System calls that Python's `os` does not have."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def libc(name: str, *arguments: Any) -> int:
     """Call a function of the C library that answers -1 and sets `errno` when it fails.
 
     Raises:
-        OSError: It failed, or there is no such function here.
+        OSError: It failed, or the function does not exist here.
     """
     return _call(getattr(_libc, name, None), name, arguments)
 
@@ -68,7 +68,7 @@ def prctl(option: int, value: int = 0) -> int:
     """Call `prctl`, more cheaply than by `libc`: every runner does it.
 
     Raises:
-        OSError: It failed, or there is no such function here.
+        OSError: It failed, or the function does not exist here.
     """
     # The kernel insists that the arguments it does not use are zeros.
     return _call(_prctl, "prctl", (option, value, 0, 0, 0))

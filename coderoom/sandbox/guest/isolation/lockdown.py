@@ -1,4 +1,4 @@
-"""What a runner does to itself before it runs a user's code: it gives up everything it will not need, for good."""
+"""The lockdown of a process before it runs code: limits, Landlock, no capabilities, a filter of system calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .linux import prctl, syscall
 __all__ = ["Lockdown", "Prepared", "apply", "limit_cpu", "prepare"]
 
 _MIB = 1024 * 1024
-# What a program may map beyond its memory: the files of libraries, above all.
+# What a program may map beyond its memory, mostly files of libraries.
 _ADDRESS_SLACK = 512 * _MIB
 
 _PR_CAPBSET_DROP = 24
@@ -25,7 +25,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 _PR_GET_NO_NEW_PRIVS = 39
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
-# Being user 0 gives no capabilities, ambient ones cannot be raised; and all of it is locked.
+# User 0 gets no capabilities, ambient ones cannot be raised, and all of this is locked.
 _SECUREBITS = 0xEF
 _CAPABILITY_VERSION = 0x20080522
 _HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
@@ -33,23 +33,23 @@ _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 class Lockdown(NamedTuple):
-    """What code may still do; made of JSON's types only, so that it can come with the boot data.
+    """What code may still do, as JSON's types only, since it comes with the boot data.
 
     Attributes:
-        network: Whether it may make TCP and UDP sockets.
+        network: Whether code may make TCP and UDP sockets.
         read: What Landlock lets it read and execute; `None`: no Landlock.
         write: What Landlock lets it change.
-        scoped: Whether Landlock keeps its signals and abstract sockets in.
+        scoped: Whether Landlock confines its signals and abstract sockets.
         use_seccomp: Whether there is a filter of system calls.
-        own_pid_only: For a wall without a PID namespace: it reaches no process but the runner, which then leads a
-            session of its own. Where Landlock keeps signals in, those to its own children still work.
-        local_sockets: Whether it may make AF_UNIX sockets: only where none of the host's can be reached.
-        memory_bytes: How much memory a process may have.
-        address_space: Whether its address space is bounded too; some programs reserve far more than they use.
-        processes: How many processes and threads the user may have; `None`: not bounded here.
-        open_files: How many files a process may have open.
-        file_bytes: How large a file may grow.
-        cpu_seconds: How much processor time a process may take; `None`: not bounded here.
+        own_pid_only: For a wall without a PID namespace: code can signal no process but the runner, which leads its own
+            session. Where Landlock confines signals, those to its own children still work.
+        local_sockets: Whether it may make AF_UNIX sockets: only where it can reach none of the host's.
+        memory_bytes: The memory limit of a process.
+        address_space: Whether the address space is limited too; some programs reserve far more than they use.
+        processes: The processes and threads of the user; `None`: not limited here.
+        open_files: The open files of a process.
+        file_bytes: The size of a file.
+        cpu_seconds: The processor time of a process; `None`: not limited here.
     """
 
     network: bool
@@ -68,14 +68,14 @@ class Lockdown(NamedTuple):
 
 
 class Prepared:
-    """A lockdown that costs its process next to nothing: what takes time has been done.
+    """A lockdown whose expensive part is done.
 
     A process that has forked may apply it in each of its children.
 
     Attributes:
         lockdown: What it was made of.
-        landlock_abi: The version of Landlock that will be used; 0: none.
-        seccomp: Whether there will be a filter of system calls.
+        landlock_abi: The version of Landlock that it uses; 0: none.
+        seccomp: Whether it has a filter of system calls.
     """
 
     def __init__(self, lockdown: Lockdown) -> None:
@@ -92,14 +92,14 @@ class Prepared:
         prctl(_PR_GET_NO_NEW_PRIVS)  # The first call of a C function is slow.
 
     def settle(self) -> None:
-        """Put on this process what its forks inherit, and what a process that runs no code of others can live with.
+        """Apply the part that forks inherit and that does not disturb a supervisor, so that `apply` in a fork is cheap.
 
-        The forks' own `apply` then has little left to do. What is bounded by address space only is theirs.
+        The limit on the address space is not in it.
 
         Raises:
-            OSError: A layer cannot be put on; no code must run then.
+            OSError: A layer cannot be applied; no code must run then.
         """
-        _refuse_threads()  # A fork has one anyway.
+        _refuse_threads()  # A fork always has one thread.
         self._settled = True
         for limit, value in self._limits:
             _bound(limit, value)
@@ -111,7 +111,7 @@ class Prepared:
         """Lock this process down.
 
         Raises:
-            OSError: A layer cannot be put on; the code must not run then.
+            OSError: A layer cannot be applied; the code must not run then.
         """
         if not self._settled:
             self.settle()
@@ -127,11 +127,11 @@ class Prepared:
             seccomp.install(seccomp.for_pid(self._program, os.getpid()))
 
     def bound_address_space(self) -> None:
-        """Bound the address space, which some programs could not live with."""
+        """Limit the address space, which not every program tolerates."""
         _bound(resource.RLIMIT_AS, self._address_space)
 
     def close(self) -> None:
-        """Forget it, without having applied it here."""
+        """Release it without applying it."""
         self._ruleset.close()
 
     def _filter(self) -> bytes:
@@ -146,12 +146,12 @@ class Prepared:
 
 
 def prepare(lockdown: Lockdown) -> Prepared:
-    """Do what takes time, once: read the rules' paths, build the filter.
+    """Open the paths of the rules and build the filter.
 
-    To be called behind the wall, when everything is mounted and `/dev` is complete.
+    Call this behind the wall, when everything is mounted and `/dev` is complete.
 
     Raises:
-        OSError: A layer is not possible on this machine.
+        OSError: This machine does not support a layer.
     """
     return Prepared(lockdown)
 
@@ -160,7 +160,7 @@ def apply(lockdown: Lockdown) -> Prepared:
     """Prepare and apply at once.
 
     Raises:
-        OSError: A layer cannot be put on; the code must not run then.
+        OSError: A layer cannot be applied; the code must not run then.
     """
     prepared = prepare(lockdown)
     prepared.apply()
@@ -168,14 +168,12 @@ def apply(lockdown: Lockdown) -> Prepared:
 
 
 def limit_cpu(seconds: float, *, final: bool = False) -> None:
-    """Let this process take that much more processor time, in whole seconds, rounded up.
-
-    It gets SIGXCPU at the end of it.
+    """Limit the further processor time of this process to whole seconds, rounded up. Then it gets SIGXCPU.
 
     Args:
-        seconds: How much more.
-        final: Whether it is killed one second after that, and can never get more. Else the code itself could ask for
-            more, and the next call of this can give it.
+        seconds: The further time.
+        final: Whether it is killed one second later, and can never get more. Otherwise code, or the next call, can
+            raise the limit.
     """
     usage = resource.getrusage(resource.RUSAGE_SELF)
     soft = max(1, math.ceil(usage.ru_utime + usage.ru_stime + seconds))
@@ -188,7 +186,7 @@ def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:
     limits = [
         (resource.RLIMIT_FSIZE, lockdown.file_bytes),
         (resource.RLIMIT_NOFILE, lockdown.open_files),
-        # Unlike 0, this also keeps a crash from the program that the host may have for core files.
+        # Unlike 0, this also disables a program of the host that handles core files.
         (resource.RLIMIT_CORE, 1),
         (resource.RLIMIT_MEMLOCK, 65_536),
         (resource.RLIMIT_MSGQUEUE, 0),
@@ -202,7 +200,7 @@ def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:
 
 
 def _bound_memory(lockdown: Lockdown) -> int:
-    """Bound memory; return a bound for the address space."""
+    """Limit memory; return a limit for the address space."""
     with open("/proc/self/statm", "rb") as file:
         pages = [int(word) for word in file.read().split()]
     page = resource.getpagesize()
@@ -227,7 +225,7 @@ def _lower(value: int, hard: int) -> int:
 
 
 def _refuse_threads() -> None:
-    # Landlock and capabilities are a thread's own: another thread would stay as it is. The folder has a link for each.
+    # Landlock and capabilities belong to a thread: other threads would stay free. The folder has one link for each.
     threads = os.stat("/proc/self/task").st_nlink - 2
     if threads != 1:
         raise OSError(
@@ -241,7 +239,7 @@ def _drop_bounding_set() -> None:
         for capability in range(64):
             prctl(_PR_CAPBSET_DROP, capability)
     except OSError as error:
-        # Without the capability to change them; or there are no more capabilities than that.
+        # It may not change them, or there are no more capabilities.
         if error.errno not in (errno.EPERM, errno.EINVAL):
             raise
 

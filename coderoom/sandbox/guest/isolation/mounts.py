@@ -1,4 +1,4 @@
-"""File trees made of mounts."""
+"""File trees made of mounts; used by `boot` and `room`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV, _ATTR_IDMAP = 1, 2, 4, 0x00100000
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
-# Where the new tree grows and where the old one waits, while both are needed.
+# The new tree and the old one, while both are needed.
 _NEW, _OLD = "/new", "/old"
 
 
 class IdmapError(OSError):
-    """Files cannot be made to look like another's here."""
+    """Files cannot be shown as another user's here."""
 
 
 class _Attributes(ctypes.Structure):
@@ -41,7 +41,7 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 
 
 def _private() -> None:
-    """Let no mount that is made from now on reach the namespace that this one was copied from."""
+    """Keep new mounts from the namespace that this one was copied from."""
     _mount(None, "/", None, _MS_REC | _MS_SLAVE | _MS_SILENT)
 
 
@@ -51,7 +51,7 @@ def mount_proc(target: str = "/proc") -> None:
 
 
 def mount_tmpfs(target: str, size: int, mode: str, owner: tuple[int, int] | None = None) -> None:
-    """Mount an empty folder in memory, for somebody else where an owner is given."""
+    """Mount an empty folder in memory, which belongs to `owner` if given."""
     options = f"size={size},nr_inodes={max(size // 4096, 1024)},mode={mode}"
     if owner is not None:
         options += f",uid={owner[0]},gid={owner[1]}"
@@ -59,13 +59,13 @@ def mount_tmpfs(target: str, size: int, mode: str, owner: tuple[int, int] | None
 
 
 def bind(source: str, target: str, writable: bool = False, devices: bool = False) -> None:
-    """Show a file or a folder, and what is mounted below it, in another place as well."""
+    """Mount a file or a folder, with the mounts below it, at another place."""
     _mount(source, target, None, _MS_BIND | _MS_REC | _MS_SILENT)
     _take_rights(target, writable=writable, devices=devices)
 
 
 def _take_rights(target: str, writable: bool, devices: bool) -> None:
-    """Take rights from a mount and all mounts below it: set-user-ID, devices, and writing unless that is allowed."""
+    """Remove rights from a mount and all mounts below it: set-user-ID, devices, and writing, unless allowed."""
     attributes = _ATTR_NOSUID | (0 if devices else _ATTR_NODEV) | (0 if writable else _ATTR_RDONLY)
     try:
         _set_attributes(_AT_FDCWD, target, _AT_RECURSIVE, _Attributes(attr_set=attributes))
@@ -73,7 +73,7 @@ def _take_rights(target: str, writable: bool, devices: bool) -> None:
         if error.errno != 38:  # ENOSYS, before Linux 5.12.
             raise OSError(error.errno, f"rights of {target}: {error.strerror}") from None
         for place in _mounts_below(target):
-            # Of the flags that a mount has, none may go: some must not, and the kernel would refuse it all.
+            # Keep its flags: some cannot be removed, and the kernel would refuse the whole request.
             _mount(None, place, None, _MS_BIND | _MS_REMOUNT | _MS_SILENT | attributes | _flags_of(place))
 
 
@@ -91,7 +91,7 @@ def _mounts_below(target: str) -> Iterable[str]:
 
 
 def _unescape(text: bytes) -> bytes:
-    # By hand: between two trees there is no codec to be imported.
+    # By hand: between two trees, no codec can be imported.
     for escaped, plain in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
         text = text.replace(escaped, plain)
     return text
@@ -105,11 +105,11 @@ def _flags_of(place: str) -> int:
 
 
 def build_root(layout: dict[str, Any]) -> None:
-    """Replace the file tree of this mount namespace, which has to be this process's own.
+    """Replace the file tree of this mount namespace, which must be this process's own.
 
     Args:
-        layout: `read_only`, `symlinks`, `files` and `workspace` as in the host's layout, `size` for what is in memory,
-            and `owner`, whose that is (`None`: this process's user).
+        layout: `read_only`, `symlinks`, `files` and `workspace` as in the host's layout, and `size` and `owner` of
+            folders in memory (`None`: this process's user).
     """
     _private()
     _enter_scratch()
@@ -131,14 +131,14 @@ def build_root(layout: dict[str, Any]) -> None:
     mount_proc(_folder("/proc"))
     _mount_dev(size, owner)
     _mount_workspace(layout, size, owner)
-    # Nobody fills the memory with files outside of what is bounded.
+    # Otherwise code could fill the memory with files here.
     _remount_read_only(_NEW)
     _remount_read_only(_NEW + "/dev")
     _leave_old()
 
 
 def _enter_scratch() -> None:
-    """Make a tree with nothing but the old one in it; the old one is whole there, even where this one was mounted."""
+    """Make a tree that contains only the old one, which is complete there, even at the place of the new tree."""
     base = "/tmp" if os.path.isdir("/tmp") else "/proc"
     _mount("tmpfs", base, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
     os.mkdir(base + _OLD)
@@ -150,7 +150,7 @@ def _enter_scratch() -> None:
 def _leave_old() -> None:
     _mount(None, _OLD, None, _MS_REC | _MS_PRIVATE | _MS_SILENT)
     linux.libc("umount2", _OLD.encode(), _MNT_DETACH)
-    # The scratch tree is put over the new one and taken away from there.
+    # This moves the scratch tree over the new one, and unmounts it there.
     os.chdir(_NEW)
     linux.syscall("pivot_root", ctypes.c_char_p(b"."), ctypes.c_char_p(b"."))
     linux.libc("umount2", b".", _MNT_DETACH)
@@ -198,8 +198,8 @@ def guard(workspace: str, guarded: Sequence[tuple[str, bool]]) -> None:
     """Keep parts of the workspace from being changed or moved.
 
     Args:
-        workspace: Where it is.
-        guarded: Paths in it and whether they stay writable; what is mounted upon cannot be moved away.
+        workspace: Its path.
+        guarded: Paths in it and whether they stay writable; a mount point cannot be moved.
     """
     for path, writable in guarded:
         place = os.path.join(workspace, path)
@@ -207,7 +207,7 @@ def guard(workspace: str, guarded: Sequence[tuple[str, bool]]) -> None:
 
 
 def cover(target: str, size: int, mode: str, kept: Sequence[str]) -> None:
-    """Mount an empty folder in memory over a folder, in which some of what was there stays visible.
+    """Mount an empty folder in memory over a folder, and keep some of its contents visible.
 
     Args:
         target: The folder.
@@ -241,7 +241,7 @@ def _attach(tree: int, path: str) -> None:
 
 
 def idmap(target: str, outside: tuple[int, int], inside: tuple[int, int]) -> None:
-    """Let the files below a mount that belong to one user look like, and be, another's.
+    """Change the owner of files below a mount, as seen there.
 
     Args:
         target: The mount, which is covered by one with other owners.

@@ -1,4 +1,4 @@
-"""A room: one supervisor's own namespaces, with a private `/tmp` and its own `/proc`."""
+"""The namespaces and private folders of a room; used by `worker` and the room's supervisor."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _MOST_ENTRIES = 1000
 
 
 def enter_room(config: dict[str, Any]) -> bool:
-    """Go into namespaces of one's own, where that is allowed.
+    """Enter new namespaces, if `rooms` says so.
 
-    With namespaces the process that returns is another one than the one that called: number 1 of its own process
-    namespace. When it ends the kernel ends everything in the room.
+    With namespaces, a fork returns, which is process 1 of its own process namespace. When it ends, the kernel ends
+    everything in the room.
 
     Args:
         config: The worker's configuration; `rooms` is `"namespaces"` or `"plain"`.
 
     Returns:
-        Whether it has namespaces of its own.
+        Whether it has its own namespaces.
 
     Raises:
-        OSError: Namespaces were asked for and are refused.
+        OSError: Namespaces are refused.
     """
     if config["rooms"] != "namespaces":
         linux.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
@@ -53,20 +53,20 @@ def _mount_memory(config: dict[str, Any]) -> None:
     size = config["limits"]["disk_bytes"]
     for place in config["in_memory"]:
         mode = "755" if place == config["workspace"] else "1777"
-        # An interpreter that is installed below /tmp is mounted there already.
+        # An interpreter below /tmp is mounted there already.
         mounts.cover(place, size, mode, config["kept"] if place == "/tmp" else ())
 
 
 def own_folders(config: dict[str, Any]) -> dict[str, Any]:
-    """Make folders for a room without namespaces, and let the environment name them.
+    """Make folders for a room without namespaces, and change the environment to name them.
 
     Args:
-        config: The worker's configuration; `scratch` is the folder that rooms may have folders in.
+        config: The worker's configuration; `scratch` is the folder for the folders of rooms.
 
     Returns:
-        The room's: with its own workspace, if the workspace is no folder of the host, and with what its code may write.
+        The room's configuration: with its own workspace, unless the host has one, and the paths that code may write.
     """
-    import tempfile  # Rooms with namespaces need not carry it.
+    import tempfile  # Late: rooms with namespaces do not need it.
 
     scratch = config["scratch"]
     own = tempfile.mkdtemp(prefix="room-", dir=scratch)
@@ -91,14 +91,14 @@ def own_folders(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def empty_folders(config: dict[str, Any]) -> None:
-    """Empty a room's own folders; Landlock's rules are for the folders themselves, which therefore stay.
+    """Empty a room's folders. The folders themselves stay, since Landlock's rules belong to them.
 
     Raises:
-        OSError: Something could not be removed; nobody else must get this room then.
+        OSError: Something could not be removed; the room must not be used again then.
     """
     kept = config["kept"]
     for path in kept:
-        os.lstat(path)  # Code may have moved what it could not remove.
+        os.lstat(path)  # Code may have moved what it cannot remove.
     for place in config["in_memory"]:
         os.chmod(place, 0o1777 if place in ("/tmp", "/dev/shm") else 0o755)
         _empty(place, kept)
@@ -109,7 +109,7 @@ def _empty(folder: str, kept: Sequence[str]) -> None:
         return
     entries = list(os.scandir(folder))
     if len(entries) > _MOST_ENTRIES:
-        raise OSError(errno.E2BIG, "too much was left behind to be cleaned away")
+        raise OSError(errno.E2BIG, "too many files were left behind to remove them")
     for entry in entries:
         if entry.path in kept:
             continue

@@ -1,4 +1,4 @@
-"""A filter of system calls: what code behind a wall may not ask of the kernel."""
+"""A filter of system calls (seccomp) for code behind a wall; used by `lockdown`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .linux import syscall
 
 __all__ = ["SOME_PID", "build_filter", "for_pid", "install"]
 
-# Stands for a pid that is not known yet, because the process has not been forked: larger than any that Linux gives.
+# Stands for the pid of a process that is not forked yet; larger than any real pid.
 SOME_PID = 0x3E8AC5D7
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -30,7 +30,7 @@ _JUMP_EQUAL = 0x15
 _JUMP_AT_LEAST = 0x35
 _RETURN = 0x06
 
-# CLONE_NEW* and CLONE_PARENT, which would give the one who started this process children that it does not know.
+# CLONE_NEW*, and CLONE_PARENT, which would give the parent of this process unknown children.
 _CLONE_FORBIDDEN = 0x7E020000 | 0x8000
 _SET_ID_BITS = 0o6000
 _O_CREATES = 0o100 | 0o20000000  # O_CREAT, __O_TMPFILE
@@ -46,8 +46,8 @@ _SOCKET_OPTIONS = (7, 8, 13, 32, 33)  # The sizes of buffers, and SO_LINGER.
 _PROTOCOLS = (0, 6, 17)  # The default, TCP and UDP; others load kernel modules.
 
 # A system call's name, its number on x86_64, its number on aarch64.
-# Denied whatever the arguments are, in this order: looking into other processes; mounts and namespaces; keys, programs
-# in the kernel; the machine's own state; files without their paths; memory that belongs to no process.
+# Always denied, in this order: inspecting other processes; mounts and namespaces; keys and programs in the kernel; the
+# machine's state; files without their paths; memory that belongs to no process.
 _DENIED = """
 ptrace 101 117  process_vm_readv 310 270  process_vm_writev 311 271  process_madvise 440 440  kcmp 312 272
 pidfd_getfd 438 438
@@ -66,11 +66,11 @@ memfd_create 319 279  memfd_secret 447 447  shmget 29 194  shmat 30 196  shmctl 
 semop 65 193  semctl 66 191  semtimedop 220 192  msgget 68 186  msgsnd 69 189  msgrcv 70 188  msgctl 71 187
 mq_open 240 180  mq_unlink 241 181  io_setup 206 0
 """
-# The C library and programs do without these; the arguments of clone3 and openat2 are out of a filter's sight.
+# The C library and programs work without these; a filter cannot see the arguments of clone3 and openat2.
 _UNKNOWN = """
 clone3 435 435  openat2 437 437  statmount 457 457  listmount 458 458
 """
-# A disk is full before anybody can look; the C library writes zeros instead. Attributes outlive whoever set them.
+# fallocate fills a disk at once; the C library writes zeros instead. Attributes outlive the process that set them.
 _UNSUPPORTED = """
 fallocate 285 47  setxattr 188 5  lsetxattr 189 6  fsetxattr 190 7  setxattrat 463 463
 """
@@ -81,7 +81,7 @@ tkill 200 130  tgkill 234 131  rt_sigqueueinfo 129 138  rt_tgsigqueueinfo 297 24
 prlimit64 302 261  setpriority 141 140  ioprio_set 251 30  sched_setscheduler 144 119  sched_setparam 142 118
 sched_setattr 314 274  sched_setaffinity 203 122  setsockopt 54 208
 """
-# What lies between a machine's own numbers and those that are the same everywhere, or is newer than this, is not known.
+# Numbers between a machine's own ones and the common ones, and those of newer calls, are unknown.
 _LAST_OWN = {"x86_64": 336, "aarch64": 294}
 _FIRST_COMMON = 424
 _NEWEST = 469
@@ -90,7 +90,7 @@ _NEWEST = 469
 class _Test(NamedTuple):
     """Whether an argument is one of some values, or none of them.
 
-    Only the low 32 bits count, since the kernel takes no more of any argument that is tested here.
+    Only the low 32 bits count: the kernel uses no more of any argument that is tested here.
     """
 
     argument: int
@@ -116,13 +116,13 @@ def build_filter(
     """Build the filter as a program of classic BPF.
 
     Args:
-        machine: What `platform.machine()` says.
+        machine: The machine's name, as in `os.uname()`.
         network: Whether TCP and UDP sockets may be made.
-        own_pid_only: For a wall without a PID namespace: the only process that may be signalled, by itself and by what
-            it starts, as may be its process group; so it has to lead a session of its own. `SOME_PID`: see `for_pid`.
-        signals: `False` exempts signals from `own_pid_only`, for when Landlock keeps them in already.
-        local_sockets: Whether sockets of the family AF_UNIX may be made too: only where none of the host's can be
-            reached, neither by a path nor by an abstract name.
+        own_pid_only: For a wall without a PID namespace: the only process that may be signalled, besides its process
+            group; it must lead its own session. `SOME_PID`: see `for_pid`.
+        signals: `False` exempts signals from `own_pid_only`, where Landlock confines them.
+        local_sockets: Whether sockets of the family AF_UNIX may be made: only where code can reach none of the host's,
+            by path or abstract name.
 
     Raises:
         OSError: The system calls of this machine are not known.
@@ -152,15 +152,15 @@ def for_pid(program: bytes, pid: int) -> bytes:
 
 
 def install(program: bytes) -> None:
-    """Put this process under a filter, for good, with all that it starts.
+    """Apply a filter to this process and all that it starts; it cannot be removed.
 
-    `PR_SET_NO_NEW_PRIVS` has to be on.
+    `PR_SET_NO_NEW_PRIVS` must be set.
 
     Raises:
         OSError: The kernel refuses.
     """
     instructions = ctypes.create_string_buffer(program, len(program))
-    # struct sock_fprog; ctypes' own structures cost more than all the rest.
+    # struct sock_fprog, without ctypes' structures, which are slow.
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
     set_mode_filter, all_threads = 1, 1
     if syscall("seccomp", set_mode_filter, all_threads, header):
@@ -168,7 +168,7 @@ def install(program: bytes) -> None:
 
 
 def _file_rules() -> dict[str, int | _Rule]:
-    """Files in the workspace belong to its owner on the host: none of them may run with the owner's rights there."""
+    """No set-user-ID files: on the host they would run with the rights of the workspace's owner."""
 
     def mode(argument: int) -> _Test:
         return _Test(argument, (0,), _SET_ID_BITS)
@@ -186,10 +186,10 @@ def _socket_rules(network: bool, local_sockets: bool) -> dict[str, int | _Rule]:
     internet = (_Test(0, _INTERNET), _Test(1, (_STREAM, _DATAGRAM), _SOCKET_TYPE), _Test(2, _PROTOCOLS))
     local = (_Test(0, (_UNIX,)),)
     alternatives = (internet,) * network + (local,) * local_sockets
-    # A datagram socket of a pair can still be sent, or connected, to any other one.
+    # A datagram socket of a pair can still send, or connect, to any other one.
     types = (_STREAM, _PACKETS) + (_DATAGRAM,) * local_sockets
     return {
-        # What is buffered belongs to no process; and whoever closes a socket that lingers has to wait.
+        # Buffered data belongs to no process, and closing a lingering socket blocks.
         "setsockopt": _Rule(((_Test(1, (_SOL_SOCKET,), wanted=False),), (_Test(2, _SOCKET_OPTIONS, wanted=False),))),
         "socket": _Rule(alternatives) if alternatives else _EPERM,
         "socketpair": _all(_Test(0, (_UNIX,)), _Test(1, types, _SOCKET_TYPE)),
@@ -197,7 +197,7 @@ def _socket_rules(network: bool, local_sockets: bool) -> dict[str, int | _Rule]:
 
 
 def _others_rules(pid: int | None) -> dict[str, int | _Rule]:
-    """Other processes of the same user, the room's supervisor among them, can be ended by a limit and slowed down."""
+    """No limits and priorities for other processes of the same user, such as the room's supervisor."""
     itself = (0,) if pid is None else (0, pid)
     rules: dict[str, int | _Rule] = {}
     for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity"):
@@ -208,7 +208,7 @@ def _others_rules(pid: int | None) -> dict[str, int | _Rule]:
 
 
 def _signal_rules(pid: int) -> dict[str, int | _Rule]:
-    """A signal can be sent, or be had sent to the owner of a file."""
+    """No signals to other processes, neither directly nor to the owner of a file."""
     rules: dict[str, int | _Rule] = {"kill": _all(_Test(0, (pid, 0, -pid & 0xFFFFFFFF)))}
     for name in ("tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
         rules[name] = _all(_Test(0, (pid,)))
@@ -241,7 +241,7 @@ def _assemble(machine: str, actions: dict[int, int | _Rule]) -> bytes:
         if not steps or steps[-1][1] != action:
             steps.append((number, action))
     if machine == "x86_64":
-        # -1 is what some programs try on purpose.
+        # Some programs call -1 on purpose.
         steps += [(_X32, _KILL), (0xFFFFFFFF, _ENOSYS)]
     program = _Program()
     program.search(
@@ -256,9 +256,9 @@ def _assemble(machine: str, actions: dict[int, int | _Rule]) -> bytes:
 
 
 class _Program:
-    """A program, written from its end to its beginning, since jumps only go forward.
+    """A program, written from its end, since jumps only go forward.
 
-    A place in it is how many instructions there are from there to the end.
+    A place in it is the number of instructions from there to the end.
     """
 
     def __init__(self) -> None:
@@ -268,7 +268,7 @@ class _Program:
         return len(self._backwards)
 
     def put(self, code: int, value: int, yes: int | None = None, no: int | None = None) -> None:
-        """Put an instruction before the others; a jump without a place goes to the next one."""
+        """Prepend an instruction; a jump without a place goes to the next one."""
         skips = [0 if place is None else self.here() - place for place in (yes, no)]
         self._backwards.append(struct.pack("<HBBI", code, *skips, value))
 
@@ -276,7 +276,7 @@ class _Program:
         return b"".join(reversed(self._backwards))
 
     def rule(self, rule: _Rule) -> int:
-        """Write down a rule and return its place."""
+        """Prepend a rule and return its place."""
         self.put(_RETURN, _EPERM)
         failed = self.here()
         self.put(_RETURN, _ALLOW)
@@ -298,7 +298,7 @@ class _Program:
         self.put(_LOAD, 16 + 8 * test.argument)
 
     def search(self, steps: list[tuple[int, int | _Rule]], rules: dict[_Rule, int]) -> None:
-        """Write down a binary search for the last step that is not above the number."""
+        """Prepend a binary search for the last step that is not above the number."""
         if len(steps) == 1:
             action = steps[0][1]
             if isinstance(action, int):

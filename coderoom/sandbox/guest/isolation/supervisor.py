@@ -1,4 +1,4 @@
-"""The process that waits for the worker, and takes along what the worker leaves behind."""
+"""The process that waits for the worker and ends what the worker leaves behind; used by `boot`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS_TO_END = 5.0
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Get a signal when the parent ends; a change of user takes that away.
+    """Get a signal when the parent ends. A change of user resets this.
 
     The kernel sends it with the parent's rights, so a worker that has become another user may not get it.
     """
@@ -27,22 +27,22 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 
 
 def keep_capabilities(*numbers: int) -> None:
-    """Give up all capabilities but some of those that this process has."""
+    """Drop all capabilities of this process but some."""
     kept = sum(1 << number for number in numbers)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     linux.syscall("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))
 
 
 def supervise(folder: str | None = None) -> None:
-    """Fork; the child returns, and its parent waits for it, ends what is left of its children, and ends as it ended.
+    """Fork; the child returns. The parent waits for it, kills what it leaves behind, and ends as it ended.
 
-    It does the same at once when it is told to end, or when the host ends.
+    The parent does so at once on SIGTERM, and when the host ends.
 
     Args:
-        folder: What it removes at the end, for a host that may not be there to do so.
+        folder: A folder to remove at the end, when the host may have ended.
     """
     linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # From here on nothing may end this process without what it is there for; it is told once it is ready.
+    # A signal must not end this process before its handler is set.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
     die_with_parent(signal.SIGTERM)
     child = os.fork()
@@ -58,12 +58,12 @@ def supervise(folder: str | None = None) -> None:
 
 
 def _wait(child: int, folder: str | None) -> None:
-    # It comes again and again when the host ends, once for each of its threads.
+    # When the host ends it comes several times, once for each of the host's threads.
     signal.signal(signal.SIGTERM, lambda *_: _kill([child]))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
-    with contextlib.suppress(OSError):  # An ordinary user has none.
+    with contextlib.suppress(OSError):  # An ordinary user has no capabilities.
         keep_capabilities(_CAP_KILL, *(() if folder is None else (_CAP_DAC_OVERRIDE,)))
-    # The host must see its sockets closed as soon as the worker has gone.
+    # The host must see the sockets closed as soon as the worker has ended.
     os.closerange(3, 65536)
     pid = status = 0
     while pid != child:
@@ -74,7 +74,7 @@ def _wait(child: int, folder: str | None) -> None:
         _kill(descendants(os.getpid()))
         time.sleep(0.001)
     if folder is not None:
-        import shutil  # Every fork would have to carry it.
+        import shutil  # Late, to keep it out of every fork.
 
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
@@ -90,14 +90,14 @@ def _has_children() -> bool:
 
 
 def _kill(pids: list[int]) -> None:
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # Those that are stopped start no others meanwhile.
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # Stopped processes cannot fork.
         for pid in pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
 
 
 def descendants(root: int) -> list[int]:
-    """All processes below one."""
+    """The descendants of a process."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
