@@ -122,7 +122,7 @@ class RoomSupervisor(ForkServer):
 
     def prepare_fork(self, message: dict[str, Any], fds: list[int]) -> None:
         """Before a fork for somebody new, end what is left of who was here, and empty the room's folders."""
-        if message.get("renew"):
+        if message.get("reset"):
             self._kept = []
             self.forget()
             if not self._end_all([]):  # Nobody else may get this room.
