@@ -1,4 +1,4 @@
-"""The environment of code inside: an allow-list, and nothing of the host's."""
+"""The environment variables of the code: an allow-list, without those of the host. Used by `CPythonEngine`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BASE = {
     "PYTHONUTF8": "1",
     "TERM": "dumb",
     "USER": "coder",
-    # A process with threads cannot be forked safely, and a fork of many has little use for more of them.
+    # A process with threads cannot be forked safely, and many forks run at the same time anyway.
     "MKL_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -27,13 +27,13 @@ _BASE = {
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of the code.
+    """Return all environment variables of the code.
 
     Args:
-        extra: What comes besides, or in the place of, what programs need.
+        extra: More variables; they replace default ones of the same name.
 
     Raises:
-        RequestError: A name or a value is none.
+        RequestError: A name or a value is not valid.
     """
     check_variables(extra)
     zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
@@ -41,10 +41,10 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_variables(variables: Mapping[str, str]) -> None:
-    """See to it that these can be variables of an environment.
+    """Check the names and values of environment variables.
 
     Raises:
-        RequestError: A name or a value is none.
+        RequestError: A name or a value is not valid.
     """
     for name, value in variables.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:

@@ -1,4 +1,4 @@
-"""What interprets cells: the engines, as `Sandbox` and `Session` use them."""
+"""The protocols that an engine implements, as `Sandbox` and `Session` use them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Engine", "EngineSession"]
 
 
 class EngineSession(Protocol):
-    """A state that lasts."""
+    """An interpreter state that lasts from cell to cell."""
 
     async def run(
         self,
@@ -24,7 +24,7 @@ class EngineSession(Protocol):
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
-        """Run a cell that `check_cell` has passed; `final`: nothing comes after it."""
+        """Run a cell that `check_cell` has accepted; `final`: it is the only one, a one-shot run."""
         ...
 
     async def cancel(self) -> None:
@@ -32,23 +32,23 @@ class EngineSession(Protocol):
         ...
 
     async def checkpoint(self) -> Any:
-        """Keep the state."""
+        """Keep the state; return a handle for `rollback` and `release`."""
         ...
 
-    async def rollback(self, held: Any) -> None:
-        """Go back to a state."""
+    async def rollback(self, handle: Any) -> None:
+        """Return to a checkpoint."""
         ...
 
-    def release(self, held: Any) -> None:
-        """Keep a state no longer; one that is gone already is no error."""
+    def release(self, handle: Any) -> None:
+        """Discard a checkpoint; one that was discarded already is no error."""
         ...
 
     async def restart(self) -> None:
-        """Go back to the fresh state."""
+        """Return to the fresh state."""
         ...
 
     def hold_output(self, held: bool) -> None:
-        """Let the cell that runs wait with its output, or go on."""
+        """Stop or continue to read the output of the running cell, which blocks while nothing is read."""
         ...
 
     async def close(self) -> None:
@@ -56,25 +56,25 @@ class EngineSession(Protocol):
         ...
 
     def abandon(self) -> None:
-        """The same without waiting, for a session that nobody has any more."""
+        """End everything without waiting; called for a session that was garbage-collected."""
         ...
 
     def frozen(self) -> AbstractAsyncContextManager[None]:
-        """Let everything of the session stand still for as long as the context lasts."""
+        """Stop all processes of the session for as long as the context lasts."""
         ...
 
 
 class Engine(Protocol):
-    """What a sandbox starts, and starts again when it is lost."""
+    """What interprets cells. A sandbox starts it, and starts it again after it has ended."""
 
     @property
     def wall(self) -> str:
-        """What keeps code from the host."""
+        """The name of the wall (isolation backend)."""
         ...
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What it says of itself once it has started."""
+        """What it reported about itself at its start."""
         ...
 
     @property
@@ -91,9 +91,9 @@ class Engine(Protocol):
         ...
 
     def kill(self) -> None:
-        """The same without an event loop."""
+        """End everything without an event loop."""
         ...
 
     async def open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
-        """A fresh state whose code may call those functions of the host."""
+        """Open a session with a fresh state, whose code may call these functions of the host."""
         ...
