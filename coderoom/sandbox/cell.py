@@ -77,9 +77,9 @@ def check_cell(
     name = _ALIASES.get(name, name)
     error = None
     if name != "python" and config.policy == "restricted":
-        error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, no {language!r}.")
+        error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, not {language!r}.")
     elif name != "python" and name not in _PROGRAMS:
-        raise RequestError(f"The sandbox runs no {language!r}; it runs {', '.join(LANGUAGES)}.")
+        raise RequestError(f"The sandbox does not run {language!r}; it runs {', '.join(LANGUAGES)}.")
     elif name != "python" and config.engine == "monty":
         raise RequestError(f"The engine 'monty' runs only Python, and this is {language!r}. engine='cpython' runs it.")
     elif config.policy == "restricted":

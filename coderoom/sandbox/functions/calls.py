@@ -134,7 +134,7 @@ class Calls:
         if function is None:
             self._refuse(number, NameError(f"no function {name[:100]!r} is offered here"))
         elif not self.is_open:
-            self._refuse(number, RuntimeError(f"{name}() is not called any more, since the cell's time is over"))
+            self._refuse(number, RuntimeError(f"{name}() cannot be called: the cell's time is over"))
         else:
             self._queue(number, function, args, kwargs, size)
 

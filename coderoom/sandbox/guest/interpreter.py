@@ -41,7 +41,7 @@ class Interpreter:
         self._limits = config["limits"]
         self._network = config["network"] or not config["lockdown"].get("use_seccomp", True)
         self.contents: list[bytes] = []
-        self.at_end: Callable[[], None] = _nothing
+        self.at_end: Callable[[], None] = lambda: None
         self._count = 0
         self._flags = 0
         self._loop: Any = None
@@ -161,10 +161,6 @@ class Interpreter:
             asyncio.set_event_loop(self._loop)
             return self._loop.run_until_complete(value)
         return value
-
-
-def _nothing() -> None:
-    pass
 
 
 def _compile_line(code: str, filename: str, flags: int) -> types.CodeType | None:

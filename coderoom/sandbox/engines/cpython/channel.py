@@ -60,7 +60,8 @@ class HostChannel:
         largest: The most bytes that a message may have.
 
     Attributes:
-        key, largest: See above.
+        key: The key of the packets.
+        largest: The most bytes that a message may have.
         listening: Whether messages are accepted; otherwise they are dropped unparsed.
         byte_budget: How many more bytes of messages are accepted; `None`: any number.
         held: Whether reading is suspended; only the end of the other side is still read.

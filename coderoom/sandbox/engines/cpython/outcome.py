@@ -57,6 +57,7 @@ class RunningCell:
         answer: What its process reported at its end; `None` if the process ended before that.
         ended: What the parent of the process reported about the end of the process; `None` while it runs.
         calls: Answers its calls to functions of the host; `None` if none are offered.
+        sending: The request with the cell, while it is being sent in several steps.
     """
 
     def __init__(self, number: int, output: Collector) -> None:
@@ -65,6 +66,7 @@ class RunningCell:
         self.answer: Mapping[str, Any] | None = None
         self.ended: Mapping[str, Any] | None = None
         self.calls: Calls | None = None
+        self.sending: asyncio.Future[None] | None = None
         self._ending: Ending | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -96,6 +98,14 @@ class RunningCell:
         """End the calls that still run, and return all calls."""
         return () if self.calls is None else await self.calls.close()
 
+    async def stop_sending(self) -> None:
+        """Cancel the request if it is still being sent, and end the calls."""
+        if self.sending is not None:
+            self.sending.cancel()
+            await asyncio.gather(self.sending, return_exceptions=True)
+            self.sending = None
+        await self.end_calls()
+
 
 class Ending(enum.Enum):
     """Why the host no longer waits for a cell."""
@@ -111,9 +121,8 @@ def conclude(
     code: str,
     limits: Limits,
     duration: float,
-    timeout: float | None = None,
-    *,
-    state_lost: bool | None = False,
+    seconds: float,
+    state_lost: bool | None,
 ) -> ExecutionResult:
     """Make the result of a cell.
 
@@ -123,13 +132,13 @@ def conclude(
         code: Its code.
         limits: The sandbox's limits.
         duration: How long it took, in seconds.
-        timeout: The seconds that it had; `None`: `limits.wall_seconds`.
+        seconds: How long it was allowed to take.
         state_lost: Whether the session's variables are gone; `None`: it was a one-shot run, without a session.
     """
     answer: Mapping[str, Any] = cell.answer or {}
     facts: dict[str, Any] = {}
     if ending is not Ending.BY_ITSELF:
-        facts = _stopped(ending, timeout or limits.wall_seconds, state_lost)
+        facts = _stopped(ending, seconds, state_lost)
     elif cell.answer is not None:
         facts = _answered(answer, limits)
     elif cell.ended is not None:

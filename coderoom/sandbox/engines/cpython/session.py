@@ -50,19 +50,6 @@ class CheckpointHandle:
     released: bool = False
 
 
-@dataclass(eq=False)
-class _Live:
-    """The process that has the session's current state, or a program that runs a cell.
-
-    Attributes:
-        runner: The connection to it.
-        sending: The request that is still being sent to it, if there is one.
-    """
-
-    runner: Runner
-    sending: asyncio.Future[None] | None = None
-
-
 class CPythonSession:
     """An interpreter state in a room; implements `EngineSession`.
 
@@ -87,7 +74,7 @@ class CPythonSession:
         self._limits = limits
         self._result_name = result_name
         self._functions = functions
-        self._live: _Live | None = None
+        self._live: Runner | None = None  # The process that has the current state.
         self._checkpoints: list[CheckpointHandle] = []
         self._parent: CheckpointHandle | None = None  # Whose fork the current state is.
         self._work: asyncio.Future[Any] | None = None
@@ -109,26 +96,27 @@ class CPythonSession:
         cell = self._running = RunningCell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
         await self._settle()
         self._room.limit = None
+        seconds = timeout or self._limits.wall_seconds
         begin = time.monotonic()
         if self._limits.cpu_seconds is not None:
             await self._room.send({"op": "cell"})
         live = await (self._send_cell(cell, code, final) if program is None else self._launch(cell, code, program))
         if self._lost:  # No result has said so: the state was lost between cells or in a cancelled call.
             cell.output.add("stderr", _RESTARTED)
-        self._printing = live.runner
+        self._printing = live
         try:
-            ending = await self._wait_for_cell(cell, live, timeout or self._limits.wall_seconds, final)
+            ending = await self._wait_for_cell(cell, live, seconds, final)
         finally:
             self._printing = None
             if program is not None:
-                live.runner.close()
+                live.close()
         if cell.ended is not None:
             if cell.ended.get("lost"):
                 raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
             cell.ended = {**cell.ended, "limit": self._room.limit}
         lost, self._lost = self._lost, False
         duration = time.monotonic() - begin
-        result = conclude(cell, ending, code, self._limits, duration, timeout, state_lost=None if final else lost)
+        result = conclude(cell, ending, code, self._limits, duration, seconds, None if final else lost)
         calls = await cell.end_calls()
         return replace(result, calls=calls) if calls else result
 
@@ -196,46 +184,46 @@ class CPythonSession:
         if self._work is not None:
             self._work.cancel()  # Another session may get the room.
         if self._live is not None:
-            self._room.discard(self._live.runner)
+            self._room.discard(self._live)
         for checkpoint in self._checkpoints:
             checkpoint.client.close()
         self._give_back(self._room)
 
-    async def _send_cell(self, cell: RunningCell, code: str, final: bool) -> _Live:
+    async def _send_cell(self, cell: RunningCell, code: str, final: bool) -> Runner:
         """Send a cell to the process that has the state."""
         live = await self._get_live()
         if self._functions:
-            cell.calls = Calls(self, self._functions, self._limits, live.runner)
-        live.runner.attach(cell)
+            cell.calls = Calls(self, self._functions, self._limits, live)
+        live.attach(cell)
         self._used = True
         message = {"op": "cell", "id": cell.number, "code": code, "final": final, "result_name": self._result_name}
         with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
-            if not live.runner.send_now(message):
+            if not live.send_now(message):
                 # Not awaited: the process may never read all of it, and the cell's time is running.
-                live.sending = asyncio.ensure_future(live.runner.send(message))
+                cell.sending = asyncio.ensure_future(live.send(message))
         return live
 
-    async def _launch(self, cell: RunningCell, code: str, program: Program) -> _Live:
-        """Start a program for a cell."""
+    async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:
+        """Start the program that runs a cell of another language."""
         runner = Runner()
         runner.attach(cell)
         await self._room.start(runner, "exec", code=code, **program.request())
-        return _Live(runner)
+        return runner
 
-    async def _get_live(self) -> _Live:
+    async def _get_live(self) -> Runner:
         live = self._live
-        if live is None or live.runner.ended is not None:
+        if live is None or live.ended is not None:
             if live is not None:  # Its process has ended between two cells.
                 self._lost = self._lost or self._used
-                self._room.discard(live.runner)
-            self._live = live = _Live(await self._room.take_spare())
+                self._room.discard(live)
+            self._live = live = await self._room.take_spare()
             self._parent = None
             self._drop_released()
             if self._functions:
                 offers = [function.to_offer() for function in self._functions.values()]
                 with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
-                    await live.runner.send({"op": "functions", "offers": offers})
-        await self._get_ready(live.runner)
+                    await live.send({"op": "functions", "offers": offers})
+        await self._get_ready(live)
         return live
 
     async def _get_ready(self, runner: Runner) -> None:
@@ -247,11 +235,11 @@ class CPythonSession:
     async def _make_checkpoint(self) -> CheckpointHandle:
         live = await self._get_live()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        client = ForkServerClient(ours, live.runner.key)
+        client = ForkServerClient(ours, live.key)
         try:
             client.announce("holding")
             try:
-                await self._room.wait_unless_stuck(live.runner.send({"op": "checkpoint"}, (theirs.fileno(),)))
+                await self._room.wait_unless_stuck(live.send({"op": "checkpoint"}, (theirs.fileno(),)))
             except ConnectionError as error:
                 raise SandboxUnavailable("The session's process has ended.") from error
             finally:
@@ -287,7 +275,7 @@ class CPythonSession:
         except BaseException:
             runner.close()
             raise
-        self._live = _Live(runner)
+        self._live = runner
         await self._get_ready(runner)
 
     async def _restart(self) -> None:
@@ -295,7 +283,7 @@ class CPythonSession:
         self._drop(self._checkpoints)
         self._used = self._lost = False
 
-    async def _wait_for_cell(self, cell: RunningCell, live: _Live, seconds: float, final: bool) -> Ending:
+    async def _wait_for_cell(self, cell: RunningCell, live: Runner, seconds: float, final: bool) -> Ending:
         """Wait for a cell's end, and clean up after it."""
         try:
             ending = await cell.wait(seconds)
@@ -309,19 +297,19 @@ class CPythonSession:
         await self._finish(cell, live, ending, final)
         return ending
 
-    async def _finish(self, cell: RunningCell, live: _Live, ending: Ending, final: bool) -> None:
+    async def _finish(self, cell: RunningCell, live: Runner, ending: Ending, final: bool) -> None:
         if ending is not Ending.BY_ITSELF or cell.answer is None:
             await self._finish_even_if_cancelled(self._clean_up(cell, live, ending, final))
         else:
-            if live.sending is not None or cell.calls is not None:
-                await self._finish_even_if_cancelled(_stop_sending(cell, live))
-            if live.runner.broken and not final:
+            if cell.sending is not None or cell.calls is not None:
+                await self._finish_even_if_cancelled(cell.stop_sending())
+            if live.broken and not final:
                 await self._finish_even_if_cancelled(self._lose_state())
         cell.output.finish()
 
-    async def _clean_up(self, cell: RunningCell, live: _Live, ending: Ending, final: bool) -> None:
+    async def _clean_up(self, cell: RunningCell, live: Runner, ending: Ending, final: bool) -> None:
         """After a cell that was stopped, or whose process has ended, end what still runs of it."""
-        await _stop_sending(cell, live)
+        await cell.stop_sending()
         if final:  # `close` ends everything.
             return
         if live is not self._live:  # A program of another language, which does not have the session's state.
@@ -331,7 +319,7 @@ class CPythonSession:
         try:
             if ending is not Ending.BY_ITSELF:
                 await self._interrupt(cell, live)
-            if cell.answer is None or live.runner.broken:
+            if cell.answer is None or live.broken:
                 await self._lose_state()
             elif cell.answer.get("threads", 1) != 1:
                 await self._leave_threads()
@@ -341,12 +329,12 @@ class CPythonSession:
             self._lost = True
             raise
 
-    async def _interrupt(self, cell: RunningCell, live: _Live) -> None:
+    async def _interrupt(self, cell: RunningCell, live: Runner) -> None:
         """Interrupt the code, so that it ends and its variables stay."""
         self._printing = None
-        if live.runner.paused:  # It may be blocked while it prints.
+        if live.paused:  # It may be blocked while it prints.
             cell.output.finish()
-            live.runner.resume()
+            live.resume()
         await self._room.interrupt(_pids_of(self._checkpoints))
         if not await cell.wait_longer(_GRACE):
             # It may be waiting for a process that ignores the interrupt.
@@ -379,7 +367,7 @@ class CPythonSession:
         await self._room.kill(_pids_of(keep))
         live, self._live = self._live, None
         if live is not None:
-            self._room.discard(live.runner)
+            self._room.discard(live)
         self._drop_released()
 
     def _drop_released(self) -> None:
@@ -395,7 +383,7 @@ class CPythonSession:
             self._room.protect(_pids_of(self._checkpoints))
 
     def _kept_pids(self) -> list[int]:
-        return [*([] if self._live is None else [self._live.runner.pid]), *_pids_of(self._checkpoints)]
+        return [*([] if self._live is None else [self._live.pid]), *_pids_of(self._checkpoints)]
 
     async def _finish_even_if_cancelled(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work to its end even if the caller is cancelled; `_settle` waits for it then."""
@@ -413,11 +401,3 @@ class CPythonSession:
 def _pids_of(checkpoints: Sequence[CheckpointHandle]) -> list[int]:
     """The numbers of the checkpoints' processes; code may have ended some, whose numbers may have been reused."""
     return [each.pid for each in checkpoints if not each.client.lost]
-
-
-async def _stop_sending(cell: RunningCell, live: _Live) -> None:
-    if live.sending is not None:
-        live.sending.cancel()
-        await asyncio.gather(live.sending, return_exceptions=True)
-        live.sending = None
-    await cell.end_calls()
