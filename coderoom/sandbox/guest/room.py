@@ -47,9 +47,9 @@ class RoomSupervisor(ForkServer):
         self._runner = runner
         self._processes = processes.Nested() if nested else processes.Descendants()
         self._limits_of = config["limits"]
-        self._cpu = 0.0
-        self._kept: list[int] = []
-        self._cpu_before: float | None = None
+        self._cpu = 0.0  # At the last look, in seconds.
+        self._kept: list[int] = []  # The checkpoints' process ids.
+        self._cpu_before: float | None = None  # At the start of the cell; `None`: no cell with a limit runs.
         self._own_disk = nested and config["workspace_in_memory"]
         self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
         runner.prepare()
@@ -62,7 +62,7 @@ class RoomSupervisor(ForkServer):
             self._lockdown.apply()
         else:
             self._lockdown.settle()
-        control.send({"event": "room", "nested": nested, "landlock": self._lockdown.landlock_abi})
+        control.send({"event": "room"})
 
     def serve(self) -> None:
         """Answer requests until the host closes the room; then end what is left in it."""

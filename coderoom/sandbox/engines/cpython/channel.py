@@ -330,7 +330,6 @@ class ForkServerClient:
         key: The key of the packets.
 
     Attributes:
-        facts: What it has said of itself.
         lost: Whether it has ended.
         limit: The limit that its room has met last.
     """
@@ -339,7 +338,6 @@ class ForkServerClient:
     _end_of_forks: Mapping[str, Any] = {"status": -int(signal.SIGKILL)}
 
     def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
-        self.facts: Mapping[str, Any] = {}
         self.lost = False
         self.limit: str | None = None
         self._forks: dict[int, Forked] = {}

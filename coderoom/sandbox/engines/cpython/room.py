@@ -279,7 +279,7 @@ class Room(ForkServerClient):
                 await ask_worker({"op": "room"}, [theirs.fileno()])
             finally:
                 theirs.close()
-            room.facts = await room.expect("room")
+            await room.expect("room")
         except BaseException:
             room.close()
             raise

@@ -30,7 +30,7 @@ __all__ = ["CPythonSession", "CheckpointHandle"]
 _GRACE = 0.3
 _LAST_GRACE = 0.2  # The same, after all processes that it may be waiting for were killed.
 _LEAVING_THREADS = 0.4  # For replacing the state by a fork of itself.
-_GONE = "This checkpoint is gone: it was released, or the session was rolled back behind it, restarted or closed."
+_GONE = "This checkpoint is gone: it was released, or the session was rolled back past it, restarted or closed."
 _RESTARTED = b"The session was restarted: earlier variables are gone.\n"
 _cells = itertools.count(1)
 
@@ -77,11 +77,11 @@ class CPythonSession:
         self._live: Runner | None = None  # The process that has the current state.
         self._checkpoints: list[CheckpointHandle] = []
         self._parent: CheckpointHandle | None = None  # Whose fork the current state is.
-        self._work: asyncio.Future[Any] | None = None
+        self._work: asyncio.Future[Any] | None = None  # What `_finish_even_if_cancelled` does.
         self._closed = False
-        self._printing: Runner | None = None
-        self._lost = False
-        self._used = False
+        self._printing: Runner | None = None  # The process whose output belongs to the running cell.
+        self._lost = False  # Whether variables were lost since the last result.
+        self._used = False  # Whether code has run since the fresh state.
         self._running: RunningCell | None = None  # The cell that `cancel` ends.
 
     async def run(
