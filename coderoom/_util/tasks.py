@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-__all__ = ["call_in_loop", "cancel_and_wait", "run_uncancellable"]
+__all__ = ["call_in_loop", "cancel_and_wait", "retrieve_exception", "run_uncancellable"]
 
 T = TypeVar("T")
 
@@ -27,8 +27,7 @@ async def run_uncancellable(work: Awaitable[T]) -> T:
             cancelled = error
     if cancelled is None:
         return task.result()
-    if not task.cancelled():
-        task.exception()  # Retrieved, so that asyncio does not log it.
+    retrieve_exception(task)
     try:
         raise cancelled
     finally:
@@ -48,8 +47,7 @@ async def cancel_and_wait(task: asyncio.Future[Any]) -> None:
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
             cancelled = error
-    if not task.cancelled():
-        task.exception()  # Retrieved, so that asyncio does not log it.
+    retrieve_exception(task)
     if cancelled is not None:
         try:
             raise cancelled
@@ -61,3 +59,9 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *
     """Call something in an event loop from a finalizer, which may run in any thread."""
     with contextlib.suppress(RuntimeError):  # The loop is closed, and so is all that lived in it.
         loop.call_soon_threadsafe(call, *arguments)
+
+
+def retrieve_exception(task: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a done task that nobody may be waiting for, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()

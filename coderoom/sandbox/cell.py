@@ -1,4 +1,7 @@
-"""A cell: what is asked for, checked in one place, and what it prints."""
+"""A cell: the check of a request before anything runs, and the collector of its output.
+
+Used by `Sandbox`, `Session` and the engines.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,12 @@ _Decoder = codecs.getincrementaldecoder("utf-8")
 
 @dataclass(frozen=True)
 class Program:
-    """What runs a cell of another language than Python.
+    """The program that runs cells of a language other than Python.
 
     Attributes:
-        argv: The command; `{file}` is the cell.
-        reads_input: Whether it takes the cell from its standard input.
-        address_space: Whether it gets along with a limited address space.
+        argv: The command; `{file}` stands for the file with the cell.
+        reads_input: Whether it reads the cell from its standard input.
+        address_space: Whether it works with a limited address space.
     """
 
     argv: tuple[str, ...]
@@ -38,14 +41,14 @@ class Program:
     address_space: bool = True
 
     def request(self) -> dict[str, Any]:
-        """What a room's supervisor is sent."""
+        """The fields of the request to the room's supervisor."""
         return {"argv": list(self.argv), "input": self.reads_input, "address_space": self.address_space}
 
 
 _PROGRAMS = {
     "sh": Program(("sh", "{file}")),
     "bash": Program(("bash", "{file}")),
-    # V8 reserves far more addresses than it uses.
+    # V8 reserves far more address space than it uses.
     "javascript": Program(("node", "-"), reads_input=True, address_space=False),
 }
 _ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"}
@@ -56,13 +59,13 @@ LANGUAGES = ("python", *_PROGRAMS)
 def check_cell(
     config: SandboxConfig, code: str, language: str, timeout: float | None
 ) -> tuple[Program | None, ExecutionResult | None]:
-    """Check what is asked for before anything runs.
+    """Check the arguments of a run, and the code against the policy.
 
     Returns:
-        The program that runs the cell, `None` for Python; and its result if the policy rejects it.
+        The program that runs the cell, `None` for Python; and the result if the policy rejects the cell.
 
     Raises:
-        RequestError: An argument is wrong, or the language does not run here.
+        RequestError: An argument is wrong, or the language is not supported.
     """
     if not isinstance(code, str):
         raise RequestError(f"code={shown(code)} is a {type(code).__name__}, and text was expected.")
@@ -74,9 +77,9 @@ def check_cell(
     name = _ALIASES.get(name, name)
     error = None
     if name != "python" and config.policy == "restricted":
-        error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, no {language!r}.")
+        error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, not {language!r}.")
     elif name != "python" and name not in _PROGRAMS:
-        raise RequestError(f"The sandbox runs no {language!r}; it runs {', '.join(LANGUAGES)}.")
+        raise RequestError(f"The sandbox does not run {language!r}; it runs {', '.join(LANGUAGES)}.")
     elif name != "python" and config.engine == "monty":
         raise RequestError(f"The engine 'monty' runs only Python, and this is {language!r}. engine='cpython' runs it.")
     elif config.policy == "restricted":
@@ -95,11 +98,14 @@ def _check_timeout(timeout: Any) -> None:
 
 
 class Collector:
-    """Keeps the beginning and the end of what is printed.
+    """Collects output; of too much, it keeps the beginning and the end.
 
     Args:
         limit: How many bytes are kept.
         on_chunk: Called with each piece as it arrives, kept or not.
+
+    Attributes:
+        size: How many bytes were written, kept or not.
     """
 
     def __init__(self, limit: int, on_chunk: Callable[[OutputChunk], None] | None = None) -> None:
@@ -119,7 +125,7 @@ class Collector:
         return any(self._dropped.values())
 
     def add(self, stream: StreamName, data: bytes, final: bool = False) -> None:
-        """Take what was printed."""
+        """Add bytes that were written to a stream; `final`: nothing follows."""
         self.size += len(data)
         text = self._decoders[stream].decode(data, final)
         if not text:
@@ -128,24 +134,24 @@ class Collector:
             self._on_chunk(OutputChunk(stream, text))
         room = self._head_limit - self._head_size
         if room > 0:
-            # A character has up to four bytes; what is cut off here goes to the tail.
+            # A character has up to four bytes; the rest goes to the tail.
             begin = text if len(data) <= room else text[: max(room // 4, 1)]
             self._head.append((stream, begin))
             self._head_size += len(begin.encode("utf-8", "replace"))
             text = text[len(begin) :]
             if not text:
                 return
-            self._head_limit = self._head_size  # What comes later is not of the beginning any more.
+            self._head_limit = self._head_size  # Later output goes to the tail only.
         self._keep_end(stream, text)
 
     def finish(self) -> None:
-        """Take what is left of a character that was never completed."""
+        """End the output; incomplete characters are replaced."""
         for stream in _STREAMS:
             self.add(stream, b"", final=True)
-        self._on_chunk = None  # Nobody takes what comes later.
+        self._on_chunk = None  # Later output is not reported.
 
     def text(self, stream: StreamName | None = None) -> str:
-        """What is kept of one stream, or of both in their order."""
+        """Return what was kept of one stream, or of both in the order of writing."""
         head = "".join(text for name, text in self._head if stream in (None, name))
         tail = "".join(text for name, text, _ in self._tail if stream in (None, name))
         dropped = sum(count for name, count in self._dropped.items() if stream in (None, name))

@@ -1,4 +1,4 @@
-"""The configuration of a sandbox, which its walls and engines are given."""
+"""The configuration of a sandbox: the checked arguments of `Sandbox`, which its engine and its wall read."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _LONGEST_SHOWN: Final = 100
 
 
 class SourceModule(NamedTuple):
-    """A module for `Sandbox(preload=...)` that need not be installed inside; the worker makes it from its source.
+    """A module for `Sandbox(preload=...)` that is not installed inside; the worker makes it from its source.
 
     Args:
-        name: Its full name. A package stands before its modules.
+        name: Its full name. A package must come before its modules.
         source: Its source code.
     """
 
@@ -54,7 +54,7 @@ def _choice(value: object, info: ValidationInfo) -> str:
 
 
 def _mapping(value: object, info: ValidationInfo) -> dict[Any, Any]:
-    if not isinstance(value, Mapping):  # What it holds may be a secret.
+    if not isinstance(value, Mapping):  # Its content may be secret.
         kind = type(value).__name__
         raise RequestError(f"{info.field_name}= is a {kind}, and a mapping from names to values was expected.")
     if info.field_name == "env":
@@ -88,25 +88,26 @@ Name = Annotated[str, Field(min_length=1)]
 
 
 class SandboxConfig(BaseModel):
-    """What a sandbox is asked for; the arguments of `Sandbox`, checked.
+    """The checked arguments of `Sandbox`.
 
     Attributes:
-        wall: `auto` for the strongest that this machine has, or `bubblewrap`, `namespaces`, `sandlock`, `landlock`,
-            `docker`; `none` for no wall at all.
+        wall: `auto` for the strongest wall that works on this machine, or `bubblewrap`, `namespaces`, `sandlock`,
+            `landlock`, `docker`; `none` for no wall at all.
         engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall and starts at once
             (`pip install 'coderoom[monty]'`).
         preload: Modules that are imported once, for all runs and sessions; a `SourceModule` need not be installed.
-        limits: What a cell may use, as `Limits` or a mapping of what differs from them.
-        workspace: A folder that the code may read and write, seen inside as `/workspace`; it is made if it does not
-            exist. `None`: each run and each session has an empty one in memory.
+        limits: `Limits`, or a mapping of those that differ from the defaults.
+        workspace: A folder that the code may read and write, at `/workspace`; it is created if it does not exist.
+            `None`: each run and each session has an empty one in memory.
         network: Whether the code may use the network.
-        policy: `open`, or `restricted` for a small safe-looking Python whose rules are told to whoever wrote the code.
-            A policy is early feedback, never security.
-        env: Variables of the code's environment, besides the few that programs need.
-        python: The interpreter inside; `None`: the one that `CODEROOM_PYTHON` names, else the one that runs this.
+        policy: `open`, or `restricted` for a small subset of Python. Code that breaks its rules is rejected with an
+            explanation. A policy is early feedback, never security.
+        env: Environment variables for the code, besides the few that programs need.
+        python: The interpreter that runs the code; `None`: the one that `CODEROOM_PYTHON` names, else the one that
+            runs this.
         readable: More folders that the code may read, at their own paths.
         concurrency: How many runs and sessions there may be at a time; others wait.
-        options: What only the chosen wall understands, for instance `image` for `docker`.
+        options: Options of the chosen wall, for instance `image` for `docker`.
 
     Raises:
         RequestError: A value is wrong.
@@ -135,7 +136,7 @@ class SandboxConfig(BaseModel):
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it."""
+    """Return the `repr` of a value, shortened for a message."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 

@@ -1,4 +1,4 @@
-"""The environment of code behind the wall: an allow-list, without the host's variables."""
+"""The environment variables of the code: an allow-list, without those of the host. Used by `CPythonEngine`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from coderoom.errors import RequestError
 
-__all__ = ["DEFAULTS", "check_variables", "environment"]
+__all__ = ["check_variables", "environment"]
 
-DEFAULTS = {
+_BASE = {
     "HOME": "/tmp",
     "LANG": "C.UTF-8",
     "MPLBACKEND": "Agg",
@@ -19,7 +19,7 @@ DEFAULTS = {
     "PYTHONUTF8": "1",
     "TERM": "dumb",
     "USER": "coder",
-    # A process with threads cannot be forked safely.
+    # A process with threads cannot be forked safely, and many forks run at the same time anyway.
     "MKL_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -27,21 +27,21 @@ DEFAULTS = {
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of the code.
+    """Return all environment variables of the code.
 
     Args:
-        extra: More variables, or other values of the default ones.
+        extra: More variables; they replace default ones of the same name.
 
     Raises:
         RequestError: A name or a value is not valid.
     """
     check_variables(extra)
     zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
-    return {**DEFAULTS, **zone, **extra}
+    return {**_BASE, **zone, **extra}
 
 
 def check_variables(variables: Mapping[str, str]) -> None:
-    """Check the names and values of variables.
+    """Check the names and values of environment variables.
 
     Raises:
         RequestError: A name or a value is not valid.

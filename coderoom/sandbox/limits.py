@@ -1,4 +1,4 @@
-"""What a piece of code may use."""
+"""The limits on what code may use: time, memory, processes, files, output and calls."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ _MIB = 1024 * 1024
 
 
 class Limits(BaseModel):
-    """What a cell, its session and everything that they start may use.
+    """Limits for a cell, its session and all processes that they start.
 
     Attributes:
         wall_seconds: How long a cell may take.
-        cpu_seconds: How much processor time a cell may take, over all its processes; `None`: no limit of its own.
+        cpu_seconds: How much processor time a cell may take, over all its processes; `None`: no separate limit.
         memory_bytes: How much memory one process may have, and all of a session's together.
         processes: How many processes and threads a session may have at a time.
         open_files: How many files a process may have open at a time.
         file_bytes: How large a file may grow.
         disk_bytes: How much a session may write into its workspace, and how large its private `/tmp` is.
-        output_bytes: How much of what a cell prints is kept, beginning and end; the rest is counted and dropped.
-        value_bytes: How large a cell's value may be, as JSON; of a larger one there is only its `repr`, cut. The same
-            holds for the arguments of a call to a function of the host, and for its result.
+        output_bytes: How much of a cell's output is kept, from its beginning and its end; the rest is only counted.
+        value_bytes: How large a cell's value may be, as JSON; of a larger one the result has only the shortened
+            `repr`. The same limit holds for the arguments and the result of a call to a function of the host, which
+            fails above it.
         calls: How many calls a cell may make to functions of the host.
         call_seconds: How long each of them may take.
     """

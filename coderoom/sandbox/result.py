@@ -1,4 +1,4 @@
-"""What is known of a cell that was run."""
+"""The result of a cell, and its parts. Made by the engines, returned by `Sandbox.run` and `Session.run`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class CodeError:
 
     Attributes:
         type: The name of the exception's class, `ValueError` for instance; `Exit` for an exit code other than 0,
-            `Signal` for a process that a signal ended, `Timeout` for code whose time was up, `Limit` for code that was
-            ended at another limit, `Cancelled` for code that was cancelled, `PolicyError` for code that the policy
-            refuses.
-        message: The exception's text, or what happened and what can be done about it.
-        traceback: The traceback of the user's lines only, with their source, as it was written to standard error;
+            `Signal` for a process that was ended by a signal, `Timeout` for code that took too long, `Limit` for code
+            that was ended at another limit, `Cancelled` for code that was cancelled, `PolicyError` for code that the
+            policy rejected.
+        message: The exception's text, or what happened and what to do about it.
+        traceback: The traceback as it was written to standard error, with only the user's lines and their source;
             empty if there is none.
-        line: The line of the cell that failed, counted from 1, or `None`.
+        line: The number of the line of the cell that failed, counted from 1, or `None`.
     """
 
     type: str
@@ -42,15 +42,14 @@ class CodeError:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file that a cell made or changed.
+    """A file that a cell created or changed.
 
     Attributes:
         name: Its path inside the workspace, with `/` between the parts.
         size: Its size in bytes.
-        media_type: What it is, as far as its name tells, for instance `image/png`.
-        path: Where it is on this machine; `None` if the workspace is not a folder of this machine.
-        data: Its content if it has no path and was small enough to bring along, which all of a cell's together are up
-            to 8 MiB; else `None`.
+        media_type: Its type, guessed from its name, for instance `image/png`.
+        path: Its path on this machine; `None` if the workspace is not a folder of this machine.
+        data: Its content if it has no path and all such contents of the cell together have at most 8 MiB; else `None`.
     """
 
     name: str
@@ -62,11 +61,11 @@ class Artifact:
 
 @dataclass(frozen=True)
 class OutputChunk:
-    """Something that a cell has just printed.
+    """A piece of output of a running cell.
 
     Attributes:
-        stream: Where to.
-        text: What.
+        stream: The stream that it was written to.
+        text: The text.
     """
 
     stream: Literal["stdout", "stderr"]
@@ -79,11 +78,11 @@ class FunctionCall:
 
     Attributes:
         name: The function's name.
-        arguments: What it was called with, by the names of its parameters; what is long is cut and is text then.
-        outcome: `ok`; `error` if it raised; `rejected` if it was not run, since the arguments did not fit or there
-            were too many calls; `timeout`; `cancelled` if the cell ended first.
+        arguments: Its arguments, by the names of the parameters; a long one is replaced by shortened text.
+        outcome: `ok`; `error` if it raised an exception; `rejected` if it was not run, because the arguments did not
+            fit or there were too many calls; `timeout`; `cancelled` if the cell ended first.
         duration: How long it took, in seconds.
-        error: Why it failed, as the code was told it; `None` if it did not.
+        error: Why it failed, as in the exception that the code got; `None` if it did not.
     """
 
     name: str
@@ -99,33 +98,33 @@ class FunctionCall:
 
 @dataclass(frozen=True)
 class ExecutionResult:
-    """What is known of a cell that was run.
+    """The result of a cell.
 
     Attributes:
         outcome: How it ended.
         exit_code: 0, or what the code exited with; 1 for an exception, 124 for a timeout, 125 if it was cancelled,
-            126 if it was rejected, 137 for too much memory, 128 and the signal's number for a process ended by one.
+            126 if it was rejected, 137 for too much memory, 128 plus the signal's number for a process ended by one.
         stdout: What it wrote to standard output.
         stderr: What it wrote to standard error.
-        output: Both, in the order in which they were written; what programs that a cell of Python starts write to the
-            two at nearly the same time may be swapped, since each is a pipe of its own.
+        output: Both, in the order of writing. Programs that a Python cell starts have a separate pipe for each stream,
+            so what they write to both at nearly the same time may be swapped.
         value: The value of a last expression: JSON-like data as data, anything else as its `repr`. Under the
             restricted policy also the variable `result`.
-        value_repr: The `repr` of that value, whatever it is, cut where it is long; `None` if there was no value.
-        value_is_data: Whether `value` is data, and not a `repr` or the `None` of no value.
+        value_repr: The `repr` of that value, shortened if it is long; `None` if there was no value.
+        value_is_data: Whether `value` is data, neither a `repr` nor the `None` for no value.
         error: Why it failed; `None` if it did not.
         duration: How long it took, in seconds.
-        truncated: Whether something that it wrote was left out.
-        output_size: How many bytes it wrote, whatever was kept.
-        artifacts: The files that it made or changed in the workspace, the first hundred by name; hidden ones, and those
-            of cells that are no Python, are not among them.
+        truncated: Whether part of its output was left out.
+        output_size: How many bytes it wrote, including those left out.
+        artifacts: The files that it created or changed in the workspace, the first hundred by name, without hidden
+            ones. Only for Python.
         artifacts_left_out: How many more there were.
         code: The code.
         limit: The limit that it met, if it met one; see `Limits`.
-        state_lost: Whether the session had to start again, so that earlier variables are gone.
-        peak_memory: The most memory that its process has had at a time, in bytes, with what it shares with the warm
-            worker; in a session that is since its beginning. `None` where it is not known.
-        calls: What it called on the host, in the order in which the calls came.
+        state_lost: Whether the session was restarted, so that earlier variables are gone.
+        peak_memory: The peak memory of its process in bytes, including what it shares with the warm worker; in a
+            session, since its start. `None` if it is not known.
+        calls: Its calls to functions of the host, in the order of arrival.
     """
 
     outcome: Outcome
@@ -155,19 +154,22 @@ class ExecutionResult:
 
     @property
     def result(self) -> Any:
-        """The value, under the name that `execute_code` knows."""
+        """The value; the name that `execute_code` uses."""
         return self.value
 
 
 def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResult:
-    """The result with the places of its artifacts on this machine; what is no file in the workspace is left out."""
-    if workspace is None or not result.artifacts:
+    """Return the result with the paths of its artifacts on this machine, without those that are not regular files.
+
+    Called for results that have artifacts; without a workspace on this machine the result stays as it is.
+    """
+    if workspace is None:
         return result
     root = workspace.resolve()
     found = []
     for artifact in result.artifacts:
         path = workspace / artifact.name
-        # Names come from inside: they may lead anywhere.
+        # Names are untrusted and may point anywhere.
         with contextlib.suppress(OSError, ValueError):
             facts = path.lstat()
             real = path.resolve()

@@ -1,4 +1,4 @@
-"""A place where code runs, kept from the host."""
+"""The class `Sandbox`: runs code behind a wall, in one-shot runs and in sessions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from coderoom._util.tasks import run_uncancellable
+from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import SandboxConfig, SourceModule
@@ -27,28 +27,29 @@ _NO_FUNCTIONS: Mapping[str, HostFunction] = {}
 
 
 class Sandbox:
-    """A place where cells run, behind a wall that keeps them from the host.
+    """Runs cells behind a wall (isolation backend), which keeps them from the host.
 
-    It starts with the first cell, or with `async with`. One worker is kept warm; a run is a fork of it.
+    It starts with the first cell, or with `async with`. One worker process is kept warm, and each run and each session
+    is a fork of it.
 
     Args:
-        wall: `auto` for the strongest that this machine has, or `bubblewrap`, `namespaces`, `sandlock`, `landlock`,
-            `docker`; `none` for no wall at all.
+        wall: `auto` for the strongest wall that works on this machine, or `bubblewrap`, `namespaces`, `sandlock`,
+            `landlock`, `docker`; `none` for no wall at all.
         preload: Modules that are imported once, for all runs and sessions; a `SourceModule` need not be installed.
-        limits: What a cell may use, as `Limits` or a mapping of what differs from them.
-        workspace: A folder that the code may read and write, seen inside as `/workspace`; it is made if it is not
-            there. `None`: each run and each session has an empty one in memory.
+        limits: `Limits`, or a mapping of those that differ from the defaults.
+        workspace: A folder that the code may read and write, at `/workspace`; it is created if it does not exist.
+            `None`: each run and each session has an empty one in memory.
         network: Whether the code may use the network.
-        policy: `open`, or `restricted` for a small safe-looking Python whose rules are told to whoever wrote the code.
-            A policy is early feedback and no wall.
-        env: Variables of the code's environment, besides the few that programs need.
-        python: The interpreter inside; `None`: the one that `CODEROOM_PYTHON` names, else the one that
+        policy: `open`, or `restricted` for a small subset of Python. Code that breaks its rules is rejected with an
+            explanation. A policy is early feedback, never security.
+        env: Environment variables for the code, besides the few that programs need.
+        python: The interpreter that runs the code; `None`: the one that `CODEROOM_PYTHON` names, else the one that
             runs this.
         readable: More folders that the code may read, at their own paths.
         engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall and starts at once
             (`pip install 'coderoom[monty]'`).
         concurrency: How many runs and sessions there may be at a time; others wait.
-        options: What only the chosen wall understands, for instance `image` for `docker`.
+        options: Options of the chosen wall, for instance `image` for `docker`.
 
     Raises:
         RequestError: An argument is wrong.
@@ -88,7 +89,7 @@ class Sandbox:
 
     @classmethod
     def from_config(cls, config: SandboxConfig) -> Self:
-        """A sandbox of that configuration."""
+        """Make a sandbox from a configuration."""
         sandbox = cls.__new__(cls)
         sandbox._set_up(config)
         return sandbox
@@ -117,12 +118,12 @@ class Sandbox:
 
     @property
     def workspace(self) -> Path | None:
-        """The folder that the code may read and write."""
+        """The folder that the code may read and write; `None`: it is in memory."""
         return self.config.workspace
 
     @property
     def preload(self) -> Sequence[str | SourceModule]:
-        """The modules that are imported once."""
+        """The modules that the worker imports once."""
         return self.config.preload
 
     @property
@@ -132,26 +133,26 @@ class Sandbox:
 
     @property
     def wall(self) -> str:
-        """The name of the wall; `auto` as long as none is chosen, `monty` for the engine that needs none."""
+        """The name of the wall; `auto` until one is chosen, `monty` for the engine that needs none."""
         return self._engine.wall
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the worker says of itself, for instance its `python`; empty before the start."""
+        """What the worker reported about itself, for instance its `python` version; empty before the start."""
         return self._engine.facts
 
     async def start(self) -> None:
-        """Start the worker and import what is to be imported; a second time does nothing.
+        """Start the worker and import the modules of `preload`; a second time does nothing.
 
         Raises:
-            SandboxUnavailable: There is no wall to be had here, or it cannot be built.
+            SandboxUnavailable: No wall works on this machine, or the chosen one cannot be built.
             MissingDependencyError: A module of `preload` cannot be imported.
-            RequestError: The sandbox is closed, or the workspace cannot be what it is to be.
+            RequestError: The sandbox is closed, or the workspace cannot be used.
         """
         await self._get_engine()
 
     async def close(self) -> None:
-        """End everything, sessions too, for good; a second time does nothing."""
+        """End everything, sessions too; a closed sandbox cannot be started again. A second time does nothing."""
         self._closed = True
         if self._loop is asyncio.get_running_loop():
             await run_uncancellable(self._close())
@@ -164,21 +165,21 @@ class Sandbox:
         Args:
             code: The code.
             language: `python`, `sh`, `bash` or `javascript`.
-            timeout: The seconds that it has; `None`: `limits.wall_seconds`.
+            timeout: How many seconds it may take; `None`: `limits.wall_seconds`.
 
         Returns:
-            What came of it.
+            The result.
 
         Raises:
             SandboxUnavailable: The sandbox broke; that says nothing about the code.
-            RequestError: An argument is wrong, the language is not known here, or the sandbox is closed.
+            RequestError: An argument is wrong, the language is not supported, or the sandbox is closed.
         """
         return await self._run(code, language, timeout, None)
 
     def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
-        """Run code in a fresh state and give what it prints while it prints it; see `Session.stream`.
+        """Run code in a fresh state and yield its output while it runs; see `Session.stream`.
 
         Returns:
             Pieces of output, then the result.
@@ -196,7 +197,7 @@ class Sandbox:
         return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), hold)
 
     def session(self, functions: Sequence[Offered] = ()) -> Session:
-        """A state that lasts from cell to cell, to be used with `async with`.
+        """Make a session, whose state lasts from cell to cell. Use it with `async with`.
 
         Args:
             functions: Functions of the host that the code may call by their names: plain or async ones of Python,
@@ -211,10 +212,10 @@ class Sandbox:
         return session
 
     def reject(self, code: str, language: str, timeout: float | None = None) -> ExecutionResult | None:
-        """The result of code that the policy refuses; `None` if it does not.
+        """Return the result of code that the policy rejects; `None` for other code.
 
         Raises:
-            RequestError: An argument is wrong, or the language is not known here.
+            RequestError: An argument is wrong, or the language is not supported.
         """
         return check_cell(self.config, code, language, timeout)[1]
 
@@ -240,14 +241,14 @@ class Sandbox:
         except SandboxUnavailable:
             if self._closed or not engine.lost:
                 raise
-        return await (await self._get_engine()).open(functions)  # A new worker may have what the old one lacked.
+        return await (await self._get_engine()).open(functions)  # The worker has just ended; a new one is started.
 
     async def _close(self) -> None:
         starting, self._starting = self._starting, None
         if starting is not None and not starting.done():
             starting.cancel()
             await asyncio.wait((starting,))
-        await self._engine.close()  # Whoever waits for a cell or a room hears of it, so no session has to wait.
+        await self._engine.close()  # First: this ends all waits for cells and rooms.
         for session in list(self._sessions):
             await session.close()
 
@@ -260,15 +261,15 @@ class Sandbox:
         self._check_open()
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            # Used in another event loop before; nothing of that can be used here.
+            # It was started in another event loop, whose worker cannot be used in this one.
             self._loop, self._starting = loop, None
             self._engine.kill()
         if self._engine.lost:
             if self._starting is None or self._starting.done():
                 self._starting = loop.create_task(self._start_engine())
-                self._starting.add_done_callback(_look_at)
+                self._starting.add_done_callback(retrieve_exception)
             starting = self._starting
-            # Whoever waits may be cancelled; others wait for the same start, which only `close` cancels.
+            # A cancelled caller must not cancel the start, since others may wait for it too; only `close` does.
             await asyncio.wait((starting,))
             self._check_open()
             starting.result()
@@ -277,12 +278,6 @@ class Sandbox:
     def _check_open(self) -> None:
         if self._closed:
             raise RequestError("The sandbox is closed; make a new one with Sandbox(...).")
-
-
-def _look_at(task: asyncio.Task[None]) -> None:
-    """Take note of a failed start that nobody waits for any more, so that asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _make_workspace(folder: Path) -> None:

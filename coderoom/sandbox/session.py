@@ -1,4 +1,4 @@
-"""A state that lasts, in a sandbox."""
+"""The class `Session`: an interpreter state of a sandbox that lasts from cell to cell. Made by `Sandbox.session`."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _CLOSED = "The session is closed; make a new one with sandbox.session()."
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A state that a session can return to, as long as somebody has this object or until it is released.
+    """A state that a session can return to, until it is released or this object is garbage-collected.
 
     Attributes:
-        held: The engine's hold on it.
-        files: The workspace's files as they were, if they were asked for.
+        handle: The engine's object for it.
+        files: The copy of the workspace's files, if one was requested.
         session: The session whose state it is.
     """
 
-    held: Any
+    handle: Any
     files: Snapshot | None
     session: Session = field(repr=False)
 
@@ -51,6 +51,7 @@ class Session:
         self._config = config
         self._open = open
         self._offer = offer
+        self._has_functions = bool(offer)
         self._engine: EngineSession | None = None
         self._dropped: weakref.finalize[..., Any]
         self._lock = asyncio.Lock()
@@ -66,7 +67,7 @@ class Session:
         await self.close()
 
     async def start(self) -> None:
-        """Get a fresh state ready; the first cell does it too.
+        """Start with a fresh state; otherwise the first cell does it.
 
         Raises:
             SandboxUnavailable: The sandbox cannot be started.
@@ -88,25 +89,25 @@ class Session:
 
         Args:
             code: The cell.
-            language: `python`, or `sh`, `bash` or `javascript` for a program of its own in the same workspace.
-            timeout: The seconds that it has; `None`: the sandbox's `limits.wall_seconds`.
-            on_output: Called with what the cell prints while it prints it.
+            language: `python`; or `sh`, `bash` or `javascript` for a separate program in the same workspace.
+            timeout: How many seconds it may take; `None`: the sandbox's `limits.wall_seconds`.
+            on_output: Called with each piece of output while the cell runs.
 
         Returns:
-            What came of it.
+            The result.
 
         Raises:
             SandboxUnavailable: The sandbox broke; that says nothing about the code.
-            RequestError: The language is not known here, or the session is closed.
+            RequestError: The language is not supported, or the session is closed.
         """
         return await self._run(code, language, timeout, on_output)
 
     def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
-        """Run a cell and give what it prints while it prints it; the result comes last.
+        """Run a cell and yield its output while it runs; the result comes last.
 
-        The code waits if nobody takes what it prints. A stream that is left before its end ends the cell.
+        If the output is not consumed, the code blocks while it prints. Closing the stream before its end ends the cell.
 
         Args:
             code: As for `run`.
@@ -125,21 +126,21 @@ class Session:
     async def cancel(self) -> None:
         """End the cell that runs; its result has the outcome `cancelled` and the output so far.
 
-        Variables stay if the code lets itself be interrupted, as at a deadline. The same goes for a cell whose task is
-        cancelled and for a stream that is left. If they are lost, the next result says so.
+        As after a timeout, variables stay if the code reacts to an interrupt; if they are lost, the next result says
+        so. The same holds for a cell whose task is cancelled and for a stream that is closed early.
         """
         if self._engine is not None:
             await self._engine.cancel()
 
     async def checkpoint(self, *, files: bool = False) -> Checkpoint:
-        """Keep the state as it is, to come back to it. Threads and programs that still run are not in it.
+        """Keep the state as it is, to return to it later. Running threads and programs are not part of it.
 
         Args:
-            files: Keep the files of the workspace too.
+            files: Keep a copy of the workspace's files too.
 
         Returns:
-            The state. It is kept until it is released or nobody has the object any more, and there is a limit to how
-            many can be kept.
+            The checkpoint. It is kept until it is released or the object is garbage-collected; there is a limit to
+            their number.
 
         Raises:
             SandboxUnavailable: The sandbox broke.
@@ -149,28 +150,26 @@ class Session:
         self._refuse_own_calls()
         async with self._lock:
             engine = await self._get_engine()
-            held = await engine.checkpoint()
+            handle = await engine.checkpoint()
             try:
                 snapshot = await Snapshot.take(self._config.workspace, engine, self._config.limits) if files else None
             except BaseException:
-                engine.release(held)
+                engine.release(handle)
                 raise
-            checkpoint = Checkpoint(held, snapshot, self)
+            checkpoint = Checkpoint(handle, snapshot, self)
             loop = asyncio.get_running_loop()
-            weakref.finalize(checkpoint, call_in_loop, loop, engine.release, held).atexit = False
+            weakref.finalize(checkpoint, call_in_loop, loop, engine.release, handle).atexit = False
             return checkpoint
 
     async def rollback(self, checkpoint: Checkpoint) -> None:
-        """Go back to a state as if nothing had happened since; as often as wanted.
-
-        Checkpoints that were made after it are gone.
+        """Return to a checkpoint, any number of times. Checkpoints that were made after it are discarded.
 
         Args:
-            checkpoint: The state. If files were kept with it, the workspace gets those again.
+            checkpoint: The checkpoint. If files were kept with it, the workspace gets those again.
 
         Raises:
             SandboxUnavailable: The sandbox broke.
-            RequestError: The checkpoint is of another session, or gone.
+            RequestError: The checkpoint belongs to another session, or was discarded.
         """
         self._check(checkpoint)
         self._refuse_own_calls()
@@ -178,22 +177,22 @@ class Session:
             await run_uncancellable(_go_back(await self._get_engine(), checkpoint))
 
     async def release(self, checkpoint: Checkpoint) -> None:
-        """Keep a state no longer, since nobody will go back to it; one that is gone already is none the worse for it.
+        """Discard a checkpoint that is not needed any longer; one that was discarded already is no error.
 
         Args:
-            checkpoint: The state.
+            checkpoint: The checkpoint.
 
         Raises:
-            RequestError: It is no checkpoint, or another session's.
+            RequestError: It is not a checkpoint, or belongs to another session.
         """
         self._check(checkpoint)
         if self._engine is not None:
-            self._engine.release(checkpoint.held)
+            self._engine.release(checkpoint.handle)
         if checkpoint.files is not None:
             await run_uncancellable(asyncio.to_thread(checkpoint.files.remove))
 
     async def restart(self) -> None:
-        """Go back to a fresh state; files stay, checkpoints are gone.
+        """Return to a fresh state; files stay, checkpoints are discarded.
 
         Raises:
             SandboxUnavailable: The sandbox broke.
@@ -210,7 +209,7 @@ class Session:
         await run_uncancellable(self._close())
 
     def _refuse_own_calls(self) -> None:
-        if self._offer and self._engine is not None and calls_of(self._engine):
+        if self._has_functions and self._engine is not None and calls_of(self._engine):
             raise RequestError(
                 "A function that code in this session has called cannot use the same session: it would wait for itself."
             )
@@ -222,15 +221,15 @@ class Session:
             raise RequestError("This checkpoint is another session's; only that one can use it.")
 
     async def _get_engine(self) -> EngineSession:
-        """The engine's session, which is started if it has not been; to be called by who has the lock."""
+        """Return the engine's session, started if it is not; the caller holds the lock."""
         if self._closed:
             raise RequestError(_CLOSED)
         if self._engine is None:
             engine = self._engine = await self._open(await self._offer.list())
-            # Nobody may ever close it.
+            # For a session that is never closed.
             self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), engine.abandon)
             self._dropped.atexit = False
-            if self._closed:  # Meanwhile; who closes it waits for the lock.
+            if self._closed:  # Closed meanwhile; `close` is waiting for the lock.
                 raise RequestError(_CLOSED)
         return self._engine
 
@@ -261,7 +260,12 @@ class Session:
 async def stream_of(
     run: Callable[[Callable[[OutputChunk], None]], Any], hold: Callable[[bool], None]
 ) -> AsyncGenerator[OutputChunk | ExecutionResult]:
-    """Turn a run that reports its output into a stream that nobody can flood."""
+    """Turn a run that reports its output into a stream with a bounded buffer.
+
+    Args:
+        run: Runs the cell; it gets the callback for output.
+        hold: Stops (`True`) or continues the reading of output.
+    """
     queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
     held = left = False
 
@@ -291,6 +295,6 @@ async def stream_of(
 
 
 async def _go_back(engine: EngineSession, checkpoint: Checkpoint) -> None:
-    await engine.rollback(checkpoint.held)
+    await engine.rollback(checkpoint.handle)
     if checkpoint.files is not None:
         await checkpoint.files.restore()

@@ -1,4 +1,4 @@
-"""The interface of engines, which interpret cells, for `Sandbox` and `Session`."""
+"""The protocols that an engine implements, as `Sandbox` and `Session` use them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Engine", "EngineSession"]
 
 
 class EngineSession(Protocol):
-    """A session: one interpreter state."""
+    """An interpreter state that lasts from cell to cell."""
 
     async def run(
         self,
@@ -24,7 +24,7 @@ class EngineSession(Protocol):
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
-        """Run a cell that `check_cell` has passed; `final`: it is the last one."""
+        """Run a cell that `check_cell` has accepted; `final`: it is the only one, a one-shot run."""
         ...
 
     async def cancel(self) -> None:
@@ -32,49 +32,49 @@ class EngineSession(Protocol):
         ...
 
     async def checkpoint(self) -> Any:
-        """Save the state."""
+        """Keep the state; return a handle for `rollback` and `release`."""
         ...
 
-    async def rollback(self, held: Any) -> None:
-        """Go back to a saved state."""
+    async def rollback(self, handle: Any) -> None:
+        """Return to a checkpoint."""
         ...
 
-    def release(self, held: Any) -> None:
-        """Drop a saved state; dropping it twice is not an error."""
+    def release(self, handle: Any) -> None:
+        """Discard a checkpoint; one that was discarded already is no error."""
         ...
 
     async def restart(self) -> None:
-        """Go back to the fresh state."""
+        """Return to the fresh state."""
         ...
 
     def hold_output(self, held: bool) -> None:
-        """Pause or resume the cell that runs, where it prints."""
+        """Stop or continue to read the output of the running cell, which blocks while nothing is read."""
         ...
 
     async def close(self) -> None:
-        """End all that it has started; a second call does nothing."""
+        """End everything that it has started; a second time does nothing."""
         ...
 
     def abandon(self) -> None:
-        """As `close`, without waiting."""
+        """End everything without waiting; called for a session that was garbage-collected."""
         ...
 
     def frozen(self) -> AbstractAsyncContextManager[None]:
-        """Stop all processes of the session within the context."""
+        """Stop all processes of the session for as long as the context lasts."""
         ...
 
 
 class Engine(Protocol):
-    """What a sandbox starts, and starts again when it has ended."""
+    """What interprets cells. A sandbox starts it, and starts it again after it has ended."""
 
     @property
     def wall(self) -> str:
-        """The name of the wall."""
+        """The name of the wall (isolation backend)."""
         ...
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Facts about the worker, once it has started."""
+        """What it reported about itself at its start."""
         ...
 
     @property
@@ -87,13 +87,13 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None:
-        """End all sessions and workers."""
+        """End everything."""
         ...
 
     def kill(self) -> None:
-        """As `close`, without an event loop."""
+        """End everything without an event loop."""
         ...
 
     async def open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
-        """Open a session with a fresh state, whose code may call functions of the host."""
+        """Open a session with a fresh state, whose code may call these functions of the host."""
         ...

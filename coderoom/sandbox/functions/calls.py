@@ -29,8 +29,8 @@ from coderoom.sandbox.result import FunctionCall
 __all__ = ["Calls", "calls_of"]
 
 _CONCURRENT = 32
-_THREADS = 16  # Each may hold a value that turns out to be far too large.
-_LARGE = 65_536  # Checking the arguments of a larger call would block the event loop.
+_THREADS = 16  # Not more, since each may have a result that is far too large.
+_LARGE = 65_536  # The arguments of a larger call are checked in a thread, since that would block the event loop.
 _HEAD = 1024  # The bytes of a call besides its arguments.
 _CLOSING_SECONDS = 0.2
 _callers: contextvars.ContextVar[tuple[Calls, ...]] = contextvars.ContextVar("coderoom_callers", default=())
@@ -39,10 +39,10 @@ _Answer = tuple[dict[str, Any], Outcome]
 
 
 class Replies(Protocol):
-    """Where answers go: the process that runs the cell."""
+    """The connection to the process that runs the cell, over which answers are sent."""
 
     def send_now(self, message: dict[str, Any]) -> bool:
-        """Send a message if that needs no waiting."""
+        """Send a message if that is possible without waiting; return whether it was sent."""
 
     async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send a message."""
@@ -51,11 +51,11 @@ class Replies(Protocol):
         """Stop or continue to read calls."""
 
     def limit_input(self) -> None:
-        """Read hardly anything from now on."""
+        """Accept little more than the cell's answer from now on."""
 
 
 def calls_of(owner: object) -> bool:
-    """Whether the current code answers a call from a cell of that owner: using the owner would be a deadlock."""
+    """Whether the caller answers a call from a cell of this owner, so that using the owner would be a deadlock."""
     return any(calls.is_open and calls.owner is owner for calls in _callers.get())
 
 
@@ -82,15 +82,15 @@ class _Pending:
 
 
 class Calls:
-    """Answers the calls of one cell. Calls come from untrusted code: they may be malformed, and any number may come.
+    """Answers the calls of one cell. Calls come from untrusted code: they may be malformed, and of any number.
 
     Functions run in the context of the code that runs the cell.
 
     Args:
-        owner: Whose cell it is; see `calls_of`.
+        owner: The engine's session that runs the cell; see `calls_of`.
         functions: The functions that may be called, by name.
         limits: The number of calls, the seconds of each, and the size of arguments and results.
-        replies: Where answers go.
+        replies: Sends the answers.
 
     Attributes:
         owner: See above.
@@ -118,11 +118,11 @@ class Calls:
         self._long: _Call | None = None  # The call whose answer is being sent in several packets.
 
     def take(self, message: Mapping[str, Any], size: int) -> None:
-        """Take a call that has arrived.
+        """Process a call that has arrived.
 
         Args:
             message: The call.
-            size: Its bytes.
+            size: Its size in bytes.
         """
         number, name = message.get("call"), message.get("name")
         args, kwargs = message.get("args"), message.get("kwargs")
@@ -134,12 +134,12 @@ class Calls:
         if function is None:
             self._refuse(number, NameError(f"no function {name[:100]!r} is offered here"))
         elif not self.is_open:
-            self._refuse(number, RuntimeError(f"{name}() is not called any more, since the cell's time is over"))
+            self._refuse(number, RuntimeError(f"{name}() cannot be called: the cell's time is over"))
         else:
             self._queue(number, function, args, kwargs, size)
 
     def leave(self, number: Any) -> None:
-        """End a call whose answer the code no longer waits for."""
+        """Cancel a call whose answer the code no longer waits for."""
         call = self._by_number.get(number) if type(number) is int else None
         if call is not None and not call.left:
             call.left = True
@@ -159,10 +159,10 @@ class Calls:
             if call is not long:
                 self._cancel(call)
         tasks = [call.task for call in self._running if call.task is not None]
-        if long is not None and long.task is not None:  # Its reader would not understand what comes after a part of it.
+        if long is not None and long.task is not None:  # A message that is cut off makes the channel unusable.
             await asyncio.wait((long.task,), timeout=_CLOSING_SECONDS)
             self._cancel(long)
-        if tasks:  # A task that ignores its cancellation is left alone; it can answer nobody any more.
+        if tasks:  # A task that ignores its cancellation is left running; its answer is dropped.
             await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
         with contextlib.suppress(ConnectionError):
             if unanswered:
@@ -172,7 +172,7 @@ class Calls:
 
     def _queue(self, number: int, function: HostFunction, args: list[Any], kwargs: dict[str, Any], size: int) -> None:
         most, largest = self._limits.calls, self._limits.value_bytes
-        if len(self._log) > most:  # The code has been told already.
+        if len(self._log) > most:  # The code has got the error already.
             return
         refused: Exception | None = None
         if len(self._log) == most:
@@ -184,7 +184,7 @@ class Calls:
         call = self._by_number[number] = _Call(number, function, args, kwargs, size, place, refused)
         self._waiting.append(call)
         if self._waiting_bytes > most_waiting(largest):
-            self._hold(True)  # Our stubs never send so many.
+            self._hold(True)  # Only code that bypasses our stubs sends so many.
         self._start()
 
     def _hold(self, held: bool) -> None:
@@ -226,7 +226,7 @@ class Calls:
             self._end(call)
 
     def _run_in_thread(self, call: _Call) -> _Answer | _Pending | Arguments:
-        """Check the arguments, and call a plain function; raises nothing, since of some exceptions threads die."""
+        """Check the arguments, and call a plain function; raises nothing, since an exception would end the thread."""
         function = call.function
         if call not in self._running:  # The cell has ended while the call waited for a thread.
             return {"error": tell(RuntimeError(ENDED))}, Outcome.CANCELLED
@@ -241,14 +241,14 @@ class Calls:
             value = function.run(arguments)
             if inspect.isawaitable(value):
                 return _Pending(value)
-            self._check_length(function, value)  # What is too large must not wait: many such values fill the memory.
+            self._check_length(function, value)  # Before the lock: too large values that wait fill the memory.
             with self._computing:
                 return {"value": self._data(function, value)}, Outcome.OK
         except BaseException as error:
             return {"error": tell(error)}, Outcome.ERROR
 
     async def _run_async(self, call: _Call, ready: Arguments | _Pending | None = None) -> None:
-        """Answer a call in the event loop, whose arguments or whose awaitable may come from a thread."""
+        """Answer a call in the event loop; `ready` is what a thread has prepared, if one has."""
         function = call.function
         try:
             ready = ready or _check(call)
@@ -275,7 +275,7 @@ class Calls:
             task.cancel()
 
     def _answer(self, call: _Call, reply: dict[str, Any], outcome: Outcome) -> None:
-        """Log what came of a call and send it; only the first answer counts."""
+        """Log and send the answer of a call; only the first one counts."""
         if call.answered:
             return
         call.answered = True
@@ -302,7 +302,7 @@ class Calls:
                     self._long = None
 
     def _cancel(self, call: _Call) -> None:
-        if call.task is None:  # Its thread goes on, and can answer nobody any more.
+        if call.task is None:  # Its thread cannot be stopped; its answer is dropped.
             self._end(call)
         else:
             call.task.cancel()
@@ -340,7 +340,7 @@ class Calls:
             )
 
     def _refuse(self, number: int, error: Exception) -> None:
-        # Code that asks for more than there is, and does not read the answers, gets none.
+        # Dropped if the code does not read answers.
         self._send_now({"op": "reply", "call": number, "error": tell(error)})
 
 

@@ -1,4 +1,4 @@
-"""Threads for functions that block; used for the calls of cells."""
+"""A pool of threads for functions that block. Used by `Calls`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 class Threads:
     """A pool of threads that does not delay the end of the interpreter.
 
-    One of `concurrent.futures` would: a function that blocks for an hour would delay it by an hour.
+    A pool of `concurrent.futures` would: it waits until all functions have returned.
 
     Args:
-        most: How many there may be.
+        most: The largest number of threads.
     """
 
     def __init__(self, most: int) -> None:
@@ -39,7 +39,7 @@ class Threads:
             threading.Thread(target=_serve, args=(self._jobs, self._idle), name=name, daemon=True).start()
 
     def close(self) -> None:
-        """End each thread after the work that it has begun; work that waits is not done."""
+        """End each thread after its current work; waiting work is not done."""
         for _ in range(self._count):
             self._jobs.put(None)
 
@@ -52,12 +52,12 @@ class _Job:
 
     def do(self) -> None:
         result = self.work()
-        with contextlib.suppress(RuntimeError):  # The event loop is closed: nobody waits any more.
+        with contextlib.suppress(RuntimeError):  # The event loop is closed.
             self.loop.call_soon_threadsafe(self.on_result, result)
 
 
 def _serve(jobs: queue.SimpleQueue[_Job | None], idle: threading.Semaphore) -> None:
     while (job := jobs.get()) is not None:
         job.do()
-        del job  # A waiting thread keeps nothing alive.
+        del job  # So that a waiting thread keeps no objects alive.
         idle.release()

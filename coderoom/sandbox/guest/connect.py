@@ -1,6 +1,6 @@
-"""Connects the worker of a container to its host, over a socket in a folder that both see.
+"""Connects the worker in a container to the host, over a socket in a folder that both can access.
 
-Runs as a script, on any Python 3.4 or later, so that one that is too old can still say so.
+Runs as a script, on Python 3.4 or later, so that a version that is too old can still be reported.
 """
 
 import json
@@ -12,22 +12,22 @@ __all__ = ["main"]
 
 
 def main(control: str, workspace: str) -> None:
-    """Connect, say what there is here, and be the worker.
+    """Connect, report the Python version and whether the workspace is writable, and become the worker.
 
     Args:
         control: The path of the host's socket.
-        workspace: The folder that code must be able to write to.
+        workspace: The workspace's folder.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.connect(control)
     found = {"python": sys.version_info[:3], "writable": os.access(workspace, os.W_OK | os.X_OK)}
     sock.send(json.dumps(found).encode())
-    # The package gets a name of its own, so that no module of the code's can be taken for it.
+    # Under its own name, so that no module of the code can be mistaken for the package.
     package = sys.modules["coderoom_guest"] = type(sys)("coderoom_guest")
     package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
     from coderoom_guest import main as worker  # type: ignore[import-not-found]
 
-    # A host that found something wanting has closed its end.
+    # If the host does not accept what was reported, it has closed the socket, and this returns.
     worker.main(sock.detach())
 
 

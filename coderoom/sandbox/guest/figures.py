@@ -1,4 +1,4 @@
-"""Figures that code draws with Matplotlib and leaves open: they are shown by becoming files of the workspace."""
+"""Saves Matplotlib figures that code leaves open or shows as files in the workspace. Used by the runner."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _SAVED = "_saved_by_the_code"
 
 
 class Figures:
-    """Keeps the figures of the cells; Matplotlib is imported by them, or not at all.
+    """Saves the open figures of a cell. It never imports Matplotlib itself.
 
     Args:
-        folder: Tells where files go.
+        folder: Returns the folder for the files.
     """
 
     def __init__(self, folder: Callable[[], str]) -> None:
         self._folder = folder
-        os.environ.setdefault("MPLBACKEND", "agg")  # There is no screen, for programs that are started here neither.
+        os.environ.setdefault("MPLBACKEND", "agg")  # No screen; also for programs that the code starts.
         pyplot = sys.modules.get(_PYPLOT)
         if pyplot is None:
             sys.meta_path.insert(0, _Finder(self._adapt))
         else:
             self._adapt(pyplot)
 
-    def keep(self) -> None:
-        """Save the figures that are open and that the code has not saved, and close all."""
+    def save(self) -> None:
+        """Save the open figures that the code has not saved, and close all."""
         pyplot: Any = sys.modules.get(_PYPLOT)
         if pyplot is None:
             return
@@ -44,7 +44,7 @@ class Figures:
         pyplot.close("all")
 
     def _adapt(self, pyplot: Any) -> None:
-        """Let `show` keep the figures, and let figures know that they are saved."""
+        """Make `show` save the figures, and mark figures that the code saves."""
         save = pyplot.Figure.savefig
 
         def savefig(figure: Any, *args: Any, **kwargs: Any) -> Any:
@@ -52,10 +52,10 @@ class Figures:
             return save(figure, *args, **kwargs)
 
         def show(*_: Any, **__: Any) -> None:
-            self.keep()
+            self.save()
 
         savefig.__doc__ = save.__doc__
-        show.__doc__ = "Keep the open figures as files of the workspace, since there is no screen."
+        show.__doc__ = "Save the open figures as files in the workspace, since there is no screen."
         pyplot.Figure.savefig = savefig
         pyplot.show = show
 
@@ -68,7 +68,7 @@ def _free_name(folder: str) -> str:
 
 
 class _Finder:
-    """Finds Matplotlib's `pyplot` as others do, and tells when it is loaded."""
+    """An import hook that calls a function once `pyplot` was imported."""
 
     def __init__(self, loaded: Callable[[Any], None]) -> None:
         self._loaded = loaded
@@ -81,11 +81,11 @@ class _Finder:
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
-            _then(spec.loader, self._loaded)
+            _call_after_load(spec.loader, self._loaded)
         return spec
 
 
-def _then(loader: Any, call: Callable[[Any], None]) -> None:
+def _call_after_load(loader: Any, call: Callable[[Any], None]) -> None:
     execute = loader.exec_module
 
     def exec_module(module: Any) -> None:

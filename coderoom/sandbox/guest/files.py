@@ -1,4 +1,4 @@
-"""The files of a workspace, and which of them a cell has changed."""
+"""Finds the files of a workspace that a cell has created or changed. Used by the interpreters of both engines."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _Mark = Tuple[int, int, int]
 
 
 class Workspace:
-    """Looks at a folder before and after a cell.
+    """Compares the files of a folder before and after a cell.
 
     Args:
         folder: The folder.
-        bring: Whether the files' content goes along, since nobody else can see the folder.
+        bring: Whether to return the files' content too, because the host cannot read the folder.
 
     Attributes:
         folder: The folder.
-        left_out: How many files the last `changes` did not list.
+        left_out: How many more files the last `changes` has found.
     """
 
     def __init__(self, folder: str, bring: bool) -> None:
@@ -35,14 +35,14 @@ class Workspace:
         self._before: dict[str, _Mark] = {}
 
     def remember(self) -> None:
-        """Note what is there now."""
+        """Record the current files."""
         self._before = self._look()
 
     def changes(self) -> tuple[list[dict[str, Any]], list[bytes]]:
-        """The files that are new or changed since then; the first hundred by name, hidden ones left out.
+        """Find the files that are new or changed since `remember`: the first hundred by name, without hidden ones.
 
         Returns:
-            What is known of each, and the contents of those that have a `length`.
+            A description of each, and the contents of those that have a `length`, in the same order.
         """
         found: list[dict[str, Any]] = []
         contents: list[bytes] = []

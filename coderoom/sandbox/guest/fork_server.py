@@ -1,7 +1,7 @@
-"""A process that holds a state, forks it when asked to, and says how the forks ended.
+"""A process that keeps an interpreter state, forks it on request, and reports how the forks ended.
 
-The supervisor of a room is one: its state is the fresh one. A checkpoint is another: its state is that of the session
-that it is a fork of. Both answer the same requests on a control socket of their own.
+A room's supervisor is one, with the fresh state. A checkpoint is another, with the state that the session had. Each
+answers the same requests on its own control socket; `ForkServerClient` is the host's side.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def _pidfd_open(pid: int) -> int:
 
 
 class ForkServer:
-    """Forks on request.
+    """Forks its process on request.
 
     Args:
         control: The control socket.
-        starts: What a fork does, by the request's `op`; it gets the request and its descriptors and never returns.
+        starts: The functions that a fork calls, by the request's `op`, with the request and its descriptors.
     """
 
     def __init__(self, control: Channel, starts: dict[str, Start]) -> None:
@@ -65,14 +65,14 @@ class ForkServer:
                 pause = _LOWEST if self.watch() else min(pause * 2, _HIGHEST)
 
     def watch(self) -> bool:
-        """Look after the forks from time to time; say whether they are at work."""
+        """Check the forks while there are no requests; return whether they use processor time."""
         return False
 
     def handle(self, message: dict[str, Any]) -> None:
-        """Answer a request that forks nothing."""
+        """Answer a request that does not ask for a fork."""
 
     def prepare_fork(self, message: dict[str, Any], fds: list[int]) -> None:
-        """Do what has to be done before a fork."""
+        """Prepare this process for a fork."""
 
     def _answer(self, message: dict[str, Any], fds: list[int]) -> None:
         start = self._starts.get(message["op"])
@@ -108,7 +108,7 @@ class ForkServer:
             os._exit(status)
 
     def _reap(self) -> None:
-        """Take note of who has ended, orphans that were left to this process included."""
+        """Collect the processes that have ended, adopted orphans included, and report those that are forks."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -133,17 +133,17 @@ class ForkServer:
                 }
             )
 
-    def forget(self) -> None:
-        """Say nothing of how those end that are there now."""
+    def forget_forks(self) -> None:
+        """Do not report the ends of the current forks."""
         self._children = {pid: (0, pidfd) for pid, (_, pidfd) in self._children.items()}
 
     @property
     def children(self) -> list[int]:
-        """The forks that have not ended."""
+        """The process ids of the forks that have not ended."""
         return list(self._children)
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Reap until something is so, for some seconds at most."""
+        """Collect ended processes until a condition is met; return whether it was met within some seconds."""
         end = time.monotonic() + seconds
         while True:
             self._reap()
@@ -154,7 +154,7 @@ class ForkServer:
             self._wait_for_an_end()
 
     def _wait_for_an_end(self) -> None:
-        """Wait until one of the forks has ended, for a moment at most."""
+        """Wait until one of the forks has ended, for a millisecond at most."""
         poll = select.poll()
         for _, pidfd in self._children.values():
             poll.register(pidfd, select.POLLIN)

@@ -1,4 +1,8 @@
-"""What modules want to have done when their process forks."""
+"""Forks without the hooks that modules register with `os.register_at_fork`.
+
+The worker collects the hooks of modules that it imports. Its own forks do not call them; a runner calls those that
+matter to code. Used by the worker, the fork servers and the runners.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +17,26 @@ __all__ = ["after_fork", "collect_hooks", "fork", "leave_hooks", "threads"]
 Call = Callable[[], Any]
 Hook = Dict[str, Call]
 
-# They care for the locks and threads of a parent that has several threads.
+# Modules whose hooks are needed if the parent has several threads: they reset locks and lists of threads.
 _OF_THREADS = ("concurrent.futures.thread", "logging", "threading")
 
 _hooks: list[Hook] = []
-_wanted: list[Call] = []
-_lists: list[List[Call]] = []  # The interpreter's own, of what it calls at each fork.
+_in_child: list[Call] = []
+_lists: list[List[Call]] = []  # The interpreter's own lists of functions to call at each fork.
 _register = getattr(os, "register_at_fork", None)
 _fork = os.fork
-_dead = 0
+_dead = 0  # Threads of the parent, which do not exist in this process, but which Python still counts.
 
 
 def threads() -> int:
-    """How many threads there are besides the first; Python goes on counting those that a fork has left behind."""
+    """How many threads there are besides the main one, without those of the parent, which Python still counts."""
     return thread_count() - _dead
 
 
 def fork() -> int:
-    """Fork so that the child is as its parent was: it does not ask modules what they want, such as a new seed.
+    """Fork without calling hooks, so that the child has the same state, for instance the same random seed.
 
-    The child has one thread only. Where its parent has more, the locks and lists of those are put in order.
+    The child has one thread only. If its parent has more, the hooks that reset locks and lists of threads are called.
     """
     if not (threads() or any(_lists)):
         return _fork()
@@ -50,24 +54,24 @@ def fork() -> int:
 
 
 def collect_hooks() -> None:
-    """Keep what modules ask to have done at forks, instead of letting the interpreter do it at each fork of ours."""
+    """Collect the hooks that modules register from now on, instead of registering them."""
     if _register is not None:
         _lists.extend(find_fork_hooks())
         os.register_at_fork = lambda **hook: _hooks.append(hook)
 
 
 def leave_hooks() -> None:
-    """Collect no more; whoever forks in the ordinary way from now on has it all done."""
+    """Stop collecting hooks. The first call of `os.fork` from now on registers those that were collected."""
     if _register is not None:
         os.register_at_fork = _register
         os.fork = _ordinary_fork
-    in_child = [hook["after_in_child"] for hook in _hooks if "after_in_child" in hook]
-    _wanted[:] = [call for call in in_child if not _is_of_threads(call)]
+    hooks = [hook["after_in_child"] for hook in _hooks if "after_in_child" in hook]
+    _in_child[:] = [call for call in hooks if not _is_of_threads(call)]
 
 
 def after_fork() -> None:
-    """Do in a runner what was asked for; a new seed for `random`, for instance."""
-    for call in _wanted:
+    """Call the collected hooks for a child process in a runner: `random` gets a new seed, for instance."""
+    for call in _in_child:
         call()
 
 
@@ -77,7 +81,7 @@ def _is_of_threads(call: Call) -> bool:
 
 
 def _fork_quietly() -> int:
-    """Fork while there are threads, which Python 3.12 and later warn of."""
+    """Fork without the warning of Python 3.12 and later about threads."""
     global _dead
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,9 +1,9 @@
-"""The packets that cross the wall.
+"""The packets that cross the wall. Used by the host and by the guest.
 
-Every packet is one message of a `SOCK_SEQPACKET` socket: eight bytes of key, one byte of tag, and the rest. The key
-keeps bytes that code writes to descriptors at random from being taken for a packet; a packet of another shape is
-dropped. Messages are JSON in as many packets as they need; text on its way out goes as it is. Descriptors ride on the
-first packet.
+A packet is one message of a `SOCK_SEQPACKET` socket: eight bytes of key, one byte of tag, and the body. Because of the
+key, bytes that code writes to descriptors at random are not taken for a packet; packets without it are dropped.
+Messages are JSON, split into as many packets as needed; output is sent as plain bytes. Descriptors are attached to the
+first packet of a message.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MORE, LAST, STDOUT, STDERR, CONTENT = b"m", b"M", b"o", b"e", b"c"
 _PART = 61_440
 _PACKET = _PART + KEY_SIZE + 1
 _FDS = 8
-# Made once: `json.dumps` and `json.loads` would make one for every message, or look for its encoding.
+# Made once: `json.dumps` would make an encoder for every message, and `json.loads` would detect its encoding.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
@@ -57,14 +57,14 @@ def encode(message: dict[str, Any]) -> bytes:
 
 
 def parts(body: bytes, key: bytes) -> Iterator[bytes]:
-    """The packets of a message whose JSON is at hand."""
+    """The packets of a message that is encoded already."""
     for begin in range(0, max(len(body), 1), _PART):
         end = begin + _PART
         yield key + (LAST if end >= len(body) else MORE) + body[begin:end]
 
 
 def send_packet(sock: socket.socket, packet: bytes, fds: Sequence[int] = ()) -> None:
-    """Send a packet, with descriptors."""
+    """Send a packet, with descriptors if there are any."""
     if fds:
         sock.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
     else:
@@ -72,7 +72,7 @@ def send_packet(sock: socket.socket, packet: bytes, fds: Sequence[int] = ()) -> 
 
 
 def receive_packet(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """Wait for a packet; an empty one is the end."""
+    """Receive a packet and its descriptors; an empty packet means that the other side has closed."""
     data, ancillary, _, _ = sock.recvmsg(_PACKET, _ANCILLARY, _CLOSE_ON_EXEC)
     if not ancillary:
         return data, []
@@ -84,13 +84,13 @@ def receive_packet(sock: socket.socket) -> tuple[bytes, list[int]]:
 
 
 class Assembler:
-    """Puts messages together from their packets.
+    """Assembles messages from their packets.
 
     Args:
         limit: The most bytes that a message may have.
 
     Attributes:
-        taken: How many bytes the last one had.
+        taken: The size of the last complete message, in bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -100,11 +100,11 @@ class Assembler:
         self._size = 0
 
     def clear(self) -> None:
-        """Forget the packets of a message that is not complete."""
+        """Drop the packets of an incomplete message."""
         self._parts, self._size = [], 0
 
     def add(self, tag: bytes, body: bytes) -> dict[str, Any] | None:
-        """Take a packet; return the message that it completes, if it completes a sound one."""
+        """Add a packet; return the message that it completes, if that is valid and not too large."""
         if tag == LAST and not self._size and len(body) <= self._limit:
             self.taken = len(body)
             return _decode(body)
@@ -120,7 +120,7 @@ class Assembler:
 
 
 def _decode(data: bytes) -> dict[str, Any] | None:
-    # The collector would look at all of a long message again and again, and find nothing.
+    # Garbage collections while a long message is decoded would cost much and find nothing.
     collecting = len(data) > _PART and gc.isenabled()
     if collecting:
         gc.disable()
@@ -135,11 +135,11 @@ def _decode(data: bytes) -> dict[str, Any] | None:
 
 
 class Channel:
-    """The worker's end of a socket: sends and waits.
+    """The guest's end of a socket, with blocking calls.
 
     Args:
         sock: The socket.
-        key: The key that packets on it have.
+        key: The key of the packets.
     """
 
     def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
@@ -153,12 +153,12 @@ class Channel:
         self.send_encoded(encode(message))
 
     def send_encoded(self, body: bytes) -> None:
-        """Send a message whose JSON is at hand."""
+        """Send a message that is encoded already."""
         for packet in parts(body, self.key):
             send_packet(self.sock, packet)
 
     def send_text(self, tag: bytes, data: bytes) -> None:
-        """Send output, as it is."""
+        """Send output."""
         head = self.key + tag
         for begin in range(0, len(data), _PART):
             self.sock.send(head + data[begin : begin + _PART])
@@ -181,12 +181,12 @@ class Channel:
                 return message, fds
 
     def forget(self) -> None:
-        """Forget what has arrived of a message whose rest will not come here."""
+        """Drop the packets of an incomplete message, whose rest another process will receive."""
         self._assembler.clear()
 
     def close(self) -> None:
         """Close the socket."""
-        fd = self.sock.detach()  # Python's own `close` does more, and every fork comes by here.
+        fd = self.sock.detach()  # Faster than `socket.close`; every fork calls this.
         if fd >= 0:
             os.close(fd)
         for fd in self._fds:

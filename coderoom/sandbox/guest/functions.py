@@ -1,4 +1,7 @@
-"""Functions of the host, as the code sees them: stubs that send a call out and wait for what comes of it."""
+"""The guest's side of calls to functions of the host: sends calls and waits for their answers.
+
+Used by the runner. `coderoom.sandbox.functions.calls` is the host's side.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from .stubs import HostFunctionError, make_stub, result_of, too_large, too_many,
 __all__ = ["ENDED", "LEFT", "PER_CALL", "Functions", "most_waiting"]
 
 ENDED = "the cell had ended before the function answered"
-"""What a call is told that still waits when its cell ends."""
+"""The error of a call that is still waiting when its cell ends."""
 
 LEFT = "the code did not wait for the answer any more"
-"""What is written down of a call whose coroutine was cancelled."""
+"""The logged error of a call whose coroutine was cancelled."""
 
 PER_CALL = 256
-"""What a call that waits costs besides its bytes."""
+"""The memory that a waiting call takes besides its message, in bytes."""
 
 _MOST_WAITING = 8 * 1024 * 1024
 
@@ -35,20 +38,20 @@ _SMALL = 32_768  # A message of one packet.
 
 
 def most_waiting(largest: int) -> int:
-    """What the calls may cost, all together, that have no answer yet, if each may have so many bytes."""
+    """The most bytes for all unanswered calls together, if each message may have `largest` bytes."""
     return max(_MOST_WAITING, largest + PER_CALL)
 
 
 class Functions:
     """Offers functions of the host in a namespace.
 
-    Calls go out on the runner's channel, and whoever waits for something reads it, one thread at a time for all: calls
-    for their answers, and the runner for requests. Coroutines are told by their event loop that there is something.
+    Calls go out on the runner's channel. One thread at a time reads it for all: for the calls that wait for answers,
+    and for the runner, which waits for requests. For coroutines, their event loop watches the channel.
 
     Args:
         channel: The runner's channel.
-        namespace: Where the stubs go.
-        limits: The session's; `value_bytes` holds for the arguments of a call, and a cell may make `calls` of them.
+        namespace: The variables of the code, which get the stubs.
+        limits: The session's limits: `value_bytes` for the arguments of a call, `calls` for the calls of a cell.
     """
 
     def __init__(self, channel: Channel, namespace: dict[str, Any], limits: dict[str, Any]) -> None:
@@ -66,7 +69,7 @@ class Functions:
     def _start(self) -> None:
         self._open = False
         self._waiting: Dict[int, Tuple[Callable[[Answer], None], int]] = {}
-        self._waiting_bytes = 0  # At most; see `_count`.
+        self._waiting_bytes = 0  # An upper bound; see `_reserve`.
         self._requests: Deque[Request] = deque()
         self._loops: Dict[Any, int] = {}
         self._sending = threading.Lock()
@@ -75,38 +78,38 @@ class Functions:
         self._busy: set[int] = set()
 
     def offer(self, offers: list[dict[str, Any]]) -> None:
-        """Put stubs into the namespace; see `coderoom.sandbox.functions` for what describes them."""
+        """Put stubs into the namespace; see `coderoom.sandbox.functions` for the descriptions."""
         self._pid = os.getpid()
-        known = self._namespace["__builtins__"]  # Under a policy they are the cell's own.
+        known = self._namespace["__builtins__"]  # A dictionary under the restricted policy.
         (known if isinstance(known, dict) else vars(known))[HostFunctionError.__name__] = HostFunctionError
-        for told in offers:
-            self._namespace[told["name"]] = make_stub(self, told)
+        for each in offers:
+            self._namespace[each["name"]] = make_stub(self, each)
 
-    def be_here(self) -> None:
-        """Take calls in this process, which is a fork of the one before and has none of its threads."""
+    def attach(self) -> None:
+        """Take calls in this process. After a fork, waiting calls of the parent's threads are dropped."""
         if self._pid:
             self._pid = os.getpid()
             self._channel.forget()
-            for loop in self._loops:  # What they look at is another socket by now.
+            for loop in self._loops:  # They watch the parent's socket.
                 if not loop.is_closed():
                     loop.remove_reader(self._channel.sock)
             self._start()
 
-    def begin(self) -> None:
-        """Let a cell make calls."""
+    def begin_cell(self) -> None:
+        """Allow calls, and fail those that an earlier cell has left waiting."""
         self._settle_all({"type": "RuntimeError", "args": [ENDED], "message": ENDED})
-        self._left = self._most + 1  # The host says no to the last one, and so knows of it.
-        self._busy.discard(threading.get_ident())  # An interrupt may have come at a bad moment.
+        self._left = self._most + 1  # The host rejects and logs the last one.
+        self._busy.discard(threading.get_ident())  # Left there if an interrupt came within `_exclusively`.
         self._open = True
 
-    def end(self, message: dict[str, Any]) -> None:
-        """Send what came of the cell, after which nobody can make calls."""
+    def end_cell(self, message: dict[str, Any]) -> None:
+        """Send the result of the cell, and allow no more calls."""
         with self._sending:
             self._open = False
             self._channel.send(message)
 
     def receive(self) -> Request | None:
-        """Wait for a request; `None`: the host has gone."""
+        """Wait for a request; `None`: the host has ended."""
         if not self._pid:
             return self._channel.receive()
         self._read_until(self._requests)
@@ -115,7 +118,7 @@ class Functions:
     def call(self, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
         """Call a function and wait for its result."""
         answers: list[Answer] = []
-        with self._alone(name):
+        with self._exclusively(name):
             number = self._send(name, args, kwargs, answers.append)
             try:
                 self._read_until(answers)
@@ -124,7 +127,7 @@ class Functions:
         return result_of(answers[0])
 
     async def call_async(self, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-        """The same without keeping others of the event loop from their work."""
+        """Call a function without blocking the event loop."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -133,25 +136,25 @@ class Functions:
         def settle(answer: Answer) -> None:
             try:
                 loop.call_soon_threadsafe(lambda: future.done() or future.set_result(answer))
-            except RuntimeError:  # It is closed: nobody waits there any more.
+            except RuntimeError:  # The event loop is closed.
                 pass
 
-        with self._alone(name):
+        with self._exclusively(name):
             number = self._send(name, args, kwargs, settle)
         watched = self._watch(loop)
         try:
             return result_of(await future)
         except asyncio.CancelledError:
-            self._say_left(number)
+            self._report_left(number)
             raise
         finally:
             self._waiting.pop(number, None)
-            if watched is self._loops:  # Else it was begun in a process that this one is a fork of.
-                self._leave(loop)
+            if watched is self._loops:  # Otherwise the call began in the parent of this process.
+                self._unwatch(loop)
 
     @contextlib.contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
-        """Keep `__del__` and the handlers of signals from waiting for what they have interrupted."""
+    def _exclusively(self, name: str) -> Iterator[None]:
+        """Refuse a call from `__del__` or a signal handler that has interrupted another call: it would wait forever."""
         me = threading.get_ident()
         if me in self._busy:
             raise RuntimeError(f"{name}() cannot be called here: it would interrupt another call in the same thread")
@@ -171,24 +174,24 @@ class Functions:
         if len(body) > self._largest:
             raise too_large(name, len(body), self._largest)
         try:
-            with self._sending:  # A message may be several packets.
-                self._count(name, len(body))
+            with self._sending:  # A message may have several packets.
+                self._reserve(name, len(body))
                 self._waiting[number] = (settle, len(body))
-                with _whole() if len(body) > _SMALL else contextlib.nullcontext():
+                with _uninterrupted() if len(body) > _SMALL else contextlib.nullcontext():
                     self._channel.send_encoded(body)
         except BaseException:
             self._waiting.pop(number, None)
             raise
         return number
 
-    def _say_left(self, number: int) -> None:
-        """Tell the host that nobody waits for an answer any more."""
+    def _report_left(self, number: int) -> None:
+        """Tell the host that the code no longer waits for an answer."""
         with self._sending:
             if self._open and os.getpid() == self._pid:
                 self._channel.send({"event": "left", "call": number})
 
-    def _count(self, name: str, size: int) -> None:
-        """See to it that the host takes one call more; it would not answer each of too many."""
+    def _reserve(self, name: str, size: int) -> None:
+        """Count a call; refuse it if the host would not accept one more."""
         if not self._open:
             raise RuntimeError(f"{name}() can only be called while a cell runs")
         if not self._left:
@@ -203,7 +206,7 @@ class Functions:
         self._left -= 1
 
     def _read_until(self, found: Any) -> None:
-        """Read, or let another thread read, until there is what this one waits for."""
+        """Read, or wait while another thread reads, until something was added to `found`."""
         me = threading.get_ident()
         while not found:
             try:
@@ -214,11 +217,11 @@ class Functions:
                         return
                     self._reader = me
                 self._arrivals.poll()
-                self._take()
+                self._read_message()
             finally:
-                self._let_read(me)
+                self._stop_reading(me)
 
-    def _let_read(self, me: int) -> None:
+    def _stop_reading(self, me: int) -> None:
         with self._changed:
             if self._reader == me:
                 self._reader = 0
@@ -227,35 +230,35 @@ class Functions:
     def _watch(self, loop: Any) -> Dict[Any, int]:
         self._loops[loop] = self._loops.get(loop, 0) + 1
         if self._loops[loop] == 1:
-            loop.add_reader(self._channel.sock, self._take_what_is_there)
+            loop.add_reader(self._channel.sock, self._read_available)
         return self._loops
 
-    def _leave(self, loop: Any) -> None:
+    def _unwatch(self, loop: Any) -> None:
         left = self._loops.pop(loop, 1) - 1
         if left:
             self._loops[loop] = left
         elif not loop.is_closed():
             loop.remove_reader(self._channel.sock)
 
-    def _take_what_is_there(self) -> None:
+    def _read_available(self) -> None:
         me = threading.get_ident()
         with self._changed:
             if self._reader:
-                return  # A thread is at it already.
+                return  # A thread is reading already.
             self._reader = me
         self._busy.add(me)
         try:
             while self._arrivals.poll(0):
-                self._take()
+                self._read_message()
         finally:
             self._busy.discard(me)
-            self._let_read(me)
+            self._stop_reading(me)
 
-    def _take(self) -> None:
-        with _whole():
+    def _read_message(self) -> None:
+        with _uninterrupted():
             received = self._channel.receive()
             if received is None:
-                os._exit(0)  # The host has gone.
+                os._exit(0)  # The host has ended.
             message, _ = received
             op = message.get("op")
             if op == "reply":
@@ -267,17 +270,17 @@ class Functions:
 
     def _settle(self, number: int, answer: Answer) -> None:
         settle, _ = self._waiting.pop(number, (None, 0))
-        if settle is not None:  # Else nobody waits any more.
+        if settle is not None:  # Otherwise the code no longer waits.
             settle(answer)
 
     def _settle_all(self, error: dict[str, Any]) -> None:
-        """Let nobody wait any more for what an ended cell has called."""
+        """Fail all calls that are still waiting."""
         for number in list(self._waiting):
             self._settle(number, {"error": error})
 
 
 def _data(name: str, which: Any, value: Any) -> Any:
-    """An argument as JSON carries it."""
+    """Return an argument as data that JSON can represent."""
     if why_not_data(value) is None:
         return value
     value = as_plain(value)
@@ -288,8 +291,8 @@ def _data(name: str, which: Any, value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _whole() -> Iterator[None]:
-    """Let no interrupt come in the midst of a message: the rest of it would be lost."""
+def _uninterrupted() -> Iterator[None]:
+    """Block interrupts, which would cut off a message that is being sent or received."""
     masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield

@@ -1,4 +1,4 @@
-"""The interpreter of a runner: its variables, and how a cell is run in them."""
+"""Runs cells in the module `__main__`, whose variables last from cell to cell. Used by the runner."""
 
 from __future__ import annotations
 import __future__
@@ -26,51 +26,51 @@ _NO_INPUT = "input() is not available: nobody can answer here. Put the values in
 
 
 class Interpreter:
-    """A module named `__main__`, and what happens in it.
+    """A module named `__main__`, and the cells that run in it.
 
     Args:
         config: The worker's configuration.
+
+    Attributes:
+        names: The variables of the cells.
+        contents: The contents of files that the last cell has created or changed, if the host cannot read them.
+        at_end: Called at the end of each cell.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._limits = config["limits"]
         self._network = config["network"] or not config["lockdown"].get("use_seccomp", True)
         self.contents: list[bytes] = []
-        self.at_end: Callable[[], None] = _nothing
+        self.at_end: Callable[[], None] = lambda: None
         self._count = 0
         self._flags = 0
         self._loop: Any = None
         self._files = Workspace(config["workspace"], config["workspace_in_memory"])
         self._module = types.ModuleType("__main__")
-        self._names = self._module.__dict__
-        self._names["__builtins__"] = builtins
+        self.names = self._module.__dict__
+        self.names["__builtins__"] = builtins
         sys.modules["__main__"] = self._module
         sys.argv = [""]
         builtins.input = _no_input
-        for name in ("exit", "quit"):  # `-S` leaves them out, and scripts use them.
+        for name in ("exit", "quit"):  # Missing because of `-S`, but scripts use them.
             if not hasattr(builtins, name):
                 setattr(builtins, name, sys.exit)
         if config.get("restricted"):
             from . import restricted
 
-            self._names["__builtins__"] = restricted.make_namespace_builtins(config["restricted"])
+            self.names["__builtins__"] = restricted.make_namespace_builtins(config["restricted"])
 
     @property
     def folder(self) -> str:
         """The workspace."""
         return self._files.folder
 
-    @property
-    def names(self) -> dict[str, Any]:
-        """The variables of the cells."""
-        return self._names
-
     def move_to(self, workspace: str) -> None:
-        """Take another folder for the workspace."""
+        """Use another folder as the workspace."""
         self._files.folder = workspace
 
     def warm_up(self) -> None:
-        """Run an empty cell ahead of the first one: a fork copies each page when it first writes to it."""
+        """Run a trivial cell before the first one: the memory pages that it writes to are copied now, and not then."""
         if not self._count:
             self.run({"code": "print(end='')\nsum([1, 2])"})
             self._count = 0
@@ -80,22 +80,22 @@ class Interpreter:
         """Run a cell.
 
         Args:
-            message: The request: its `code`, and the variable `result_name` whose value counts if the cell does not
-                end with an expression that has one.
+            message: The request: its `code`, and the variable `result_name` that gives the value of a cell that sets
+                it and does not end with an expression that has a value.
 
         Returns:
-            What came of it, as far as this process can tell.
+            The answer to the host.
         """
         self._count += 1
         filename = "<cell %d>" % self._count
         code = message["code"]
         self._files.remember()
         named = message.get("result_name") or ""
-        before = self._names.get(named)
+        before = self.names.get(named)
         try:
             value = self._execute(code, filename)
-            if value is None and named and self._names.get(named) is not before:
-                value = self._names[named]
+            if value is None and named and self.names.get(named) is not before:
+                value = self.names[named]
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
         except BaseException as error:
             answer = self.failure(error)
@@ -106,7 +106,7 @@ class Interpreter:
         return answer
 
     def failure(self, error: BaseException) -> dict[str, Any]:
-        """What a raised exception means for the cell."""
+        """Write the traceback of an exception to standard error, and return the answer for a cell that raised it."""
         if isinstance(error, SystemExit):
             return _exit(error)
         outcome = "memory" if failures.is_of_memory(error) else "error"
@@ -114,12 +114,12 @@ class Interpreter:
         try:
             remark = failures.remark_on(error, self._limits["memory_bytes"], self._network)
             text, line = failures.explain(error)
-        except BaseException:  # Its own `__str__` may do anything.
+        except BaseException:  # The exception's `__str__` may do anything.
             pass
         text += f"[{remark}]\n" if remark else ""
         try:
             sys.stderr.write(text)
-        except BaseException:  # And so may what it has put in the place of `sys.stderr`.
+        except BaseException:  # The code may have replaced `sys.stderr`.
             pass
         number = getattr(error, "errno", None) if isinstance(error, OSError) else None
         return {
@@ -135,7 +135,7 @@ class Interpreter:
         }
 
     def _execute(self, code: str, filename: str) -> Any:
-        lines = f"{code}\n".splitlines(keepends=True)  # Without the last line's end its marks would be moved.
+        lines = f"{code}\n".splitlines(keepends=True)  # Without the last newline, markers in tracebacks are misplaced.
         linecache.cache[filename] = (len(code), None, lines, filename)
         flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         line = _compile_line(code, filename, flags)
@@ -152,9 +152,9 @@ class Interpreter:
         return None if final is None else self._evaluate(final)
 
     def _evaluate(self, code: types.CodeType) -> Any:
-        value = eval(code, self._names)
+        value = eval(code, self.names)
         if code.co_flags & _CO_COROUTINE:
-            import asyncio  # It is large, every fork has to carry what is imported before, and few cells wait.
+            import asyncio  # Imported late: it is large, would slow down each fork, and few cells need it.
 
             if self._loop is None or self._loop.is_closed():
                 self._loop = asyncio.new_event_loop()
@@ -163,12 +163,8 @@ class Interpreter:
         return value
 
 
-def _nothing() -> None:
-    pass
-
-
 def _compile_line(code: str, filename: str, flags: int) -> types.CodeType | None:
-    """A cell that is an expression of one line, as many are, needs no syntax tree."""
+    """Compile a cell that is an expression of one line, as many are; `None` for other cells. Faster than a tree."""
     if "\n" in code or code[:1].isspace():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Where the process behind the wall begins."""
+"""The entry point of the worker, the first process behind the wall. The wall's launcher calls `main`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def main(control_fd: int) -> None:
         control_fd: This side of the control socket. The first message on it is the configuration.
     """
     forks.collect_hooks()
-    from .worker import serve  # Only now: what it imports asks for hooks.
+    from .worker import serve  # After `collect_hooks`, since the modules that it imports register hooks.
 
     serve(control_fd)

@@ -1,4 +1,7 @@
-"""The supervisor of a room: forks its runners, watches what they use, and ends everything in the room."""
+"""The supervisor of a room: forks its runners, enforces limits on all processes together, and ends them.
+
+A fork of the worker; `Room` is the host's side.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,17 @@ __all__ = ["RoomSupervisor"]
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _SECONDS_TO_END = 5.0
 _MOST_TRIES = 12
-_OWN_PROCESSES = 8  # The supervisor and its runners; besides, each checkpoint that waits is one.
+_OWN_PROCESSES = 8  # The supervisor and its runners; each checkpoint is one more.
 
 
 class RoomSupervisor(ForkServer):
-    """The first process of a room.
+    """The first process of a room, and the parent of the others.
 
     Args:
         control: The room's control socket.
         config: The worker's configuration.
         nested: Whether the room has namespaces of its own.
-        runner: The fresh state.
+        runner: The runner with the fresh state.
     """
 
     def __init__(self, control: Channel, config: dict[str, Any], nested: bool, runner: Runner) -> None:
@@ -44,29 +47,29 @@ class RoomSupervisor(ForkServer):
         self._runner = runner
         self._processes = processes.Nested() if nested else processes.Descendants()
         self._limits_of = config["limits"]
-        self._cpu = 0.0
-        self._kept: list[int] = []
-        self._cpu_before: float | None = None
+        self._cpu = 0.0  # At the last look, in seconds.
+        self._kept: list[int] = []  # The checkpoints' process ids.
+        self._cpu_before: float | None = None  # At the start of the cell; `None`: no cell with a limit runs.
         self._own_disk = nested and config["workspace_in_memory"]
         self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
-        runner.settle()
+        runner.prepare()
         linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        # Nobody in the room may look into the memory or the environment of this process.
+        # Other processes in the room must not read this one's memory or environment.
         linux.prctl(_PR_SET_DUMPABLE, 0)
         self._lockdown = lockdown.prepare(_lockdown(self._config, nested))
         if nested:
-            # What this process may not do its forks may not do either, and need not be told each by itself.
+            # Its forks inherit this, which is faster than locking down each of them.
             self._lockdown.apply()
         else:
             self._lockdown.settle()
-        control.send({"event": "room", "nested": nested, "landlock": self._lockdown.landlock_abi})
+        control.send({"event": "room"})
 
     def serve(self) -> None:
-        """Answer requests until the host is done with the room; then end what is left in it."""
+        """Answer requests until the host closes the room; then end what is left in it."""
         try:
             super().serve()
         finally:
-            if not self._processes.nested:  # With namespaces the kernel does it all.
+            if not self._processes.nested:  # Otherwise the kernel ends all processes of the namespace.
                 import shutil
 
                 for _ in range(_MOST_TRIES):
@@ -75,7 +78,7 @@ class RoomSupervisor(ForkServer):
                 shutil.rmtree(self._config["own"], ignore_errors=True)
 
     def handle(self, message: dict[str, Any]) -> None:
-        """Answer a request that forks nothing."""
+        """Answer a request that does not ask for a fork."""
         op = message["op"]
         if op == "kill":
             self._end_all(message["keep"])
@@ -89,16 +92,14 @@ class RoomSupervisor(ForkServer):
             self._processes.interrupt(message["keep"])
         elif op == "look":
             self.control.send({"event": "looked", "busy": self._processes.busy()})
-        elif op == "cell":  # Sent where there is a limit on processor time, which counts from here.
+        elif op == "cell":  # A cell begins, with a limit on its processor time.
             self._cpu_before = self._processes.use(self._limits_of["memory_bytes"]).cpu
         elif op in ("freeze", "thaw"):
             self._processes.signal_all(signal.SIGSTOP if op == "freeze" else signal.SIGCONT, [])
             self.control.send({"event": op})
-        else:
-            super().handle(message)
 
     def watch(self) -> bool:
-        """End the room's processes if together they use too much; say whether they are at work."""
+        """End the room's processes if together they exceed a limit; return whether they use processor time."""
         use = self._processes.use(self._limits_of["memory_bytes"])
         busy, self._cpu = use.cpu != self._cpu, use.cpu
         limit = None
@@ -111,7 +112,7 @@ class RoomSupervisor(ForkServer):
         elif self._disk.is_overdrawn(self._processes.pids()):
             limit = "disk"
         if limit is not None:
-            # Not all that end are this process's own children.
+            # An event of its own, since checkpoints report the ends of their own forks.
             self.control.send({"event": "limit", "limit": limit})
             self._end_all(self._kept)
         return busy
@@ -121,20 +122,20 @@ class RoomSupervisor(ForkServer):
         return self.wait_for(lambda: self._processes.gone(keep), _SECONDS_TO_END)
 
     def prepare_fork(self, message: dict[str, Any], fds: list[int]) -> None:
-        """Before a fork for somebody new, end what is left of who was here, and empty the room's folders."""
-        if message.get("renew"):
+        """Prepare this process for a fork. A reset first ends all other processes and empties the room's folders."""
+        if message.get("reset"):
             self._kept = []
-            self.forget()
-            if not self._end_all([]):  # Nobody else may get this room.
+            self.forget_forks()
+            if not self._end_all([]):  # The room must not be used again.
                 raise OSError(errno.EBUSY, "not all of the room's processes could be ended")
             empty_folders(self._config)
-            if not self._own_disk:  # That has just been emptied.
+            if not self._own_disk:  # The room's own disk was just emptied.
                 self._disk.remember()
         if message["op"] == "run" and not fds:
             self._runner.check_connection()
         elif message["op"] == "run":
             self._runner.connect(fds)
-            for fd in fds:  # The forks have them at their fixed places, and must not have them twice.
+            for fd in fds:  # `connect` has copied them; the forks must not inherit them twice.
                 os.close(fd)
             fds.clear()
 
@@ -142,17 +143,17 @@ class RoomSupervisor(ForkServer):
         self._runner.start(message["key"], self._lock)
 
     def _exec(self, message: dict[str, Any], fds: list[int]) -> None:
-        run_program(message, fds, self._config, self._lock if message["address_space"] else self._lock_roomy)
+        run_program(message, fds, self._config, self._lock if message["address_space"] else self._lock_base)
 
     def _lock(self) -> None:
-        self._lock_roomy()
+        self._lock_base()
         self._lockdown.bound_address_space()
 
-    def _lock_roomy(self) -> None:
+    def _lock_base(self) -> None:
         if not self._processes.nested:
             self._lockdown.apply()
         elif self._lockdown.lockdown.processes is not None:
-            # A checkpoint raises it by one, for itself.
+            # Each checkpoint has raised it by one.
             most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
             allowed = self._limits_of["processes"] + _OWN_PROCESSES + len(self._kept)
             resource.setrlimit(resource.RLIMIT_NPROC, (min(allowed, most), most))
@@ -163,7 +164,7 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
     processes = None
     locked = dict(config["lockdown"])
     if locked.get("use_seccomp", True) and locked.get("read") is None:
-        # For its scopes alone: it keeps a room's signals and abstract sockets in.
+        # Landlock is used for its scopes: signals and abstract sockets cannot leave the room.
         locked["read"] = locked["write"] = ["/"]
     if nested and _counts_by_namespace():
         processes = limits["processes"] + _OWN_PROCESSES + config["checkpoints"]
@@ -179,6 +180,6 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
 
 
 def _counts_by_namespace() -> bool:
-    """Whether a limit on processes counts those of a user namespace, as since Linux 5.14, and not all of the user."""
+    """Whether RLIMIT_NPROC counts the processes of a user namespace (Linux 5.14 and later), not all of the user."""
     major, minor = os.uname().release.split(".")[:2]
     return (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14)

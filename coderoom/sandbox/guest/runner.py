@@ -1,4 +1,7 @@
-"""The runner: the process that runs the code, and tells the host what came of it."""
+"""The runner: the process that runs the cells of a session, and sends the host their results.
+
+`engines/cpython/room.py` has the host's side, a `Runner` too.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,14 @@ __all__ = ["RESERVED_FILES", "Runner"]
 _PR_SET_DUMPABLE = 4
 
 RESERVED_FILES = 16
+"""How many descriptors a runner may have besides those of the code."""
 
 
 class Runner:
     """Runs cells until the host closes the channel.
 
-    It is made in the worker, so that a fork of it has little left to do: its descriptors have fixed numbers, above all
-    those that the code's own files can have, and so out of the way of code that closes or writes to all it finds.
+    It is made in the worker, so that a fork has little left to do. Its descriptors have fixed numbers above all those
+    that the code's files can get, so that code that closes or writes to low numbers at random does not hit them.
 
     Args:
         config: The worker's configuration.
@@ -46,14 +50,14 @@ class Runner:
         _allow_files(lowest + RESERVED_FILES)
         kind = (socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with socket.socket(*kind) as unused:
-            for place in self._places:  # Nothing else may get these numbers.
+            for place in self._places:  # Reserves the numbers.
                 os.dup2(unused.fileno(), place, inheritable=False)
         self._arrivals = select.poll()
         self._arrivals.register(self._places[0], select.POLLIN)
         self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
-        self._interpreter.at_end = Figures(lambda: self._interpreter.folder).keep
+        self._interpreter.at_end = Figures(lambda: self._interpreter.folder).save
         self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
         self._exits = cpython.exit_calls()
         self._running = False
@@ -62,20 +66,20 @@ class Runner:
         sys.path.insert(0, config["workspace"])
 
     def move_to(self, workspace: str) -> None:
-        """Take another folder for the workspace, before there is anything in it."""
+        """Use another folder as the workspace; called before any code runs."""
         sys.path[sys.path.index(self._config["workspace"])] = workspace
         self._config = {**self._config, "workspace": workspace}
         self._interpreter.move_to(workspace)
 
-    def settle(self) -> None:
-        """Do in the room's supervisor what its forks then have done."""
+    def prepare(self) -> None:
+        """Set up the room's supervisor, so that its forks need not do it."""
         _allow_files(self._places[0])
         os.chdir(self._config["workspace"])
         signal.signal(signal.SIGINT, self._interrupt)
         self._streams.install()
 
     def connect(self, fds: list[int]) -> None:
-        """Take other ends of the channel and of the pipes for standard output and error."""
+        """Use these descriptors as the channel and as the pipes for standard output and error."""
         _allow_files(self._places[-1] + 1)
         for fd, place in zip(fds, self._places):  # noqa: B905 (Python 3.8)
             os.dup2(fd, place, inheritable=False)
@@ -84,18 +88,18 @@ class Runner:
         os.dup2(fds[2], 2)
 
     def check_connection(self) -> None:
-        """See to it that the ends are as they were, since whoever had them before may have changed them for all.
+        """Check and restore the descriptors, whose state earlier processes with the same ones may have changed.
 
         Raises:
-            OSError: They are not, and cannot be made so.
+            OSError: The channel cannot be used any longer.
         """
         for place in self._places:
-            fcntl.fcntl(place, fcntl.F_SETFL, 0)  # They wait again, and tell nobody by signals.
+            fcntl.fcntl(place, fcntl.F_SETFL, 0)  # Blocking, and without signals.
         if self._arrivals.poll(0):
             raise OSError(errno.EPIPE, "the channel was shut down, or something was left in it")
 
     def start(self, key: str, lock: Callable[[], None]) -> None:
-        """Be a runner in a fresh state; never returns.
+        """Lock this process down and run cells; never returns.
 
         Args:
             key: The channel's key.
@@ -115,7 +119,7 @@ class Runner:
     def serve(self) -> None:
         """Answer requests; never returns."""
         self._pid = os.getpid()
-        self._functions.be_here()
+        self._functions.attach()
         self._interpreter.warm_up()
         self._channel.send_text(LAST, b'{"event":"ready","pid":%d}' % self._pid)
         while True:
@@ -135,32 +139,32 @@ class Runner:
             raise KeyboardInterrupt
 
     def _cell(self, message: dict[str, Any]) -> None:
-        self._functions.begin()
+        self._functions.begin_cell()
         self._running = True
         try:
             answer = self._interpreter.run(message)
             if message.get("final"):
                 self._finish(answer)
-        except KeyboardInterrupt:  # It came after the code had ended.
+        except KeyboardInterrupt:  # Interrupted after the code had ended.
             answer = {"outcome": "error", "exit_code": 130}
         finally:
             self._running = False
         if os.getpid() != self._pid:
-            os._exit(answer["exit_code"] & 0xFF)  # A fork that the code made and let run on to here.
+            os._exit(answer["exit_code"] & 0xFF)  # This is a fork that the code has made and not ended.
         self._streams.flush()
         answer["threads"] = 1 + forks.threads()
         for content in self._interpreter.contents:
             self._channel.send_text(CONTENT, content)
-        self._functions.end({"event": "done", "id": message["id"], **answer})
+        self._functions.end_cell({"event": "done", "id": message["id"], **answer})
         if message.get("final"):
             os._exit(answer["exit_code"] & 0xFF)
 
     def _finish(self, answer: dict[str, Any]) -> None:
-        """Do what an interpreter does at its end: wait for threads, then call what asked to be called."""
+        """Do what an interpreter does at its end: wait for threads, then call the functions that `atexit` knows."""
         try:
             if forks.threads():
                 cpython.wait_for_threads()
-            # Those of before are modules' own, and there is nothing that they would have to finish.
+            # Functions that were registered before any code ran belong to modules and have nothing to do here.
             if cpython.exit_calls() > self._exits:
                 cpython.run_exit_calls()
         except BaseException as error:
@@ -197,7 +201,7 @@ class Runner:
 
 
 def _allow_one_more() -> None:
-    """Let a checkpoint be no process of the code's, of which there is a limit."""
+    """Raise the limit on processes by one, so that a checkpoint does not count as one of the code's."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NPROC, (soft + 1, hard))

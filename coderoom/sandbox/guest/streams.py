@@ -1,4 +1,4 @@
-"""Standard output and error of a runner: frames for what Python prints, pipes for all else."""
+"""Standard output and error of a runner: packets for what Python prints, pipes for all other output."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PATIENCE = 0.05
 class Streams:
     """What a runner's code sees as `sys.stdout` and `sys.stderr`.
 
-    What Python writes goes out as frames, so that both streams keep their order; what others write to descriptors 1 and
-    2 (subprocesses, libraries in C) goes through a pipe each. Before a frame is sent the pipes are given the time to be
-    read, so that the order holds between those too.
+    What Python writes is sent in packets on the channel, which keeps the order of both streams. What subprocesses and
+    libraries in C write to descriptors 1 and 2 goes through a pipe for each. A packet is sent only after the pipes were
+    read, so that all output is in order.
 
     Args:
-        channel: Where the frames go.
-        pipes: The ends of the pipes to write to.
+        channel: The runner's channel.
+        pipes: The runner's ends of the pipes.
     """
 
     def __init__(self, channel: Channel, pipes: list[int]) -> None:
@@ -39,12 +39,12 @@ class Streams:
         self.stderr = _Stream(self, STDERR)
 
     def install(self) -> None:
-        """Become the interpreter's streams."""
+        """Set the interpreter's streams."""
         sys.stdout = sys.__stdout__ = self.stdout  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self.stderr  # type: ignore[misc]
 
     def flush(self) -> None:
-        """Send everything that was written, and wait until the pipes are read."""
+        """Send all buffered text, and wait until the pipes were read."""
         for stream, own in ((sys.stdout, self.stdout), (sys.stderr, self.stderr)):
             if stream is not own:
                 _flush(stream)
@@ -52,23 +52,23 @@ class Streams:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until the pipes are read, for a moment at most."""
+        """Wait until the pipes were read, for 50 milliseconds at most."""
         settle(self.pipes, _PATIENCE)
 
     def send(self, tag: bytes, data: bytes) -> None:
-        """Send what a stream has collected."""
+        """Send text of a stream."""
         self.settle()
         self._channel.send_text(tag, data)
 
-    def turn_to(self, stream: _Stream) -> None:
-        """Let a stream be written to; what the other has collected goes first."""
+    def switch_to(self, stream: _Stream) -> None:
+        """Prepare for a write to a stream: flush the other one first."""
         last, self._last = self._last, stream
         if last is not None and last is not stream:
             last.flush()
 
 
 def settle(pipes: Sequence[int], patience: float) -> None:
-    """Wait until pipes have been read to their end, for some seconds at most."""
+    """Wait until the host has read all that is in some pipes, for some seconds at most."""
     waiting = array.array("i", [0])
     end = 0.0
     for pipe in pipes:
@@ -89,7 +89,7 @@ def settle(pipes: Sequence[int], patience: float) -> None:
 def _flush(stream: Any) -> None:
     try:
         stream.flush()
-    except Exception:  # Whatever the code has put in a stream's place, or has closed.
+    except Exception:  # The code may have replaced or closed the stream.
         pass
 
 
@@ -122,12 +122,12 @@ class _Stream(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         if self._streams._last is not self:
-            self._streams.turn_to(self)
+            self._streams.switch_to(self)
         return super().write(text)
 
 
 def null_input() -> None:
-    """Let descriptor 0 and `sys.stdin` be empty."""
+    """Make descriptor 0 and `sys.stdin` empty."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

@@ -1,4 +1,4 @@
-"""The value of a cell, as data that can cross the wall."""
+"""Turns the value of a cell into data that can be sent to the host. Used by the interpreter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["describe"]
 _SCALARS = (bool, int, float, str)
 _CONTAINERS = (list, tuple, dict)
 _DEEPEST = 200
-_MOST_BITS = 14_000  # Python reads no integer of more digits, and who reads this may be a newer one.
+_MOST_BITS = 14_000  # The host's Python may refuse to parse integers of more digits.
 _REPR = 20_000
 
 
@@ -22,8 +22,8 @@ def describe(value: Any, limit: int) -> dict[str, Any]:
         limit: The most bytes that its JSON may have.
 
     Returns:
-        Its `value` if JSON can carry it as it is, and its `value_repr`; `value_too_large` if only the limit is in the
-        way; nothing for `None`.
+        Its `value` if JSON can represent it exactly, and its `value_repr`; `value_too_large` if it is only too large;
+        an empty dictionary for `None`.
     """
     if value is None:
         return {}
@@ -32,7 +32,7 @@ def describe(value: Any, limit: int) -> dict[str, Any]:
     if data:
         try:
             data = len(json.dumps(value)) <= limit or None
-        except (ValueError, RecursionError):  # The code may have changed what is too deep.
+        except (ValueError, RecursionError):  # The code may have lowered the recursion limit.
             data = False
     if data:
         described["value"] = value
@@ -42,12 +42,12 @@ def describe(value: Any, limit: int) -> dict[str, Any]:
 
 
 def _is_data(value: Any, room: int) -> bool | None:
-    """Whether JSON can carry it; `None`: as far as was looked, but it has more items than there is room for."""
+    """Whether JSON can represent it; `None`: as far as it was checked, but it has more than `room` items."""
     level = [value]
     for _ in range(_DEEPEST):
         below: list[Any] = []
         for item in level:
-            # Exact types: what is derived from them may behave in any way. A tuple comes out as a list.
+            # Exact types, since subclasses may behave in any way. A tuple becomes a list.
             kind = type(item)
             if kind is dict and not all(type(key) is str for key in item):
                 return False

@@ -1,13 +1,17 @@
-"""The warm process behind the wall: imports once, and forks a supervisor for every room.
+"""The worker, the warm process behind the wall: imports modules once, and forks a supervisor for every room.
 
-It never runs a line of the code that it is there for. When the host goes away its control socket closes, it ends, and
-with it everything behind the wall.
+It never runs code of a cell. When the host ends, the control socket closes; then the worker ends, and with it
+everything behind the wall.
+
+A fork is cheap if few memory pages are written to after it, since a page is copied when either process first writes to
+it. So what every fork would do is done once here, before the first one.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
+import linecache
 import os
 import select
 import signal
@@ -18,8 +22,9 @@ import traceback
 import types
 from typing import Any
 
-from . import forks, warmth
+from . import forks
 from .frames import Channel
+from .interpreter import Interpreter
 from .isolation import boot, linux
 from .isolation.room import enter_room
 from .room import RoomSupervisor
@@ -29,7 +34,7 @@ __all__ = ["serve"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 
-# What runners need at their start; it is shared with all of them if it is here before they are.
+# Modules that every runner needs. Imported here, they are in memory that all runners share.
 _ALWAYS = ("ast", "io", "json", "linecache", "threading", "traceback", "types")
 
 
@@ -50,7 +55,8 @@ def serve(control_fd: int) -> None:
     try:
         facts = _prepare(config)
         runner = Runner(config)
-        warmth.freeze()
+        gc.freeze()  # A garbage collection in a fork would write to every object that exists now.
+        gc.enable()
     except Exception as error:
         channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()})
         return
@@ -60,9 +66,9 @@ def serve(control_fd: int) -> None:
 
 def _prepare(config: dict[str, Any]) -> dict[str, Any]:
     facts = boot.boot(config["boot"]) or {}
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The first of a namespace gets only what it has a handler for.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python's handler would run even in the first process of a namespace.
     linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    site.main()  # After the boot: what site-packages run at start gets no privileges of ours.
+    site.main()  # After the boot, so that code in site-packages runs without the privileges that the boot needs.
     sys.path[:] = [entry for entry in sys.path if entry not in ("", os.getcwd())]
     sys.dont_write_bytecode = True
     for name in _ALWAYS:
@@ -71,7 +77,7 @@ def _prepare(config: dict[str, Any]) -> dict[str, Any]:
     forks.leave_hooks()
     programs = config["boot"].get("programs", [])
     os.environ["PATH"] = os.pathsep.join([*programs, os.environ.get("PATH", os.defpath)])
-    warmth.settle(config)
+    _warm_up(config)
     return {
         **facts,
         "pid": os.getpid(),
@@ -97,7 +103,7 @@ def _preload(modules: list[Any]) -> dict[str, str]:
 
 
 def _make_module(name: str, source: str) -> None:
-    """Make a module that is not installed here from its source."""
+    """Make a module from its source."""
     package, _, last = name.rpartition(".")
     module = types.ModuleType(name)
     module.__package__, module.__path__ = package or name, []
@@ -105,6 +111,13 @@ def _make_module(name: str, source: str) -> None:
     exec(compile(source, f"<{name}>", "exec"), module.__dict__)
     if package:
         setattr(sys.modules[package], last, module)
+
+
+def _warm_up(config: dict[str, Any]) -> None:
+    """Run some cells, until the interpreter has specialized the code that every runner executes."""
+    for _ in range(20):
+        Interpreter({**config, "workspace": "/dev"}).run({"code": "x = [1, 2]\nsum(x)"})
+    linecache.clearcache()
 
 
 def _serve(channel: Channel, config: dict[str, Any], runner: Runner) -> None:

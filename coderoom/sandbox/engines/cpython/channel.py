@@ -1,4 +1,7 @@
-"""The host's ends of sockets to behind the wall: packets, and the requests to whoever forks there."""
+"""The host's ends of sockets and pipes to processes behind the wall.
+
+`Worker`, `Room` and `Runner` read and write through them, and ask the guest's fork servers for forks.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import select
 import signal
 import socket
 import weakref
@@ -13,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox.cell import StreamName
 from coderoom.sandbox.guest.frames import (
     CONTENT,
     KEY_SIZE,
@@ -26,36 +31,42 @@ from coderoom.sandbox.guest.frames import (
     send_packet,
 )
 
-__all__ = ["PATIENCE", "ForkServerClient", "HostChannel", "integer"]
+__all__ = ["BUFFERED", "PATIENCE", "ForkServerClient", "HostChannel", "OutputPipes", "integer"]
 
 PATIENCE = 20.0
-"""How many seconds what is asked for behind the wall may take."""
+"""How many seconds a request to a process behind the wall may take."""
+
+BUFFERED = 512
+"""More reads than are needed for all that a socket or a pipe can buffer."""
 
 _AT_ONCE = 32
-_LARGE = 65_536  # To read so large a message takes a while; others of the event loop come next.
+_LARGE = 65_536  # After a message of this size the event loop gets a turn, since reading it took a while.
+_CHUNK = 65_536
 _numbers = itertools.count(1)
 
 
 class HostChannel:
     """Reads and writes packets without blocking the event loop.
 
-    What comes in is hostile: packets of another shape or with another key are dropped, descriptors are closed, and no
-    message can be larger than it should be.
+    The input is hostile: packets of another shape or with another key are dropped, received descriptors are closed,
+    and messages above the size limit are dropped.
 
     Args:
-        sock: The socket; it is owned from now on.
+        sock: The socket, which the channel closes.
         on_message: Called with each message.
         on_end: Called once when the other side has closed.
-        key: The key of its packets.
-        on_output: Called with what was printed, and with what is in files, under its tag.
-        largest: The most bytes that a message may have; a larger one is dropped.
+        key: The key of the packets.
+        on_output: Called with the tag and the bytes of each packet of printed text or of a file's content.
+        largest: The most bytes that a message may have.
 
     Attributes:
-        key: The key of its packets.
-        listening: Whether messages are wanted now; those that come unasked are not even read.
-        byte_budget: How many bytes of messages may still come; `None`: any number.
-        held: Whether nothing is to be read now, unless the other side has ended.
-        broken: Whether a message was broken off in its midst, so that the other side will understand no other one.
+        key: The key of the packets.
+        largest: The most bytes that a message may have.
+        listening: Whether messages are accepted; otherwise they are dropped unparsed.
+        byte_budget: How many more bytes of messages are accepted; `None`: any number.
+        held: Whether reading is suspended; only the end of the other side is still read.
+        broken: Whether a message was cut off while it was sent, so that the other side cannot understand a later one.
+        closed: Whether the socket is closed.
     """
 
     def __init__(
@@ -83,35 +94,35 @@ class HostChannel:
         self._reading = False
         self._writable: asyncio.Future[None] | None = None
         self.closed = False
-        # Nobody may ever close it; a socket that is collected open would warn.
+        # For a channel that is never closed: a socket that is garbage-collected open would warn.
         self._close_socket = weakref.finalize(self, sock.close)
         self.resume()
 
     @property
     def taken(self) -> int:
-        """How many bytes the message has that is being taken."""
+        """The size of the last complete message, in bytes."""
         return self._assembler.taken
 
-    def renew(self, key: bytes) -> None:
-        """Be there for another process at the other end, whose packets have another key."""
+    def reset(self, key: bytes) -> None:
+        """Prepare for another process at the other end, whose packets have another key."""
         self.key, self.listening, self.byte_budget = key, True, None
         self.held = self.broken = False
         self._assembler.clear()
 
     def pause(self) -> None:
-        """Read no more for now; the other side waits once the socket is full."""
+        """Stop reading; the other side blocks once the socket is full."""
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._sock.fileno())
 
     def resume(self) -> None:
-        """Read on, unless it is held."""
+        """Read again, unless it is held."""
         if not self._reading and not self.closed and not self.held:
             self._reading = True
             self._loop.add_reader(self._sock.fileno(), self.drain)
 
     def send_now(self, message: dict[str, Any], fds: Sequence[int] = ()) -> bool:
-        """Send a message if it fits into one packet, and the socket has room for that, as is nearly always so.
+        """Send a message if it is one packet and the socket can take it at once; return whether it was sent.
 
         Raises:
             ConnectionError: The other side has closed.
@@ -122,7 +133,7 @@ class HostChannel:
         return len(parts) == 1 and self._send_now(parts[0], fds)
 
     async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a message; wait for room as long as it takes.
+        """Send a message; wait until the socket can take it.
 
         Raises:
             ConnectionError: The other side has closed.
@@ -131,7 +142,7 @@ class HostChannel:
             return
         async with self._sending:
             if self.broken:
-                raise ConnectionError("an earlier message was broken off")
+                raise ConnectionError("an earlier message was cut off")
             for part in packets(message, self.key):
                 while not self._send_now(part, fds):
                     await self._wait_writable()
@@ -139,7 +150,7 @@ class HostChannel:
             self.broken = False
 
     def drain(self, at_once: int = _AT_ONCE) -> None:
-        """Take in what has arrived, up to a number of packets."""
+        """Read what has arrived, up to a number of packets."""
         for _ in range(at_once):
             if self.closed or (self.held and at_once == _AT_ONCE):
                 return
@@ -170,21 +181,21 @@ class HostChannel:
             self._close_socket()
 
     def _take(self, data: bytes) -> int:
-        """Take a packet; returns the size of the message that it has completed."""
+        """Process a packet; return the size of the message that it completes, or 0."""
         if data[:KEY_SIZE] != self.key:
             return 0
         tag, body = data[KEY_SIZE : KEY_SIZE + 1], data[KEY_SIZE + 1 :]
         if tag in (STDOUT, STDERR, CONTENT):
             if self._on_output is not None:
                 self._on_output(tag, body)
-        elif tag in (MORE, LAST) and self.listening and self._may_come(len(body)):
+        elif tag in (MORE, LAST) and self.listening and self._within_budget(len(body)):
             message = self._assembler.add(tag, body)
             if message is not None:
                 self._on_message(message)
             return self.taken if tag == LAST else 0
         return 0
 
-    def _may_come(self, size: int) -> bool:
+    def _within_budget(self, size: int) -> bool:
         if self.byte_budget is not None:
             self.byte_budget -= size
         return self.byte_budget is None or self.byte_budget >= 0
@@ -209,37 +220,124 @@ class HostChannel:
                 self._loop.remove_writer(self._sock.fileno())
 
 
+class OutputPipes:
+    """The host's ends of the pipes that a process has as descriptors 1 and 2.
+
+    Args:
+        on_output: Called with what was written to a stream.
+        channel: The process's channel, if it has one. It is read before a pipe.
+
+    Attributes:
+        readers: The open pipes, with the name of the stream of each.
+        writers: The ends for the process.
+    """
+
+    def __init__(self, on_output: Callable[[StreamName, bytes], None], channel: HostChannel | None) -> None:
+        self._on_output = on_output
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self.readers: dict[int, StreamName] = {}
+        self.writers: list[int] = []
+        for name in ("stdout", "stderr"):
+            reader, writer = os.pipe()
+            os.set_blocking(reader, False)
+            self.readers[reader] = name
+            self.writers.append(writer)
+        self.resume()
+
+    def pause(self) -> None:
+        """Stop reading."""
+        for pipe in self.readers:
+            self._loop.remove_reader(pipe)
+
+    def resume(self) -> None:
+        """Read again."""
+        for pipe in self.readers:
+            self._loop.add_reader(pipe, self._read, pipe)
+
+    def close(self) -> None:
+        """Close the pipes; a second time does nothing."""
+        for pipe in list(self.readers):
+            self._close(pipe)
+
+    def drain(self, skipped: int = -1) -> None:
+        """Read all that is in the pipes, except one that may be skipped."""
+        for pipe in [each for each in self.readers if each != skipped]:  # A pipe at its end is removed.
+            for _ in range(BUFFERED):
+                if not self._read(pipe):
+                    break
+
+    def _read(self, pipe: int) -> bool:
+        """Read from a pipe; return whether there was something."""
+        if self._channel is not None:
+            self._channel.drain()  # What Python has printed before must come first.
+        name = self.readers.get(pipe)
+        if name is None or (name == "stdout" and self._channel is None and not self._read_older(pipe)):
+            return False
+        try:
+            data = os.read(pipe, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close(pipe)
+            return False
+        self._on_output(name, data)
+        return True
+
+    def _read_older(self, stdout: int) -> bool:
+        """Read the pipe of standard error first if there is something to read in that of standard output.
+
+        A program can write to standard error only while the pipe of standard output is empty (see `guest.order`), so
+        what is in the former was written before what is in the latter.
+
+        Returns:
+            Whether there is something to read in `stdout`.
+        """
+        ready = select.poll()
+        ready.register(stdout, select.POLLIN)
+        if not ready.poll(0):
+            return False
+        self.drain(skipped=stdout)
+        return True
+
+    def _close(self, pipe: int) -> None:
+        if self.readers.pop(pipe, None) is not None:
+            with contextlib.suppress(RuntimeError):  # The event loop is closed already.
+                self._loop.remove_reader(pipe)
+            os.close(pipe)
+
+
 class Forked(Protocol):
-    """The host's end of a process that was forked on request."""
+    """The host's connection to a process that was forked on request."""
 
     key: bytes
-    theirs: list[int]
+    remote_fds: list[int]
 
-    def handed_over(self) -> None:
-        """Close the ends that the process has been sent."""
+    def close_remote_fds(self) -> None:
+        """Close the process's ends, after they were sent to it."""
 
     def note_end(self, facts: Mapping[str, Any]) -> None:
-        """Take note that the process has ended."""
+        """Record that the process has ended."""
 
 
 class ForkServerClient:
-    """A process behind the wall that forks a state it holds: a room's supervisor, or a checkpoint.
-
-    Attributes:
-        facts: What it has said of itself.
-        lost: Whether it has ended.
-        limit: The limit that something in its room has met last.
+    """The host's connection to a fork server behind the wall: a room's supervisor, or a checkpoint.
 
     Args:
-        sock: Our end of its control socket.
-        key: The key of its packets.
+        sock: The host's end of its control socket.
+        key: The key of the packets.
+
+    Attributes:
+        lost: Whether it has ended.
+        limit: The limit that its room has met last.
     """
 
-    # Code can end a checkpoint that it was in, and so whatever came of it.
-    _gone: Mapping[str, Any] = {"status": -int(signal.SIGKILL)}
+    # What forks are said to have ended with if the server ends first. Code can kill a checkpoint that it was in.
+    _end_of_forks: Mapping[str, Any] = {"status": -int(signal.SIGKILL)}
 
     def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
-        self.facts: Mapping[str, Any] = {}
         self.lost = False
         self.limit: str | None = None
         self._forks: dict[int, Forked] = {}
@@ -252,7 +350,7 @@ class ForkServerClient:
         Raises:
             SandboxUnavailable: The process failed, has ended or does not answer.
         """
-        future = self._future(event)
+        future = self.announce(event)
         try:
             async with asyncio.timeout(PATIENCE):
                 return await asyncio.shield(future)
@@ -264,17 +362,17 @@ class ForkServerClient:
             future.cancel()
 
     async def ask(self, op: str, event: str, **arguments: Any) -> Mapping[str, Any]:
-        """Make a request and wait for its answer.
+        """Send a request and wait for its answer.
 
         Raises:
             SandboxUnavailable: As `expect`.
         """
-        self.announce(event)  # The answer may come before there is somebody who waits.
-        await self.tell({"op": op, **arguments})
+        self.announce(event)  # The answer may come before `expect` is called.
+        await self.send({"op": op, **arguments})
         return await self.expect(event)
 
-    async def tell(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Make a request.
+    async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        """Send a request.
 
         Raises:
             SandboxUnavailable: The process has ended.
@@ -285,19 +383,16 @@ class ForkServerClient:
             raise SandboxUnavailable(f"The sandbox's process has ended ({error}).") from error
 
     async def start(self, runner: Forked, op: str = "run", **arguments: Any) -> int:
-        """Let a fork of the state become a runner.
-
-        Returns:
-            Its number.
+        """Request a fork of the state, to which `runner` is connected; return the number of the request.
 
         Raises:
             SandboxUnavailable: The process has ended.
         """
         number, request = self._request(runner, op, arguments)
         try:
-            await self.tell(request, runner.theirs)
+            await self.send(request, runner.remote_fds)
         finally:
-            runner.handed_over()
+            runner.close_remote_fds()
         return number
 
     def _request(self, runner: Forked, op: str, arguments: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -306,15 +401,12 @@ class ForkServerClient:
         return number, {"op": op, "id": number, "key": runner.key.hex(), **arguments}
 
     def close(self) -> None:
-        """Let the process end."""
+        """Close the control socket, whereupon the process ends."""
         self._control.close()
         self._on_end()
 
-    def announce(self, event: str) -> None:
-        """Say that `expect` will be called for an event that may come before."""
-        self._future(event)
-
-    def _future(self, event: str) -> asyncio.Future[Mapping[str, Any]]:
+    def announce(self, event: str) -> asyncio.Future[Mapping[str, Any]]:
+        """Keep an event that may come before `expect` is called for it."""
         future = self._events.get(event)
         if future is None:
             future = self._events[event] = asyncio.get_running_loop().create_future()
@@ -342,13 +434,13 @@ class ForkServerClient:
         self._fail(SandboxUnavailable("The sandbox's process has ended."))
         forks, self._forks = self._forks, {}
         for fork in forks.values():
-            fork.note_end(self._gone)
+            fork.note_end(self._end_of_forks)
 
     def _fail(self, error: SandboxUnavailable) -> None:
         for future in self._events.values():
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # Somebody may have stopped waiting.
+                future.exception()  # Retrieved, so that asyncio does not log it if nothing waits for it.
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
@@ -357,6 +449,6 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def integer(message: Mapping[str, Any], key: str) -> int:
-    """A number of a message, which may be anything; 0 if it is none."""
+    """The integer under a key of an untrusted message; 0 if there is none."""
     value = message.get(key)
     return value if type(value) is int else 0

@@ -1,4 +1,4 @@
-"""The engine `cpython`: one warm worker behind a wall, and the rooms that it keeps ready."""
+"""The engine `cpython`: one warm worker behind a wall, and a pool of its rooms. `Sandbox` starts it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from coderoom.sandbox.walls.base import StartedWorker, Wall
 
 __all__ = ["CPythonEngine", "Worker"]
 
-_PATIENCE = 120.0  # For imports, which may be many.
+_PATIENCE = 120.0  # For the start, with all imports.
 _IDLE_ROOMS = 4
 _MOMENT = 0.05
 _MOST_FAILING = 30.0
 _NO_PLACE = os.strerror(errno.EAGAIN)
-_MESSAGE = 2 * 1024 * 1024  # What an answer may have besides its value.
+_MESSAGE = 2 * 1024 * 1024  # How many bytes an answer may have besides its value.
 
 
 class CPythonEngine:
@@ -51,12 +51,12 @@ class CPythonEngine:
 
     @property
     def wall(self) -> str:
-        """The wall's name; `auto` as long as none is chosen."""
+        """The wall's name; `auto` until one is chosen."""
         return self._config.wall if self._wall is None else self._wall.name
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the worker says of itself."""
+        """What the worker reported about itself."""
         return {} if self._worker is None else self._worker.facts
 
     @property
@@ -72,12 +72,12 @@ class CPythonEngine:
         worker = Worker(self._wall, self._config)
         await worker.start()
         self._worker = worker
-        # Nobody may ever close it. At the end of the process its sockets are closed, and it ends.
+        # For a sandbox that is never closed. At the end of the host's process the sockets close, and the worker ends.
         self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), worker.abandon)
         self._dropped.atexit = False
 
     async def open(self, functions: Mapping[str, HostFunction]) -> CPythonSession:
-        """Open a session in a room of its own."""
+        """Open a session in its own room."""
         worker = self._worker
         assert worker is not None
         room = await worker.take_room()
@@ -91,7 +91,7 @@ class CPythonEngine:
             await worker.close()
 
     def kill(self) -> None:
-        """The same without an event loop."""
+        """End everything without an event loop."""
         worker, self._worker = self._worker, None
         if worker is not None:
             self._dropped.detach()
@@ -99,7 +99,7 @@ class CPythonEngine:
 
 
 class Worker:
-    """One warm process behind a wall, with rooms for whoever needs one.
+    """One warm process behind a wall, and the pool of its rooms.
 
     Args:
         wall: The wall.
@@ -125,7 +125,7 @@ class Worker:
 
         Raises:
             SandboxUnavailable: It cannot be started.
-            MissingDependencyError: A module to be imported is not there.
+            MissingDependencyError: A module of `preload` cannot be imported.
         """
         self._started = started = await self._wall.start(self._config)
         self._ready = asyncio.get_running_loop().create_future()
@@ -155,10 +155,10 @@ class Worker:
         return self._control is None or self._control.closed
 
     async def take_room(self) -> Room:
-        """Wait for a room in its fresh state, which is the caller's until it gives it back.
+        """Wait for a room in its fresh state; the caller gives it back with `give_back`.
 
         Raises:
-            SandboxUnavailable: There is none.
+            SandboxUnavailable: No room can be made.
         """
         await self._free.acquire()
         try:
@@ -168,18 +168,18 @@ class Worker:
             raise
 
     def give_back(self, room: Room) -> None:
-        """Let others have a room, once it is as fresh as before."""
+        """Reset a room, then let others use it."""
         self._free.release()
         if room.lost or self.lost:
             self._drop(room)
             return
         self._tidying.add(room)
-        # The caller's result does not wait for that.
+        # Later, so that the caller gets its result first.
         asyncio.get_running_loop().call_soon(self._tidy, room)
 
     async def close(self) -> None:
         """End it, and everything behind its wall."""
-        if asyncio.current_task() is not self._opening:  # That one tells them why by itself.
+        if asyncio.current_task() is not self._opening:  # `_open` refuses its waiters itself, with the reason.
             if self._opening is not None:
                 self._opening.cancel()
             self._refuse(SandboxUnavailable("The sandbox was closed before there was a room."))
@@ -195,14 +195,14 @@ class Worker:
             await asyncio.shield(started.end())
 
     def abandon(self) -> None:
-        """Close all that leads to it; then it ends by itself, and its attendant clears away after it."""
+        """Close all sockets to it; then it ends, and its attendant cleans up after it."""
         for room in self._all:
             room.abandon()
         if self._control is not None:
             self._control.close()
 
     def kill(self) -> None:
-        """As `close`, without an event loop."""
+        """End it without an event loop."""
         self.abandon()
         if self._started is not None:
             self._started.kill()
@@ -212,7 +212,7 @@ class Worker:
         workspace = boot.get("workspace", "/workspace")
         lockdown = dict(boot.get("lockdown", {}))
         if self._config.workspace is not None or self._config.readable:
-            # Somebody on the host may listen on a socket in there.
+            # A process on the host may listen on a socket in one of these folders.
             lockdown["local_sockets"] = False
         return {
             "boot": dict(boot),
@@ -234,7 +234,7 @@ class Worker:
         room = self._take_idle()
         if room is not None:
             return room
-        # Whatever comes first: a room that somebody else is done with, or a new one.
+        # Take whichever comes first: a room that is given back, or a new one.
         waiting: asyncio.Future[Room] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._open_more()
@@ -278,7 +278,7 @@ class Worker:
                 return
             failing = None
             self._all.add(room)
-            with contextlib.suppress(SandboxUnavailable, OSError):  # Whoever gets it will see why.
+            with contextlib.suppress(SandboxUnavailable, OSError):  # `take_spare` will raise the reason.
                 await room.prepare()
             self._offer(room)
 
@@ -290,16 +290,16 @@ class Worker:
 
     def _tidy(self, room: Room) -> None:
         if room in self._tidying:
-            room.renew(functools.partial(self._tidied, room))
+            room.reset(functools.partial(self._tidied, room))
 
     def _tidied(self, room: Room, usable: bool) -> None:
         if room in self._tidying:
             self._tidying.discard(room)
-            # Whatever went wrong costs no more than this room.
+            # After a failure only this room is lost.
             self._offer(room) if usable and not room.lost else self._drop(room)
 
     def _offer(self, room: Room) -> None:
-        """Give a room to who waits longest, or keep it for whoever comes next."""
+        """Give a room to the caller that has waited longest, or keep it idle."""
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():

@@ -1,4 +1,7 @@
-"""A cell that runs, and how its result comes of what is known of its end."""
+"""A running cell, and its result, made from its answer or from how its process ended.
+
+Used by `CPythonSession`. What comes from behind the wall is untrusted: every field is checked before it is used.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from coderoom.sandbox.functions import Calls
 from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit
 
-__all__ = ["Ending", "RunningCell", "conclude"]
+__all__ = ["Ending", "RunningCell", "conclude", "describe_end"]
 
 _LONGEST = 30_000
 _MOST_ARTIFACTS = 100
@@ -44,12 +47,17 @@ _FIELD_OF_LIMIT: dict[Limit, str] = {
 class RunningCell:
     """A cell that runs.
 
+    Args:
+        number: Its number.
+        output: Collects what it prints.
+
     Attributes:
-        number: Its number, which its answer has to have.
-        output: What it prints.
-        answer: What its process says came of it; `None` if the process ended before it could say.
-        ended: What the process's parent says of its end; `None` as long as it lives.
-        calls: Answers what it calls on the host; `None` if it may call nothing.
+        number: Its number, which its answer must have.
+        output: What it has printed so far.
+        answer: What its process reported at its end; `None` if the process ended before that.
+        ended: What the parent of the process reported about the end of the process; `None` while it runs.
+        calls: Answers its calls to functions of the host; `None` if none are offered.
+        sending: The request with the cell, while it is being sent in several steps.
     """
 
     def __init__(self, number: int, output: Collector) -> None:
@@ -58,11 +66,12 @@ class RunningCell:
         self.answer: Mapping[str, Any] | None = None
         self.ended: Mapping[str, Any] | None = None
         self.calls: Calls | None = None
+        self.sending: asyncio.Future[None] | None = None
         self._ending: Ending | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     def finish(self, ending: Ending) -> None:
-        """Note why the host no longer waits for the cell; only the first reason counts."""
+        """Stop waiting for the cell; only the first reason counts."""
         self._ending = self._ending or ending
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -81,17 +90,25 @@ class RunningCell:
         return self._ending
 
     async def wait_longer(self, seconds: float) -> bool:
-        """After `wait`, wait some more for an answer or for the end of the process; return whether one came."""
+        """After `wait`, wait longer for an answer or for the end of the process; return whether one came."""
         self._ending = None if self.answer is None and self.ended is None else Ending.BY_ITSELF
         return await self.wait(seconds) is Ending.BY_ITSELF
 
     async def end_calls(self) -> tuple[FunctionCall, ...]:
-        """End the calls that are still at work, and return all of them."""
+        """End the calls that still run, and return all calls."""
         return () if self.calls is None else await self.calls.close()
+
+    async def stop_sending(self) -> None:
+        """Cancel the request if it is still being sent, and end the calls."""
+        if self.sending is not None:
+            self.sending.cancel()
+            await asyncio.gather(self.sending, return_exceptions=True)
+            self.sending = None
+        await self.end_calls()
 
 
 class Ending(enum.Enum):
-    """Why nobody waits for a cell any more."""
+    """Why the host no longer waits for a cell."""
 
     BY_ITSELF = enum.auto()
     TIMEOUT = enum.auto()
@@ -104,31 +121,30 @@ def conclude(
     code: str,
     limits: Limits,
     duration: float,
-    timeout: float | None = None,
-    *,
-    state_lost: bool | None = False,
+    seconds: float,
+    state_lost: bool | None,
 ) -> ExecutionResult:
-    """Put a result together.
+    """Make the result of a cell.
 
     Args:
-        cell: The cell. What its process says of itself is data from code that may lie.
-        ending: Why nobody waits for it any more.
+        cell: The cell. Its answer is untrusted.
+        ending: Why the host no longer waits for it.
         code: Its code.
-        limits: What it might use.
-        duration: How long it took.
-        timeout: The seconds that it had, if not the usual ones.
-        state_lost: Whether the session's variables are gone; `None`: there is no session that could have any.
+        limits: The sandbox's limits.
+        duration: How long it took, in seconds.
+        seconds: How long it was allowed to take.
+        state_lost: Whether the session's variables are gone; `None`: it was a one-shot run, without a session.
     """
     answer: Mapping[str, Any] = cell.answer or {}
     facts: dict[str, Any] = {}
     if ending is not Ending.BY_ITSELF:
-        facts = _stopped(ending, timeout or limits.wall_seconds, state_lost)
+        facts = _stopped(ending, seconds, state_lost)
     elif cell.answer is not None:
         facts = _answered(answer, limits)
     elif cell.ended is not None:
         facts = _died(cell.ended, limits, state_lost)
     output = cell.output
-    facts["limit"] = facts.get("limit") or _limit_of_telling(cell, answer)
+    facts["limit"] = facts.get("limit") or _limit_on_result(cell, answer)
     return ExecutionResult(
         **facts,
         stdout=output.text("stdout"),
@@ -145,7 +161,7 @@ def conclude(
     )
 
 
-def _limit_of_telling(cell: RunningCell, answer: Mapping[str, Any]) -> Limit | None:
+def _limit_on_result(cell: RunningCell, answer: Mapping[str, Any]) -> Limit | None:
     if cell.output.truncated:
         return "output"
     return "value" if answer.get("value_too_large") is True else None
@@ -234,6 +250,22 @@ def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[s
     if status == 0:
         return {"outcome": Outcome.OK, "exit_code": 0}
     return {"outcome": Outcome.ERROR, "exit_code": status, "error": CodeError("Exit", f"exit code {status}.{rest}")}
+
+
+def describe_end(facts: Mapping[str, Any]) -> str:
+    """Say why a process ended that never got ready for code.
+
+    Args:
+        facts: What its parent reported about its end.
+    """
+    if facts.get("lost"):
+        return "everything in the sandbox has ended"
+    if facts.get("fork"):
+        return str(facts["fork"])
+    status = facts.get("status")
+    if isinstance(status, int) and status < 0:
+        return f"it was ended by {_signal(-status)}"
+    return f"it ended with exit code {status}"
 
 
 def _signal(number: int) -> str:

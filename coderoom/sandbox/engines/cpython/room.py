@@ -1,4 +1,7 @@
-"""The host's hold on a room behind the wall, and on the process there that runs cells."""
+"""The host's side of a room and of the processes in it that run cells.
+
+The engine's `Worker` opens rooms and reuses them; a `CPythonSession` runs its cells in one.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,17 @@ import asyncio
 import contextlib
 import os
 import secrets
-import select
-import signal
 import socket
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from coderoom._util.tasks import retrieve_exception
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.cell import StreamName
-from coderoom.sandbox.engines.cpython.channel import PATIENCE, ForkServerClient, HostChannel
-from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell
+from coderoom.sandbox.engines.cpython.channel import BUFFERED, PATIENCE, ForkServerClient, HostChannel, OutputPipes
+from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, describe_end
 from coderoom.sandbox.guest.frames import CONTENT, KEY_SIZE, STDOUT
 
 __all__ = ["MOST_CHECKPOINTS", "Room", "Runner"]
@@ -26,22 +28,28 @@ MOST_CHECKPOINTS = 64
 """How many checkpoints a room may have, each of which is a process."""
 
 _MOMENT = 0.5
-_LOOKS = 4
+_LOOKS = 4  # How many times in a row a room has to be seen idle before a process in it counts as stuck.
 _FORKING = 30.0
-_CHUNK = 65_536
 _MOST_CONTENT = 8 * 1024 * 1024
-_BUFFERED = 512  # More than fits into a socket or a pipe.
 _T = TypeVar("_T")
 
 
 class Runner:
-    """Both ends of what a process behind the wall has been given: a channel, if it speaks, and two pipes.
+    """The host's connection to a process behind the wall: a channel for messages, and pipes for its output.
 
-    Attributes:
-        paused: Whether the process has to wait with its output.
+    A process that runs a program of another language than Python has only the pipes.
 
     Args:
-        largest: The most bytes that one of its messages may have; 0: it has no channel, since it is no Python.
+        largest: The most bytes that one of its messages may have; 0: without a channel.
+
+    Attributes:
+        key: The key of the packets on the channel.
+        ready: Set once the process waits for code, or has failed to start; then `pid` is 0.
+        pid: The process's number inside the room; 0 until it is ready.
+        failure: Why it could not start, as it said.
+        ended: What its parent reported about its end; `None` while it runs.
+        remote_fds: The process's ends of the channel and the pipes, until it has been sent them.
+        paused: Whether its output is not being read.
     """
 
     def __init__(self, largest: int = 0) -> None:
@@ -54,31 +62,26 @@ class Runner:
         self._on_ready: Callable[[], None] | None = None
         self._cell: RunningCell | None = None
         self._channel: HostChannel | None = None
-        self.theirs: list[int] = []
-        self._pipes: dict[int, StreamName] = {}
-        # Nobody may ever close it.
-        weakref.finalize(self, _close_all, self._pipes, self.theirs).atexit = False
+        self.remote_fds: list[int] = []
         self._contents = bytearray()
         self.paused = False
         if largest:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._channel = HostChannel(ours, self._on_message, self._on_end, self.key, self._on_output, largest)
-            self.theirs.append(theirs.detach())
-        for name in ("stdout", "stderr"):
-            reader, writer = os.pipe()
-            os.set_blocking(reader, False)
-            self._pipes[reader] = name
-            self.theirs.append(writer)
-            self._loop.add_reader(reader, self._read_pipe, reader)
+            self._channel = HostChannel(ours, self._on_message, self._on_end, self.key, self._on_packet, largest)
+            self.remote_fds.append(theirs.detach())
+        self._pipes = OutputPipes(self._on_output, self._channel)
+        self.remote_fds += self._pipes.writers
+        # For a sandbox that is never closed.
+        weakref.finalize(self, _close_all, self._pipes.readers, self.remote_fds).atexit = False
 
-    def renew(self) -> None:
-        """Be there for another process, which has the same ends from the one that forks it.
+    def reset(self) -> None:
+        """Prepare for the next process, which inherits the remote ends from the supervisor that forks it.
 
-        To be called when nothing that could write to them is left but that one.
+        Only to be called when no other process that has these ends is left.
         """
         assert self._channel is not None
         self.key = secrets.token_bytes(KEY_SIZE)
-        self._channel.renew(self.key)
+        self._channel.reset(self.key)
         self.ready.clear()
         self.pid, self.failure, self.ended, self._cell = 0, "", None, None
         if self.paused:
@@ -88,33 +91,33 @@ class Runner:
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no use any more."""
-        return self._channel is None or self._channel.closed or len(self._pipes) < 2
+        """Whether the channel or a pipe is closed, so that no other process can use this connection."""
+        return self._channel is None or self._channel.closed or len(self._pipes.readers) < 2
 
     @property
     def why_not_ready(self) -> str:
         """Why it never got ready."""
-        return self.failure or _describe_end(self.ended or {})
+        return self.failure or describe_end(self.ended or {})
 
     @property
     def broken(self) -> bool:
-        """Whether its process will understand no other message, since one was broken off in its midst."""
+        """Whether a message to the process was cut off, so that it cannot understand any later one."""
         return self._channel is not None and self._channel.broken
 
-    def handed_over(self) -> None:
-        """Close the ends that the process has been sent."""
-        for fd in self.theirs:
+    def close_remote_fds(self) -> None:
+        """Close the process's ends, after they were sent to it."""
+        for fd in self.remote_fds:
             os.close(fd)
-        self.theirs.clear()
+        self.remote_fds.clear()
 
     def when_ready(self, call: Callable[[], None]) -> None:
-        """Call something once it waits for code, or never will."""
+        """Call `call` once the process waits for code, or has failed to start."""
         self._on_ready = call
         if self.ready.is_set():
-            self._be_ready()
+            self._set_ready()
 
-    def watch(self, cell: RunningCell) -> None:
-        """Let what the process prints and answers from now on be a cell's."""
+    def attach(self, cell: RunningCell) -> None:
+        """Give output and answers of the process to this cell from now on."""
         self._cell = cell
         if self.ended is not None:
             cell.ended = self.ended
@@ -125,62 +128,58 @@ class Runner:
             self._channel.byte_budget = None
 
     def send_now(self, message: dict[str, Any]) -> bool:
-        """Send a message if that needs no waiting.
+        """Send a message if that is possible without waiting; return whether it was sent.
 
         Raises:
-            ConnectionError: It has closed its channel.
+            ConnectionError: The process has closed its channel.
         """
-        if self._channel is None:
-            raise ConnectionError("it has no channel")
+        assert self._channel is not None
         return self._channel.send_now(message)
 
     async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send a message to the process.
 
         Raises:
-            ConnectionError: It has closed its channel.
+            ConnectionError: The process has closed its channel.
         """
-        if self._channel is None:
-            raise ConnectionError("it has no channel")
+        assert self._channel is not None
         await self._channel.send(message, fds)
 
     def pause(self) -> None:
-        """Let the process wait with its output."""
+        """Stop reading output; the process blocks once its buffers are full."""
         self.paused = True
         if self._channel is not None:
             self._channel.pause()
-        for pipe in self._pipes:
-            self._loop.remove_reader(pipe)
+        self._pipes.pause()
 
     def resume(self) -> None:
-        """Take output again."""
+        """Read output again."""
         self.paused = False
         if self._channel is not None:
             self._channel.resume()
-        for pipe in self._pipes:
-            self._loop.add_reader(pipe, self._read_pipe, pipe)
+        self._pipes.resume()
 
     def hold(self, held: bool) -> None:
-        """Let the process wait with its calls, and whatever else it has to say but what is in its pipes."""
-        if self._channel is not None:
-            self._channel.held = held
-            if held:
-                self._channel.pause()
-            elif not self.paused:
-                self._channel.resume()
+        """Stop or continue to read the channel, calls above all; the pipes are still read."""
+        assert self._channel is not None
+        self._channel.held = held
+        if held:
+            self._channel.pause()
+        elif not self.paused:
+            self._channel.resume()
 
     def limit_input(self) -> None:
-        """Take its answer from now on, and not much else."""
-        if self._channel is not None:
-            self._channel.byte_budget = self._channel.largest
+        """Accept no more bytes from now on than the cell's answer may have."""
+        assert self._channel is not None
+        self._channel.byte_budget = self._channel.largest
 
     def note_end(self, facts: Mapping[str, Any]) -> None:
-        """Take note that the process has ended; what it had written before is read first."""
+        """Record that the process has ended, after reading what it had written."""
         if self._channel is not None:
-            self._channel.drain(_BUFFERED)
-        self._drain_pipes()
+            self._channel.drain(BUFFERED)
+        self._pipes.drain()
         self.ended = facts
-        self._be_ready()
+        self._set_ready()
         if self._cell is not None:
             self._cell.ended = facts
             self._cell.finish(Ending.BY_ITSELF)
@@ -189,126 +188,85 @@ class Runner:
         """Close everything; a second time does nothing."""
         if self._channel is not None:
             self._channel.close()
-        for pipe in list(self._pipes):
-            self._close_pipe(pipe)
-        self.handed_over()
+        self._pipes.close()
+        self.close_remote_fds()
 
     def _on_message(self, message: dict[str, Any]) -> None:
-        event = message.get("event")
+        event, cell, channel = message.get("event"), self._cell, self._channel
+        assert channel is not None
         if event == "ready" and not self.pid:
             pid = message.get("pid")
             self.pid = pid if type(pid) is int and pid > 0 else 0
-            self._be_ready()
-            if self._cell is None:
-                self._hear_nothing()
-                # What is still in the pipes is of whoever was there before.
-                self._drain_pipes()
+            self._set_ready()
+            if cell is None:
+                channel.listening = False
+                self._pipes.drain()  # Drops what earlier processes have left in the pipes.
         elif event == "failed" and not self.ready.is_set():
             self.failure = str(message.get("error"))
-        elif event == "call" and self._cell is not None and self._cell.calls is not None and self._channel is not None:
-            self._cell.calls.take(message, self._channel.taken)
-        elif event == "left" and self._cell is not None and self._cell.calls is not None:
-            self._cell.calls.leave(message.get("call"))
-        elif event == "done" and self._cell is not None and message.get("id") == self._cell.number:
+        elif cell is None:
+            return
+        elif event == "done" and message.get("id") == cell.number:
             message["contents"] = bytes(self._contents)
-            self._cell.answer = message
-            self._cell.finish(Ending.BY_ITSELF)
-            self._hear_nothing()
+            cell.answer = message
+            cell.finish(Ending.BY_ITSELF)
+            channel.listening = False
+        elif event == "call" and cell.calls is not None:
+            cell.calls.take(message, channel.taken)
+        elif event == "left" and cell.calls is not None:
+            cell.calls.leave(message.get("call"))
 
-    def _be_ready(self) -> None:
+    def _set_ready(self) -> None:
         self.ready.set()
         call, self._on_ready = self._on_ready, None
         if call is not None:
             self._loop.call_soon(call)
 
-    def _hear_nothing(self) -> None:
-        if self._channel is not None:
-            self._channel.listening = False
-
     def _on_end(self) -> None:
         if not self.pid:
             self.failure = self.failure or "it has ended"
-        self._be_ready()
+        self._set_ready()
 
-    def _on_output(self, tag: bytes, data: bytes) -> None:
+    def _on_packet(self, tag: bytes, data: bytes) -> None:
         if tag == CONTENT:
             if len(self._contents) + len(data) <= _MOST_CONTENT:
                 self._contents += data
         elif self._cell is not None:
             self._cell.output.add("stdout" if tag == STDOUT else "stderr", data)
 
-    def _read_pipe(self, pipe: int) -> bool:
-        if self._channel is not None:
-            self._channel.drain()  # What Python has printed before comes first.
-        name = self._pipes.get(pipe)
-        if name is None or (name == "stdout" and self._channel is None and not self._older_is_read(pipe)):
-            return False
-        try:
-            data = os.read(pipe, _CHUNK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:
-            self._close_pipe(pipe)
-            return False
+    def _on_output(self, stream: StreamName, data: bytes) -> None:
         if self._cell is not None:
-            self._cell.output.add(name, data)
-        return True
-
-    def _older_is_read(self, stdout: int) -> bool:
-        """Read what a program has written to standard error before what is in the pipe for standard output.
-
-        It can write there only while there is nothing in this one (see `guest.order`), so all that is there is older
-        than what is here now.
-
-        Returns:
-            Whether there is something to read here.
-        """
-        ready = select.poll()
-        ready.register(stdout, select.POLLIN)
-        if not ready.poll(0):
-            return False
-        self._drain([pipe for pipe in self._pipes if pipe != stdout])
-        return True
-
-    def _drain_pipes(self) -> None:
-        self._drain(list(self._pipes))
-
-    def _drain(self, pipes: list[int]) -> None:
-        for pipe in pipes:
-            for _ in range(_BUFFERED):
-                if not self._read_pipe(pipe):
-                    break
-
-    def _close_pipe(self, pipe: int) -> None:
-        if self._pipes.pop(pipe, None) is not None:
-            with contextlib.suppress(RuntimeError):  # The event loop is closed already.
-                self._loop.remove_reader(pipe)
-            os.close(pipe)
+            self._cell.output.add(stream, data)
 
 
 class Room(ForkServerClient):
-    """A room: one supervisor, with the fresh state, and everything that runs there.
+    """The host's connection to a room's supervisor, which forks runners from the fresh state.
+
+    Args:
+        sock: The host's end of the supervisor's control socket.
+        largest: The most bytes that a message of a runner may have.
 
     Attributes:
         spare: A runner with a fresh state that has run nothing yet.
-        largest: The most bytes that a message of a runner may have.
+        largest: See above.
     """
 
-    _gone: Mapping[str, Any] = {"lost": True}
+    _end_of_forks: Mapping[str, Any] = {"lost": True}
 
     def __init__(self, sock: socket.socket, largest: int) -> None:
         super().__init__(sock)
         self.largest = largest
-        self._line: Runner | None = None
         self.spare: Runner | None = None
-        self.spare_number = 0
+        self._spare_number = 0
         self._kept: list[int] = []
+        self._reusable: Runner | None = None  # The supervisor has its remote ends, and its forks inherit them.
 
     @classmethod
     async def open(cls, ask_worker: Callable[[dict[str, Any], Sequence[int]], Any], largest: int) -> Room:
-        """Have a room made.
+        """Make a room.
+
+        Args:
+            ask_worker: Sends a request with descriptors to the worker.
+            largest: The most bytes that a message of a runner may have.
 
         Raises:
             SandboxUnavailable: It cannot be made.
@@ -321,48 +279,44 @@ class Room(ForkServerClient):
                 await ask_worker({"op": "room"}, [theirs.fileno()])
             finally:
                 theirs.close()
-            room.facts = await room.expect("room")
+            await room.expect("room")
         except BaseException:
             room.close()
             raise
         return room
 
     async def prepare(self) -> None:
-        """Fork a runner from the fresh state, for whoever comes next.
+        """Fork a new spare runner from the fresh state.
 
         Raises:
-            SandboxUnavailable: It cannot be forked.
+            SandboxUnavailable: The room is lost.
         """
-        self._forks.pop(self.spare_number, None)
-        if self._line is not None:
-            self._line.close()
-        self._line = self.spare = Runner(self.largest)
-        self.spare_number = await self.start(self._line, renew=False)
+        self._forks.pop(self._spare_number, None)
+        self._spare_number = await self.start(self._connect_spare())
 
-    def renew(self, done: Callable[[bool], None]) -> None:
-        """End everything in the room, empty its private folders, and fork a runner from the fresh state.
+    def reset(self, done: Callable[[bool], None]) -> None:
+        """End everything in the room, empty its private folders, and fork a spare runner from the fresh state.
 
-        There is no task for it: an event loop may end at any time, and would tell of one that has not ended.
+        This is no task: one that an ending event loop leaves behind would be logged.
 
         Args:
-            done: Called once, with whether the room can be used again.
+            done: Called with whether the room can be used again.
         """
         self._kept = []
         self._forks.clear()  # Processes killed by a reset send no "ended" event.
-        if self._line is not None and not self._line.closed:
-            self._line.renew()
+        runner = self._reusable
+        if runner is None or runner.closed:
+            runner = self._connect_spare()
         else:
-            if self._line is not None:
-                self._line.close()
-            self._line = Runner(self.largest)
-        runner = self.spare = self._line
-        self.spare_number, request = self._request(runner, "run", {"renew": True})
+            runner.reset()
+            self.spare = runner
+        self._spare_number, request = self._request(runner, "run", {"reset": True})
         try:
-            sent = self._control.send_now(request, runner.theirs)
+            sent = self._control.send_now(request, runner.remote_fds)
         except OSError:
             sent = False
         finally:
-            runner.handed_over()
+            runner.close_remote_fds()
         if not sent:
             done(False)
             return
@@ -376,19 +330,19 @@ class Room(ForkServerClient):
         runner.when_ready(ready)
 
     def abandon(self) -> None:
-        """Let go of the room where there is no event loop any more that could tell anybody."""
+        """Close the room's sockets and pipes without waking waiters, whose event loop may be closed."""
         self.lost = True
         self._control.close()
-        if self._line is not None:
-            self._line.close()
+        if self._reusable is not None:
+            self._reusable.close()
 
-    def leave(self, runner: Runner) -> None:
-        """Close a runner that is not wanted any more, unless the next one can have its ends."""
-        if runner is not self._line:
+    def discard(self, runner: Runner) -> None:
+        """Close a runner whose process is not needed any longer, unless the next process can reuse its connection."""
+        if runner is not self._reusable:
             runner.close()
 
     async def get_ready(self) -> Runner:
-        """Wait until the spare runner waits for code.
+        """Wait until the spare runner is ready for a cell; fork another one if it has ended.
 
         Raises:
             SandboxUnavailable: It could not be made.
@@ -414,7 +368,7 @@ class Room(ForkServerClient):
             await asyncio.sleep(_MOMENT)
 
     async def take_spare(self) -> Runner:
-        """The spare runner, once it is ready.
+        """Wait for the spare runner, and let the caller have it.
 
         Raises:
             SandboxUnavailable: It could not be made.
@@ -424,7 +378,7 @@ class Room(ForkServerClient):
         return runner
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
-        """End everything in the room but its supervisor and those that are to be kept.
+        """Kill all processes in the room except the supervisor and those of `keep`.
 
         Raises:
             SandboxUnavailable: The room is lost.
@@ -432,27 +386,27 @@ class Room(ForkServerClient):
         await self.ask("kill", "killed", keep=list(keep))
 
     async def interrupt(self, keep: Sequence[int] = ()) -> None:
-        """Interrupt everything in the room but those that are to be kept, as Ctrl-C does it.
+        """Interrupt all processes in the room except the supervisor and those of `keep`, as Ctrl-C does.
 
         Raises:
             SandboxUnavailable: The room is lost.
         """
-        await self.tell({"op": "interrupt", "keep": list(keep)})
+        await self.send({"op": "interrupt", "keep": list(keep)})
 
-    def keep(self, pids: Sequence[int]) -> None:
-        """Say who outlives the end of what is ended at a limit."""
+    def protect(self, pids: Sequence[int]) -> None:
+        """Set which processes the supervisor spares when it ends the others at a limit."""
         self._kept = list(pids)
         with contextlib.suppress(OSError):
             self._control.send_now({"op": "keep", "pids": self._kept})
 
-    async def patiently(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Wait for what is done in the room; that does not take long, unless somebody there is at work.
+    async def wait_unless_stuck(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Wait for a process in the room to do something; give up if nothing in the room uses processor time.
 
         Raises:
-            SandboxUnavailable: It is not done.
+            SandboxUnavailable: It was not done in time, or the processes were idle.
         """
         task = asyncio.ensure_future(work)
-        task.add_done_callback(_retrieve)
+        task.add_done_callback(retrieve_exception)
         end, idle = time.monotonic() + PATIENCE, 0
         try:
             while True:
@@ -466,34 +420,21 @@ class Room(ForkServerClient):
             task.cancel()
 
     def close(self) -> None:
-        """Let everything in the room end."""
+        """Close the connection, whereupon the supervisor ends everything in the room."""
         super().close()
         self.spare = None
-        if self._line is not None:
-            self._line.close()
+        if self._reusable is not None:
+            self._reusable.close()
 
-
-def _describe_end(facts: Mapping[str, Any]) -> str:
-    """What is known of why a process ended."""
-    if facts.get("lost"):
-        return "everything in the sandbox has ended"
-    if facts.get("fork"):
-        return str(facts["fork"])
-    status = facts.get("status")
-    if isinstance(status, int) and status < 0:
-        try:
-            return f"it was ended by {signal.Signals(-status).name}"
-        except ValueError:
-            return f"it was ended by signal {-status}"
-    return f"it ended with exit code {status}"
+    def _connect_spare(self) -> Runner:
+        """Make a new connection for the next spare runner, in the place of the reusable one."""
+        if self._reusable is not None:
+            self._reusable.close()
+        self._reusable = self.spare = Runner(self.largest)
+        return self.spare
 
 
 def _close_all(*lists: Iterable[int]) -> None:
     for fds in lists:
         for fd in fds:
             os.close(fd)
-
-
-def _retrieve(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled():
-        task.exception()  # Whoever waited may have gone.
