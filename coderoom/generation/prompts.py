@@ -1,4 +1,4 @@
-"""The prompts. Whoever changes a word here changes `PROMPT_VERSION`."""
+"""The prompts. Change `PROMPT_VERSION` with every change of a prompt: it is part of the key of cached solutions."""
 
 from __future__ import annotations
 
@@ -154,25 +154,25 @@ Answer with one block of {language} with all of its code, helpers and imports in
 
 
 def specs_request(instruction: str, language: Language) -> list[Message]:
-    """Ask for the functions of a program."""
+    """Request the specs of a program."""
     return _request(_SPECS, instruction, language)
 
 
 def tests_request(instruction: str, spec: FunctionSpec, language: Language, least: int) -> list[Message]:
-    """Ask for the tests of a function."""
+    """Request the tests of a function."""
     return _request(_TESTS, instruction, language, **_facts(spec, language), least=max(least, 5))
 
 
 def code_request(
     instruction: str, spec: FunctionSpec, language: Language, dependencies: Mapping[FunctionSpec, str | None]
 ) -> list[Message]:
-    """Ask for the code of a function.
+    """Request the code of a function.
 
     Args:
         instruction: The instruction.
-        spec: What the function is to do.
+        spec: The function.
         language: The language.
-        dependencies: What the functions that it calls are to do, with their code where it passes its tests.
+        dependencies: The functions that it calls, each with its code if that passes its tests.
     """
     return _request(_CODE, instruction, language, **_facts(spec, language, dependencies))
 
@@ -186,7 +186,7 @@ def repair_request(
     trouble: str,
     changes: int,
 ) -> list[Message]:
-    """Ask what is wrong, and for the remedy."""
+    """Request a diagnosis and a repair."""
     facts = _facts(spec, language, dependencies)
     return _request(_REPAIR, instruction, language, **facts, code=code, trouble=trouble, changes=changes)
 
@@ -198,24 +198,24 @@ def fresh_request(
     dependencies: Mapping[FunctionSpec, str | None],
     trouble: str,
 ) -> list[Message]:
-    """Ask for another approach, without showing the code that failed."""
+    """Request another approach, without showing the code that failed."""
     return _request(_FRESH, instruction, language, **_facts(spec, language, dependencies), trouble=trouble)
 
 
 def again(messages: Sequence[Message], answer: str, problems: Sequence[str]) -> list[Message]:
-    """Send an answer back with what is wrong with it."""
+    """Send a reply back with its problems."""
     listed = "\n".join(f"- {problem}" for problem in problems[:20])
     text = f"That cannot be used:\n\n{listed}\n\nAnswer again, in the form that was asked for, with all of it."
     return [*messages, Message("assistant", answer[:20_000] or "(nothing)"), Message("user", text)]
 
 
 def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes: Sequence[str] = ()) -> str:
-    """What to say of tests that failed; the same for the same failures.
+    """Describe failed tests to the model; equal failures give equal texts.
 
     Args:
-        results: What came of all tests.
+        results: The results of all tests.
         tests: The tests.
-        notes: What was done with the code before.
+        notes: Changes that were made to the code before it ran.
     """
     by_name = {test.name: test for test in tests}
     failed = [result for result in results if not result.passed]
@@ -239,7 +239,7 @@ def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes
 
 
 def refusals(problems: Sequence[str], notes: Sequence[str] = ()) -> str:
-    """What to say of code that was not run."""
+    """Describe to the model why code was not run."""
     return "\n".join(["It was not run:\n", *(f"- {problem}" for problem in problems[:20]), *_noted(notes)])
 
 
@@ -255,7 +255,7 @@ def _request(text: str, instruction: str, language: Language, **facts: object) -
 def _facts(
     spec: FunctionSpec, language: Language, dependencies: Mapping[FunctionSpec, str | None] | None = None
 ) -> dict[str, str]:
-    """What there is to be said of a function; each question takes of it what it needs."""
+    """The fields that describe a function in the prompts."""
     return {
         "name": spec.name,
         "spec": json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, indent=1),
@@ -269,6 +269,6 @@ def _dependencies(dependencies: Mapping[FunctionSpec, str | None], language: Lan
         return ""
     parts = ["\nThese functions of the program are there when it runs; call them, and do not define them:\n"]
     for spec, code in dependencies.items():
-        told = code if code is not None else f"{language.signature(spec)}\n    ...  # {spec.purpose}"
-        parts.append(f"```{language.name}\n{told}\n```\n")
+        text = code if code is not None else f"{language.signature(spec)}\n    ...  # {spec.purpose}"
+        parts.append(f"```{language.name}\n{text}\n```\n")
     return "\n".join(parts)

@@ -350,7 +350,7 @@ async def test_a_test_changes_only_by_a_recorded_decision(sandbox: Sandbox) -> N
     assert solution.functions[0].only_by_changed_tests
     assert not solution.all_tests_passed, "a model that changes the tests has shown nothing"
     assert solution.stop_reason is StopReason.PASSED_CHANGED_TESTS
-    assert solution.missing == ["double: it passes its tests only since they were changed"]
+    assert solution.missing == ["double: it passes its tests only because they were changed"]
 
 
 async def test_whoever_asks_for_it_takes_changed_tests(sandbox: Sandbox) -> None:
@@ -424,7 +424,7 @@ async def test_dangerous_setup_code_is_sent_back(sandbox: Sandbox) -> None:
     model = ScriptedModel(DOUBLE, {"double": some}, {"double": GOOD})
     solution = await solve(model, sandbox, block_severity="low")
     assert "setup: line 1: in setup code, `subprocess` is not allowed here" in model.questions[2]
-    assert "setup: a security scanner refuses it: line 2: B311" in model.questions[2]
+    assert "setup: the security scanner blocks it: line 2: B311" in model.questions[2]
     assert [each.name for each in solution.tests["double"]] == ["two", "zero", "minus"]
 
 

@@ -90,7 +90,7 @@ class TestVerdicts:
             ("def f(): return 1", {"property": "result == 2"}, "the property 'result == 2' does not hold"),
             ("def f(): return 1", {"property": "result"}, "has to be True or False"),
             ("def f(): return [1]", {"property": "(each == 2 for each in result)"}, "has to be True or False"),
-            ("def f(): return 1", {"property": "result.x"}, "could not be looked at: AttributeError"),
+            ("def f(): return 1", {"property": "result.x"}, "could not be evaluated: AttributeError"),
             ("def f(): return f", {"property": "result is not None"}, "cannot be decoded"),
             ("def f(): raise ValueError", {"property": "result is None"}, "and it raised ValueError"),
             ("def f(a): return 1", {"inputs": {"x": 1}, "expected_output": 1}, "unexpected keyword argument 'x'"),

@@ -1,4 +1,4 @@
-"""Decodes tagged data to values; `coderoom.generation.testing.values` describes the format."""
+"""Decodes tagged data to values; `coderoom.generation.values` describes the format."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Helpers for exported pytest files. Each file contains those definitions that it uses.
 
-It says of values what `coderoom.generation.compare` says of tagged data.
+They compare values with the same rules as `coderoom.generation.compare` compares tagged data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 class Record:
-    """An object by the name of its class and its fields, which are its attributes."""
+    """Stands for an object: the name of its class, and its fields as attributes."""
 
     def __init__(self, kind: Any, fields: Any) -> None:
         vars(self).update(fields, _kind=kind)
@@ -37,7 +37,7 @@ class Record:
 
 
 class Member:
-    """A member of an enum, by the names of both."""
+    """Stands for a member of an enum."""
 
     def __init__(self, kind: Any, name: Any) -> None:
         self.names = kind, name
@@ -50,7 +50,7 @@ class Member:
 
 
 class Array:
-    """An array of numpy, as nested lists; what is `None` does not count."""
+    """Stands for a NumPy array, as nested lists. A `dtype` or `shape` of `None` matches any."""
 
     def __init__(self, items: Any, dtype: Any = None, shape: Any = None) -> None:
         self.parts = items, dtype, shape
@@ -63,11 +63,11 @@ class Array:
 
 
 def same(result: Any, expected: Any, rel: float = 1e-9, abs: float = 1e-12, exact: bool = False) -> bool:
-    """Whether a result is what is expected.
+    """Whether a result equals the expected value.
 
-    A float may be off by a part `rel` or by `abs`; NaN is NaN, and True is not 1. Objects are the same if their classes
-    have the same name and their fields are the same. Unless `exact`, a tuple or an array will do for a list, a named
-    tuple for a tuple, and a frozenset for a set.
+    Floats are compared with the relative tolerance `rel` and the absolute tolerance `abs`; NaN equals NaN, and True does
+    not equal 1. Objects are equal if their class names and fields are equal. Unless `exact`, a tuple or an array
+    matches a list, a named tuple matches a tuple, and a frozenset matches a set.
     """
     again = functools.partial(same, rel=rel, abs=abs, exact=exact)
     kind, parts = kind_and_parts(result)
@@ -97,7 +97,7 @@ def same(result: Any, expected: Any, rel: float = 1e-9, abs: float = 1e-12, exac
 
 
 def kind_and_parts(value: Any) -> Any:
-    """What a value is for a comparison, and what it is made of."""
+    """The kind of a value for comparisons, and its parts."""
     kind = type(value)
     numpy = sys.modules.get("numpy")
     if value is None or kind is bool:
@@ -125,7 +125,7 @@ def kind_and_parts(value: Any) -> Any:
 
 
 def without_class(value: Any, base: Any) -> Any:
-    """The value as one of Python's own class, whatever its own class makes of it."""
+    """The value as one of a built-in class, ignoring methods of its own class."""
     if base is dict:
         return dict(dict.items(value))
     if base in (list, tuple, set, frozenset):

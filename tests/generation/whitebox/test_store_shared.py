@@ -306,7 +306,7 @@ class TestPlace:
     def test_a_cache_that_is_locked_for_long_is_as_if_empty(
         self, cache: SolutionCache, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("coderoom.generation.store.database._PATIENCE", 0.05)
+        monkeypatch.setattr("coderoom.generation.database._PATIENCE", 0.05)
         cache.put("k", solution())
         connection = sqlite3.connect(cache.path, isolation_level=None)
         connection.execute("BEGIN EXCLUSIVE")
