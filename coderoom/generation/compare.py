@@ -50,9 +50,9 @@ def compare(
 ) -> Comparison:
     """Compare tagged data.
 
-    Numbers are equal within the tolerances if one of them is a float, and exactly otherwise; NaN equals NaN. `True` does
-    not equal 1. The order of sets and dicts does not matter. Objects are equal if their class names and their fields
-    are equal. Opaque data equals nothing.
+    Numbers are equal within the tolerances if one of them is a float, and exactly otherwise; NaN equals NaN. `True`
+    does not equal 1. The order of sets and dicts does not matter. Objects are equal if their class names and their
+    fields are equal. Opaque data equals nothing.
 
     Args:
         expected: The expected value.

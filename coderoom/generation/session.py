@@ -186,8 +186,8 @@ def verdict_on(test: FunctionTest, answer: Answer, language: Language) -> str:
     if test.expects == "error":
         return _on_error(test, answer, language)
     if raised is not None:
-        what = "a value was expected" if test.expects == "property" else f"{show(test.expected_output)} was expected"
-        return f"{what}, and it raised {raised!s:.300}"
+        what = "expected a value" if test.expects == "property" else f"expected {show(test.expected_output)}"
+        return f"{what}, but it raised {raised!s:.300}"
     if test.sees_after and answer.after is None:
         return f"the arguments after the call cannot be read; it returned {show(answer.value)}"
     return "" if test.expects == "property" else language.compare(test, answer.value).why
@@ -196,12 +196,12 @@ def verdict_on(test: FunctionTest, answer: Answer, language: Language) -> str:
 def _on_error(test: FunctionTest, answer: Answer, language: Language) -> str:
     expected, raised = test.expected_error or "", answer.raised
     if raised is None:
-        return f"{expected} was expected, and it returned {show(answer.value)}"
+        return f"expected {expected}, but it returned {show(answer.value)}"
     if not language.error_matches(expected, raised.types, raised.base):
-        return f"{expected} was expected, and it raised {raised!s:.300}"
+        return f"expected {expected}, but it raised {raised!s:.300}"
     wanted = test.error_message
     if wanted is not None and wanted.lower() not in raised.message.lower():
-        return f"{expected} with {wanted!r} in its message was expected, and it raised {raised!s:.300}"
+        return f"expected {expected} with {wanted!r} in its message, but it raised {raised!s:.300}"
     return ""
 
 
@@ -387,7 +387,7 @@ class TestSession:
         result = await session.run(harness + self._language.load())
         if not result.success:
             raise RequestError(
-                f"Functions in {self._language.name} cannot be tested in this sandbox; tests need the engine cpython and "
+                f"Functions in {self._language.name} cannot be tested in this sandbox. Tests need the engine cpython and "
                 f"the policy open: {result.error}"
             )
         if result.value_is_data and isinstance(result.value, str):

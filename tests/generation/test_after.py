@@ -189,7 +189,7 @@ async def test_from_an_instruction_to_files(tmp_path: Path, sandbox: Sandbox) ->
     assert solution.all_tests_passed, report_markdown(solution)
     assert "'vacuous' holds of" in model.questions[2]
     assert "`after`" in model.questions[1]
-    assert "Left in its arguments: {'xs': [2, 1]}" in model.questions[-1]
+    assert "Arguments after the call: {'xs': [2, 1]}" in model.questions[-1]
     written = write_solution(solution, tmp_path / "out")
     assert written.tests is not None
     assert "after['xs']" in written.tests.read_text()

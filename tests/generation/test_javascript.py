@@ -105,7 +105,7 @@ class TestVerdicts:
             pytest.param("function f() { return [1].values() }", {"expected_output": [1]}, "it gives its items only once", marks=pytest.mark.slow),
             pytest.param("function f() { return new URL('http://x/') }", {"expected_output": {"$object": {"type": "URL", "fields": {}}}}, "no form for it", marks=pytest.mark.slow),
             ("function f() { return new Proxy({}, {}) }", {"expected_output": {}}, "changes with who looks"),
-            pytest.param("function f() { return [Promise.resolve(1)] }", {"expected_output": [1]}, "nobody has awaited it", marks=pytest.mark.slow),
+            pytest.param("function f() { return [Promise.resolve(1)] }", {"expected_output": [1]}, "it was not awaited", marks=pytest.mark.slow),
             pytest.param("function f() { return new Date(NaN) }", {"expected_output": None}, "invalid date", marks=pytest.mark.slow),
             ("function f() { return 'x'.repeat(10 ** 6) }", {"expected_output": 1}, "more than 400000 characters"),
             pytest.param("function f() { return new Array(10 ** 6).fill(1) }", {"expected_output": 1}, "more than 50000 items", marks=pytest.mark.slow),
@@ -173,7 +173,7 @@ class Elsewhere(JavaScriptLanguage):
 
 async def test_where_there_is_no_node_it_is_said(sandbox: Sandbox) -> None:
     runner = TestRunner(sandbox, language=Elsewhere())
-    with pytest.raises(MissingDependencyError, match="there is no node in it; apt-get install nodejs gives one"):
+    with pytest.raises(MissingDependencyError, match="it has no node; install it with apt-get install nodejs"):
         await run_one(runner, SAME, inputs={"x": 1}, expected_output=1)
 
 

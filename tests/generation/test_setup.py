@@ -127,7 +127,7 @@ HOSTILE = {
     "a table": "TABLE['more'] = lambda x: 2",
     "a constant": "import program\nprogram.RIGHT = 1",
     "what it imports": "import program\nprogram.json = type('M', (), {'loads': lambda text: 2})",
-    "what is built in": "import builtins\nbuiltins.abs = lambda x: 2",
+    "built-in functions": "import builtins\nbuiltins.abs = lambda x: 2",
     "what could tell": (
         "import builtins, program\nprogram.more = lambda x: 2\n"
         "for name in ('len', 'any', 'enumerate', 'type', 'callable'):\n    setattr(builtins, name, lambda *a: False)"

@@ -65,8 +65,8 @@ class Array:
 def same(result: Any, expected: Any, rel: float = 1e-9, abs: float = 1e-12, exact: bool = False) -> bool:
     """Whether a result equals the expected value.
 
-    Floats are compared with the relative tolerance `rel` and the absolute tolerance `abs`; NaN equals NaN, and True does
-    not equal 1. Objects are equal if their class names and fields are equal. Unless `exact`, a tuple or an array
+    Floats are compared with the relative tolerance `rel` and the absolute tolerance `abs`; NaN equals NaN, and True
+    does not equal 1. Objects are equal if their class names and fields are equal. Unless `exact`, a tuple or an array
     matches a list, a named tuple matches a tuple, and a frozenset matches a set.
     """
     again = functools.partial(same, rel=rel, abs=abs, exact=exact)

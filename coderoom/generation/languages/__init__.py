@@ -191,7 +191,7 @@ class Language(ABC):
 
     @abstractmethod
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
-        """Scan code for security problems; no findings if preloaded is no scanner for the language."""
+        """Scan code for security problems; no findings if there is no scanner for the language."""
 
     def harness(self) -> Sequence[SourceModule]:
         """The modules that `load` needs. A sandbox may preload them into its worker."""

@@ -342,11 +342,11 @@ def _dumps(body: Sequence[ast.stmt]) -> list[str]:
 
 
 def python_module(implementations: Mapping[str, str], about: str) -> str:
-    """The text of the module.
+    """The source of the module.
 
     Args:
-        implementations: The code of each function, each after what it needs.
-        about: What the module is for; it becomes the docstring.
+        implementations: The code of each function, dependencies first.
+        about: The purpose of the module, which becomes the docstring.
     """
     future: dict[str, None] = {}
     parts = []
@@ -355,23 +355,23 @@ def python_module(implementations: Mapping[str, str], about: str) -> str:
         future.update(dict.fromkeys(features))
         parts.append(text.strip("\n"))
     head = _docstring(about)
-    if future:  # It has to stand before everything else.
+    if future:  # It must come first.
         head += f"\n\nfrom __future__ import {', '.join(future)}"
     return "\n\n\n".join([head, *parts]) + "\n"
 
 
 def _without_future(source: str) -> tuple[str, list[str]]:
-    """Code without its statements `from __future__ import`, and what they ask for."""
+    """Code without its `from __future__ import` statements, and the features that they enable."""
     lines = source.split("\n")
     features: list[str] = []
     tree = tree_of(source)
-    for node in tree.body if tree is not None else ():  # What is no Python has failed, and is told of as such.
+    for node in tree.body if tree is not None else ():  # Invalid code is reported elsewhere.
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             features += [alias.name for alias in node.names]
             last = node.end_lineno or node.lineno
             begin = lines[node.lineno - 1].encode()[: node.col_offset].decode()
             end = lines[last - 1].encode()[node.end_col_offset :].decode()
-            # Other statements may stand on its lines.
+            # The same lines may contain other statements.
             lines[node.lineno - 1 : last] = [f"{begin}pass{end}" if (begin + end).strip() else ""] + [""] * (
                 last - node.lineno
             )

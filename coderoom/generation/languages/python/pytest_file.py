@@ -384,16 +384,16 @@ def pytest_file(
 ) -> str:
     """The content of the file.
 
-    Every test begins in a clean state here, and has to do so there: if the code may leave something to later calls, the
-    module is imported anew for each test, and what the standard library has of state is put back. That costs little; a
-    process for each test would cost more, and be harder to debug. Where nothing can be left, the file has none of it.
+    In CodeRoom every test starts in a clean state, and the file does the same: if the code may leave something behind,
+    the module is imported again for each test and the state of the standard library is restored. That is cheaper and
+    easier to debug than a process for each test. If the code leaves nothing behind, the file has no such fixtures.
 
     Args:
-        tests: The tests by the names of the functions.
-        module: The module that has the functions.
-        implementations: Their code. The better it is known, the plainer the file can be.
-        outputs: What actual of the tests, by the names of functions and tests. Plain `==` stands where it passes with
-            this, and says as much as `compare` does.
+        tests: The tests by function name.
+        module: The module with the functions.
+        implementations: The code of the functions, which allows a simpler file; `None`: unknown.
+        outputs: The actual outputs, by function and test name. Plain `==` is used where it passes with these and is as
+            strict as `compare`.
     """
     facts = facts_of(implementations)
     setups = [test.setup for cases in tests.values() for test in cases if test.setup]
