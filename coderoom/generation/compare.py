@@ -169,7 +169,7 @@ class _Differences:
             beyond = wanted[number] if len(wanted) > number else actual_content[number]
             word = "is missing" if len(wanted) > number else "is one too many"
             yield self._say(
-                f"expected {len(wanted)} items, got {len(actual_content)}; item {number}, {show(beyond)}, {word}"
+                f"expected length {len(wanted)}, got {len(actual_content)}; item {number}, {show(beyond)}, {word}"
             )
 
     def _members(self, wanted: Any, actual_content: Any) -> Iterator[str]:
@@ -219,7 +219,7 @@ class _Differences:
     def _objects(self, wanted: Any, actual_content: Any) -> Iterator[str]:
         one, other = (str(_get(side, "type"))[:80] for side in (wanted, actual_content))
         if one != other:
-            yield self._say(f"expected a {one}, got a {other}")
+            yield self._say(f"expected the type {one}, got {other}")
             return
         yield from self._entries(fields_of(wanted), fields_of(actual_content), "field")
 
@@ -260,8 +260,8 @@ class _Differences:
         if {tag, other} <= {"list", "$tuple"} and self._equal(
             *({"$tuple": tag_of(side)[1]} for side in (expected, actual))
         ):
-            return f"expected a {_name(tag)}, got a {_name(other)} with equal items: {show(actual)}"
-        return f"{text}, which is a {_name(other)} and not a {_name(tag)}"
+            return f"expected the type {_name(tag)}, got {_name(other)} with equal items: {show(actual)}"
+        return f"{text}, of the type {_name(other)} instead of {_name(tag)}"
 
 
 class _Key:

@@ -26,8 +26,8 @@ __all__ = [
     "TestQueue",
     "TestResult",
     "TestSession",
-    "read_answer",
     "error_text",
+    "read_answer",
     "verdict_on",
     "why_no_answer",
 ]
@@ -387,8 +387,8 @@ class TestSession:
         result = await session.run(harness + self._language.load())
         if not result.success:
             raise RequestError(
-                f"Functions in {self._language.name} cannot be tested in this sandbox. Tests need the engine cpython and "
-                f"the policy open: {result.error}"
+                f"Functions in {self._language.name} cannot be tested in this sandbox. They need the engine cpython "
+                f"and the policy open: {result.error}"
             )
         if result.value_is_data and isinstance(result.value, str):
             raise MissingDependencyError(

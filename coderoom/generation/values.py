@@ -1,23 +1,23 @@
-"""Test data: JSON, and a tagged format for what JSON lacks.
+"""Test data: JSON, with tags for types that JSON lacks.
 
-What JSON has stands as it is: `None`, booleans, integers, finite floats, text, lists, and dicts whose keys are text
-that does not begin with `$`. Everything else is an object with one key, the tag:
+`None`, booleans, integers, finite floats, strings, lists, and dicts whose keys are strings that do not start with `$`
+are written as plain JSON. Everything else is an object with one key, the tag:
 
     {"$tuple": [1, 2]}                    {"$set": [1, 2]}              {"$frozenset": [1, 2]}
-    {"$dict": [[1, "one"], ["$x", 2]]}    any other keys than plain text, or text that begins with $
+    {"$dict": [[1, "one"], ["$x", 2]]}    a dict with other keys, or with keys that start with $
     {"$bytes": "aGk="}                    {"$bytearray": "aGk="}        base64
     {"$float": "nan"}                     "nan", "inf" or "-inf"
     {"$complex": [1.0, -2.0]}             {"$int": "0x1f"}              an integer of thousands of digits
     {"$decimal": "1.10"}                  {"$fraction": [1, 3]}
     {"$datetime": "2024-02-29T12:30:00"}  {"$date": "2024-02-29"}       {"$time": "12:30:00"}
     {"$timedelta": [1, 30, 0]}            days, seconds, microseconds
-    {"$str": "7aCA"}                      text with halves of characters, as base64 of its bytes
+    {"$str": "7aCA"}                      text with lone surrogates, as base64 of its bytes
     {"$object": {"type": "Point", "fields": {"x": 1}}}    and {"$namedtuple": ...} likewise
     {"$enum": {"type": "Color", "name": "RED", "value": 1}}
     {"$array": {"dtype": "int64", "shape": [2], "items": [1, 2]}}
     {"$opaque": {"type": "generator", "why": "..."}}      what cannot be compared
 
-As a dict whose keys begin with `$` is always written as `$dict`, no dict can be taken for a tag.
+A dict with keys that start with `$` is always written as `$dict`, so no dict is mistaken for a tag.
 """
 
 from __future__ import annotations

@@ -816,7 +816,7 @@ async def test_setup_code_that_breaks_the_rule_is_sent_back_with_the_reason(sand
     generator = AICodeGenerator(model, sandbox=sandbox, cache=False)
     solution = await generator.generate_solution("Double a number.")
     assert (
-        "tests[2]: setup: line 1: setup code may not write into 'CACHE', which is the program's" in model.questions[2]
+        "tests[2]: setup: line 1: setup code may not change 'CACHE', which belongs to the program" in model.questions[2]
     )
     assert "tests[3]: setup: line 2: " in model.questions[2]
     assert "changes only what it has made itself" in model.questions[2]

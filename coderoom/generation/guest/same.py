@@ -151,7 +151,7 @@ BASES: Any = (
 
 
 def object_and_fields(value: Any, kind: Any) -> Any:
-    """The fields of an object; functions, modules, iterators and the like are equal to nothing."""
+    """The fields of an object. Functions, modules, iterators and similar objects equal nothing."""
     if isinstance(value, type) or kind.__module__.split(".")[0] == "pathlib" or kind.__name__ in WITHOUT_VALUE:
         return "nothing", None
     if isinstance(value, BaseException):
@@ -171,7 +171,7 @@ WITHOUT_VALUE = str.split(
 
 
 def loosened(kind: Any, parts: Any, wanted: Any) -> Any:
-    """A value as another kind that it will do for, if there is one."""
+    """A value converted to the expected kind, if it is accepted for that."""
     if (kind, wanted) in (("tuple", "list"), ("frozenset", "set")):
         return wanted, parts
     if kind == "named tuple" and wanted in ("list", "tuple"):
@@ -182,7 +182,7 @@ def loosened(kind: Any, parts: Any, wanted: Any) -> Any:
 
 
 def close(one: Any, other: Any, rel: Any, abs: Any) -> bool:
-    """Whether two numbers are the same, or near to each other if one of them is a float."""
+    """Whether two numbers are equal, within the tolerances if one of them is a float."""
     if isinstance(one, int) and isinstance(other, int):
         return one == other
     if one != one or other != other:
@@ -194,7 +194,7 @@ def close(one: Any, other: Any, rel: Any, abs: Any) -> bool:
 
 
 def same_members(items: Any, needed: Any, same: Any) -> bool:
-    """Whether two sets have the same items: those that are equal first, and of the rest those that are close."""
+    """Whether two sets have the same items: first those that are equal, then those that are close."""
     ours, theirs = ({key(item): item for item in each} for each in (items, needed))
     left = [item for name, item in ours.items() if name not in theirs]
     missing = [item for name, item in theirs.items() if name not in ours]
@@ -209,7 +209,7 @@ def same_members(items: Any, needed: Any, same: Any) -> bool:
 
 
 def same_entries(pairs: Any, needed: Any, same: Any) -> bool:
-    """Whether two dicts have the same keys, and for each of them the same value."""
+    """Whether two dicts have the same keys and values."""
     if isinstance(pairs, dict):
         pairs, needed = dict.items(pairs), dict.items(needed)
     ours, theirs = ({key(name): item for name, item in each} for each in (pairs, needed))
@@ -217,7 +217,7 @@ def same_entries(pairs: Any, needed: Any, same: Any) -> bool:
 
 
 def key(value: Any) -> Any:
-    """What is the same for equal keys of a dict, and for nothing else."""
+    """A value that is equal only for equal keys of a dict."""
     kind, parts = kind_and_parts(value)
     if kind == "number":
         whole = isinstance(parts, float) and parts.is_integer() and -(2**53) < parts < 2**53
@@ -235,10 +235,10 @@ def key(value: Any) -> Any:
 
 
 def as_data(value: Any) -> Any:
-    """A value as data: of objects there are only their fields, and arrays are lists."""
+    """A value as data: objects become records of their fields, and arrays become lists."""
     kind, parts = kind_and_parts(value)
     if kind == "nothing":
-        raise TypeError(f"a {type(value).__name__} is no data")
+        raise TypeError(f"a {type(value).__name__} cannot be data")
     if kind == "enum":
         mixed = isinstance(value, (int, float, str))
         plain = as_data(value._value_)
@@ -255,5 +255,5 @@ def as_data(value: Any) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """What a coroutine comes to; any other value is itself."""
+    """The result of a coroutine; any other value is returned unchanged."""
     return asyncio.run(value) if inspect.iscoroutine(value) else value

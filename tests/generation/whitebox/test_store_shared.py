@@ -264,14 +264,14 @@ class TestPlace:
 
     def test_a_folder_is_no_database(self, cache: SolutionCache, caplog: pytest.LogCaptureFixture) -> None:
         cache.path.mkdir(parents=True)
-        useless(cache, caplog, "no ordinary file")
+        useless(cache, caplog, "not a regular file")
         with pytest.raises(RequestError, match="cannot be cleared"):
             cache.clear()
 
     def test_a_folder_that_everybody_may_write_to(self, cache: SolutionCache, caplog: pytest.LogCaptureFixture) -> None:
         cache.path.parent.mkdir()
         cache.path.parent.chmod(0o1777)
-        useless(cache, caplog, "everybody may write")
+        useless(cache, caplog, "every user may write")
 
     def test_links_to_what_is_ones_own(self, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir()

@@ -21,8 +21,8 @@ from coderoom.generation.languages import (
 )
 from coderoom.generation.languages.javascript.check import RESERVED, check_setup, check_source, names_defined
 from coderoom.generation.languages.javascript.module import (
-    as_expected,
     as_actual,
+    as_expected,
     for_judge,
     for_node,
     imported_names,

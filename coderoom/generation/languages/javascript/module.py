@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
 
 __all__ = [
-    "as_expected",
     "as_actual",
+    "as_expected",
     "for_judge",
     "for_node",
     "imported_names",

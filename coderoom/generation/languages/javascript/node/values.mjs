@@ -7,7 +7,7 @@ const MOST_ITEMS = 50_000;
 const MOST_CHARACTERS = 400_000;
 const DEEPEST = 60;
 const MOST_DIGITS = 4_000;
-const RETURN_LIST = 'it gives its items only once; return an array';
+const RETURN_LIST = 'it can be iterated only once; return an array';
 
 const { apply, getPrototypeOf, getOwnPropertyDescriptor } = Reflect;
 const { keys, is, fromEntries } = Object;
@@ -115,7 +115,7 @@ export class Encoder {
   }
 
   #object(value) {
-    if (types.isProxy(value)) return opaque('Proxy', 'what it is changes with who looks; return plain data');
+    if (types.isProxy(value)) return opaque('Proxy', 'its properties may change with each access; return plain data');
     if (isArray(value)) return this.#list(value.length, (index) => value[index]) ?? this.#tooMany('Array');
     if (types.isSet(value)) return this.#set(value);
     if (types.isMap(value)) return this.#map(value);
@@ -126,7 +126,7 @@ export class Encoder {
       return this.#list(value.length, (index) => value[index]) ?? this.#tooMany('typed array');
     }
     if (types.isBoxedPrimitive(value)) return this.encode(value.valueOf());
-    if (types.isPromise(value)) return opaque('Promise', 'nobody has awaited it');
+    if (types.isPromise(value)) return opaque('Promise', 'it was not awaited');
     if (types.isGeneratorObject(value) || types.isMapIterator(value) || types.isSetIterator(value)) {
       return opaque('iterator', RETURN_LIST);
     }
@@ -138,12 +138,12 @@ export class Encoder {
       return opaque(kind, RETURN_LIST);
     }
     // The content of other built-in objects is not accessible.
-    if (isBuiltIn(kind, prototype)) return opaque(kind, 'there is no form for it; return plain data');
+    if (isBuiltIn(kind, prototype)) return opaque(kind, 'it has no tagged form; return plain data');
     return this.#fields(kind, value, []);
   }
 
   #tooMany(kind) {
-    return opaque(kind, `there are more than ${MOST_ITEMS} items in all`);
+    return opaque(kind, `there are more than ${MOST_ITEMS} items in total`);
   }
 
   #list(count, get) {
@@ -206,20 +206,20 @@ export class Encoder {
   #bigint(value) {
     const digits = write(value);
     this.#characters -= digits.length;
-    if (this.#characters < 0) return opaque('bigint', `there are more than ${MOST_CHARACTERS} characters in all`);
+    if (this.#characters < 0) return opaque('bigint', `there are more than ${MOST_CHARACTERS} characters in total`);
     if (digits.length <= MOST_DIGITS) return digits;
     return value < 0n ? `{"$int":"-0x${(-value).toString(16)}"}` : `{"$int":"0x${value.toString(16)}"}`;
   }
 
   #text(value) {
     this.#characters -= value.length;
-    if (this.#characters < 0) return opaque('string', `there are more than ${MOST_CHARACTERS} characters in all`);
+    if (this.#characters < 0) return opaque('string', `there are more than ${MOST_CHARACTERS} characters in total`);
     return wellFormed(value) ? quoted(value) : `{"$str":"${base64(halves(value))}"}`;
   }
 
   #bytes(value) {
     this.#characters -= value.length;
-    if (this.#characters < 0) return opaque('bytes', `there are more than ${MOST_CHARACTERS} characters in all`);
+    if (this.#characters < 0) return opaque('bytes', `there are more than ${MOST_CHARACTERS} characters in total`);
     return `{"$bytes":"${base64(bytesFrom(value.buffer, value.byteOffset, value.length))}"}`;
   }
 }
