@@ -244,7 +244,7 @@ def test_code_is_checked_before_it_runs(words: Words) -> None:
     assert "the parameter 'x' of f(x) is missing" in said(words.one.format(name="f"))
     assert "'dep' is another function" in said(f"{words.same}\n{words.one.format(name='dep')}")
     taken = f"{words.same}\n{words.one.format(name='other')}"
-    assert "'other' is defined by the code of 'g' already" in said(taken, taken={"other": "g"})
+    assert "'other' is already defined by the code of 'g'" in said(taken, taken={"other": "g"})
     assert language.names_defined(taken) == ["f", "other"]
 
 

@@ -274,7 +274,9 @@ async def test_a_test_is_not_changed_to_such_text(sandbox: Sandbox) -> None:
     solution, model = await counted(sandbox, [size("none", 1, ""), *SOME[1:]], repair)
     assert not solution.all_tests_passed
     assert solution.test_changes == ()
-    assert "the test cannot be changed like this: inputs['data']: 'aGk=' is ambiguous for the type" in model.questions[-1]
+    assert (
+        "the test cannot be changed like this: inputs['data']: 'aGk=' is ambiguous for the type" in model.questions[-1]
+    )
 
 
 SHIFT = {

@@ -819,5 +819,5 @@ async def test_setup_code_that_breaks_the_rule_is_sent_back_with_the_reason(sand
         "tests[2]: setup: line 1: setup code may not change 'CACHE', which belongs to the program" in model.questions[2]
     )
     assert "tests[3]: setup: line 2: " in model.questions[2]
-    assert "changes only what it has made itself" in model.questions[2]
+    assert "changes only objects of its own" in model.questions[2]
     assert [each.name for each in solution.tests["double"]] == ["two", "zero", "honest", "calls"]

@@ -64,7 +64,10 @@ class TestOrder:
         [
             ([], "no function"),
             ([spec("a"), spec("a")], "'a' is listed twice"),
-            ([spec("a", needs=["b", "c"]), spec("d")], "'a' depends on 'b', 'c', which is not among the functions 'a', 'd'"),
+            (
+                [spec("a", needs=["b", "c"]), spec("d")],
+                "'a' depends on 'b', 'c', which is not among the functions 'a', 'd'",
+            ),
             ([spec(f"f{number}") for number in range(300)], "300 functions"),
         ],
     )
