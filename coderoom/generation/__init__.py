@@ -3,16 +3,16 @@
     solution = await AICodeGenerator(model).generate_solution("Write numbers as Roman numerals.")
     write_solution(solution, "roman")                 # a module, its tests, a report
 
-What it is made of can be used without a model:
+Its parts can be used without a model:
 
-    specs = read_specs(data)                          # checked one by one and together
-    for layer in order(specs): ...                    # functions that can be written at the same time
-    tests = freeze(read_tests(more_data, specs))      # a hash over all that they say
+    specs = read_specs(data)                          # checked, each alone and all together
+    for layer in order(specs): ...                    # functions that can be written concurrently
+    tests = freeze(read_tests(more_data, specs))      # with a hash of their content
     problems = check_implementation(source, spec)     # before anything runs
     findings = scan(source)
     results = await TestRunner(sandbox).run({"f": source}, tests)
 
-What a test expects never goes where the functions are: values and exceptions come out as data, and are compared here.
+Expected results never enter the process of the functions: values and exceptions leave it as data and are compared here.
 """
 
 from __future__ import annotations

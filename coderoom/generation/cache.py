@@ -39,13 +39,13 @@ class CacheStats:
     """What is in a cache.
 
     Attributes:
-        entries: How many solutions there are.
-        answers: How many answers of unfinished work there are.
-        bytes: How much both take, as it counts for the limit.
-        max_bytes: The limit.
-        oldest: When the oldest of them was put there; `None` if there is nothing.
-        newest: When the newest of them was put there.
-        hits: How often the solutions and answers that are there now were found.
+        entries: The number of solutions.
+        answers: The number of replies of unfinished work.
+        bytes: The size of both, as counted for the limit.
+        max_bytes: The size limit.
+        oldest: When the oldest of them was stored; `None` if the cache is empty.
+        newest: When the newest of them was stored.
+        hits: How often the current solutions and replies were found.
     """
 
     entries: int
@@ -58,19 +58,19 @@ class CacheStats:
 
 
 class SolutionCache:
-    """Keeps solutions that passed, and the answers of models for work that is not finished, in a file.
+    """Keeps solutions that passed, and model replies of unfinished work, in a SQLite file.
 
-    Many processes and threads can use it at once, and may be killed at any moment. What is damaged in it is removed or
-    set aside, with a warning; where the file cannot be used, it is as if the cache were empty. Whoever can write to
-    the file can change what is in it, so run the tests of what comes out of it again.
+    Many processes and threads can use it at once, and may be killed at any moment. Damaged data is removed or set
+    aside, with a warning. If the file cannot be used, the cache behaves as if it were empty. The file is not protected
+    against changes by others, so run the tests of a cached solution again.
 
     Args:
-        folder: The folder of the file `solutions.sqlite3`; `None`: `$XDG_CACHE_HOME/coderoom`, or else
-            `~/.cache/coderoom`. Nothing is made there before something is kept.
-        max_bytes: How much may be kept; what was not used for the longest time goes first.
+        folder: The folder of the file `solutions.sqlite3`; `None`: `$XDG_CACHE_HOME/coderoom` or `~/.cache/coderoom`.
+            It is created when something is stored.
+        max_bytes: The size limit. The least recently used entries are removed first.
 
     Raises:
-        RequestError: `max_bytes` is below 0, or there is no home folder and no other is given.
+        RequestError: `max_bytes` is negative, or `folder` is not given and there is no home folder.
     """
 
     def __init__(self, folder: str | Path | None = None, *, max_bytes: int = 100 * 1024 * 1024) -> None:
@@ -82,39 +82,39 @@ class SolutionCache:
 
     @property
     def path(self) -> Path:
-        """The file; it need not be there yet."""
+        """The path of the file, which may not exist yet."""
         return self._path
 
     def get(self, key: str) -> Solution | None:
-        """Look for a solution, and count that as a use of it.
+        """Look up a solution, and count that as a use.
 
         Args:
-            key: What it was put under; see `cache_key`.
+            key: Its key; see `cache_key`.
 
         Returns:
-            The solution as it was put there; `None` if there is none that is sound.
+            The solution as it was stored; `None` if there is no valid one.
         """
         return self._rows.read(Name(SOLUTION, key), _parse_solution)
 
     def put(self, key: str, solution: Solution) -> None:
-        """Keep a solution, in the place of what was under the key. What is larger than the limit is not kept.
+        """Store a solution and replace an earlier one. A solution above the size limit is not stored.
 
         Args:
-            key: What it is found by; see `cache_key`.
+            key: Its key; see `cache_key`.
             solution: The solution.
 
         Raises:
-            RequestError: Not all of its tests passed, or it does not hold together.
+            RequestError: Not all of its tests passed, or it is inconsistent.
         """
         why = _why_unsound(solution)
         if why:
-            raise RequestError(f"Only a solution that passed all of its tests can be kept: {why}.")
+            raise RequestError(f"Only a solution that passed all of its tests can be cached: {why}.")
         try:
             body = _dump(solution)
             _parse_solution(body)
         except (ValueError, TypeError, RecursionError) as error:
             why = str(error).strip().partition("\n")[0]
-            _log.warning("A solution is not kept, since it would not come back from JSON as it is: %s", why)
+            _log.warning("A solution was not cached, because it cannot be stored as JSON: %s", why)
             return
         self._rows.write(Name(SOLUTION, key), body, replace=True)
 
@@ -123,13 +123,13 @@ class SolutionCache:
         self._rows.remove(SOLUTION, key)
 
     def clear(self) -> int:
-        """Remove all solutions, and the answers of unfinished work.
+        """Remove all solutions and all replies of unfinished work.
 
         Returns:
-            How many solutions there were.
+            The number of solutions that were removed.
 
         Raises:
-            RequestError: The file is there and cannot be used, so nothing was removed.
+            RequestError: The file exists but cannot be used, so nothing was removed.
         """
         try:
             return self._rows.clear()
@@ -137,7 +137,7 @@ class SolutionCache:
             raise RequestError(f"The cache cannot be cleared: {error}.") from error
 
     def stats(self) -> CacheStats:
-        """Count what is there."""
+        """Statistics of the current content."""
         found = self._rows.totals()
         return CacheStats(
             entries=found.solutions,
@@ -150,26 +150,26 @@ class SolutionCache:
         )
 
     def journal(self, key: str) -> Journal:
-        """The answers of work that is to lead to a solution under a key, from the first one on."""
+        """A journal of the replies for the solution with a key, starting at the first one."""
         return Journal(self._rows, key)
 
 
 def cache_key(
     *, instruction: str, model: str, prompt_version: str, package_version: str, options: Mapping[str, Any]
 ) -> str:
-    """The key of everything that a solution depends on: a sha256, the same in every process.
+    """A SHA-256 of everything that a solution depends on, the same in every process.
 
     Args:
-        instruction: The instruction. How its characters are composed, and white space at its end, do not count.
-        model: What the model is called.
+        instruction: The instruction. Unicode normalization and trailing white space do not matter.
+        model: The name of the model.
         prompt_version: The version of the prompts.
         package_version: The version of this package.
-        options: What else counts, as JSON-like data.
+        options: Everything else that matters, as JSON-like data.
 
     Raises:
         RequestError: The options are not JSON-like.
     """
-    told = {
+    parts = {
         "instruction": unicodedata.normalize("NFC", instruction).rstrip(),
         "model": model,
         "prompt_version": prompt_version,
@@ -177,28 +177,28 @@ def cache_key(
         "options": dict(options),
     }
     try:
-        return hashlib.sha256(canonical(told).encode()).hexdigest()
+        return hashlib.sha256(canonical(parts).encode()).hexdigest()
     except (TypeError, ValueError, RecursionError) as error:
-        raise RequestError(f"options= has to be JSON-like data: {error}.") from error
+        raise RequestError(f"options= must be JSON-like data: {error}.") from error
 
 
 def _folder(folder: str | Path | None) -> Path:
     try:
         if folder is not None:
             return Path(folder).expanduser().absolute()
-        # One that is not absolute does not count; so says the standard of these variables.
+        # The XDG specification says that relative paths are to be ignored.
         cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
         return (cache if cache.is_absolute() else Path.home() / ".cache").absolute() / "coderoom"
     except RuntimeError as error:
-        raise RequestError(f"There is no place for a cache: {error} Say folder=.") from error
+        raise RequestError(f"There is no folder for the cache: {error} Pass folder=.") from error
 
 
 def _dump(solution: Solution) -> bytes:
     try:
         return solution.model_dump_json(warnings=False).encode()
-    except ValueError:  # Halves of characters cannot be written.
-        told = solution.model_dump(mode="json", warnings=False)
-        return encodable(json.dumps(told, ensure_ascii=False, allow_nan=False)).encode()
+    except ValueError:  # Lone surrogates cannot be encoded.
+        data = solution.model_dump(mode="json", warnings=False)
+        return encodable(json.dumps(data, ensure_ascii=False, allow_nan=False)).encode()
 
 
 def _parse_solution(body: bytes) -> Solution:
@@ -210,7 +210,7 @@ def _parse_solution(body: bytes) -> Solution:
 
 
 def _why_unsound(solution: Solution) -> str:
-    """Why a solution cannot be one that passed, by all that it says itself; empty if it can."""
+    """Why a solution cannot be a consistent one that passed; empty if it can."""
     if not solution.all_tests_passed:
         return "it does not say that all tests passed"
     names = {spec.name for spec in solution.function_specs}
@@ -228,7 +228,7 @@ def _why_unsound(solution: Solution) -> str:
 
 
 def _why_other_tests(solution: Solution) -> str:
-    """Why the tests are not those that were frozen, together with the changes that are told of."""
+    """Why the tests do not follow from those that were frozen first and the recorded changes; empty if they do."""
     frozen = solution.tests_hash
     for change in solution.test_changes:
         if change.hash_before != frozen:
@@ -245,11 +245,10 @@ _FIELDS: Final = {"text": str, "prompt_tokens": int, "completion_tokens": int, "
 
 
 class Journal:
-    """The answers to the requests of one piece of work; `SolutionCache.journal` makes them.
+    """The model replies of one unfinished piece of work; `SolutionCache.journal` creates it.
 
-    The answers to the same request are numbered, and each journal counts for itself where it is. If several processes
-    do the same work at once, the first answer of a number is the one that stays, and each goes on with what it was
-    answered itself.
+    Replies to the same request are numbered, and each journal has its own position. If several processes do the same
+    work at once, the first reply of each number is stored, and each process continues with its own replies.
     """
 
     def __init__(self, rows: Rows, key: str) -> None:
@@ -259,13 +258,13 @@ class Journal:
         self._lock = threading.Lock()
 
     def take(self, request: str) -> Reply | None:
-        """Take the next answer to a request.
+        """Take the next reply to a request.
 
         Args:
             request: A hash of the whole request.
 
         Returns:
-            The answer; `None` if there is none (any more), and the model has to be asked.
+            The reply; `None` if there are no more stored replies, so that the model must be called.
         """
         with self._lock:
             reply = self._rows.read(self._name(request), _parse_reply)
@@ -274,20 +273,20 @@ class Journal:
         return reply
 
     def add(self, request: str, reply: Reply) -> None:
-        """Record what the model has answered now; it is on disk when this returns.
+        """Record a new reply; it is on disk when this returns.
 
         Args:
             request: A hash of the whole request.
-            reply: The answer.
+            reply: The reply.
         """
-        # Pure ASCII, so that halves of characters come back as they were: later requests are made of them.
+        # Pure ASCII, so that lone surrogates survive: later requests contain the reply.
         body = json.dumps(asdict(reply), allow_nan=False).encode()
         with self._lock:
             self._rows.write(self._name(request), body, replace=False)
             self._next[request] += 1
 
     def forget(self) -> None:
-        """Remove all answers of this work."""
+        """Remove all replies of this work."""
         with self._lock:
             self._rows.remove(ANSWER, self._key)
             self._next.clear()
@@ -297,7 +296,7 @@ class Journal:
 
 
 def _parse_reply(body: bytes) -> Reply:
-    told = json.loads(body)
-    if not isinstance(told, dict) or {name: type(value) for name, value in told.items()} != _FIELDS:
-        raise ValueError("it is no reply of a model")
-    return Reply(**told)
+    data = json.loads(body)
+    if not isinstance(data, dict) or {name: type(value) for name, value in data.items()} != _FIELDS:
+        raise ValueError("it is not a reply of a model")
+    return Reply(**data)

@@ -1,7 +1,7 @@
-"""Compares actual with expected values, outside of the process that ran the code.
+"""Compares actual with expected values on the host, outside of the process that ran the code.
 
-Both sides are tagged data, and what came was made by code that may lie: nothing of it becomes an object here, and
-nothing of it decides how it is compared.
+Both sides are tagged data. The actual value is untrusted: it never becomes an object here, and it does not decide how
+it is compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 _MOST_NODES = 400_000
 _DEEPEST = 200
-_MOST_PAIRED = 60  # Items of sets that are equal only within a tolerance.
+_MOST_PAIRED = 60  # The most items of sets that are matched within a tolerance.
 _EXACT = 2**53
 
 _MOMENTS: dict[str, Any] = {"$datetime": datetime, "$date": date, "$time": time}
@@ -34,11 +34,11 @@ _NAMES = {"$float": "float", "None": "None", "$str": "str", "$int": "int"}
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of a comparison.
+    """The result of a comparison.
 
     Attributes:
-        equal: Whether both are equal.
-        why: The first place where they differ, and how; empty if they are equal.
+        equal: Whether both values are equal.
+        why: The first difference and its place; empty if they are equal.
     """
 
     equal: bool
@@ -50,27 +50,27 @@ def compare(
 ) -> Comparison:
     """Compare tagged data.
 
-    Numbers are equal within the tolerances if one of them is a float, and exactly otherwise; NaN equals NaN. `True` is
-    not 1. The order of sets and dicts does not count. Objects are equal if their classes have the same name and their
-    fields are equal. What cannot be compared equals nothing.
+    Numbers are equal within the tolerances if one of them is a float, and exactly otherwise; NaN equals NaN. `True`
+    does not equal 1. The order of sets and dicts does not matter. Objects are equal if their class names and their
+    fields are equal. Opaque data equals nothing.
 
     Args:
-        expected: What was expected.
-        actual: What came.
-        rel: How far floats may be apart, as a part of the larger one.
-        abs: How far they may always be apart.
-        exact_types: Whether a list that was expected has to be a list. If not, a tuple, a named tuple or an array with
-            the same items will do, a named tuple for a tuple, and a `frozenset` for a set: whoever writes JSON can
-            hardly say which. A tuple that was expected is never a list.
+        expected: The expected value.
+        actual: The actual value.
+        rel: The relative tolerance for floats.
+        abs: The absolute tolerance for floats.
+        exact_types: Whether an expected list must be a list. Otherwise it also matches a tuple, a named tuple or an
+            array with the same items, an expected tuple matches a named tuple, and a set a `frozenset`, since authors
+            of JSON can hardly express these types. An expected tuple never matches a list.
     """
     if not (is_sound(expected) and is_sound(actual)):
-        return Comparison(False, "result: it is too large, nested too deeply, or no JSON, and cannot be compared")
+        return Comparison(False, "result: it is too large, nested too deeply, or not JSON, and cannot be compared")
     why = next(_Differences(rel, abs, exact_types).between(expected, actual), None)
     return Comparison(True) if why is None else Comparison(False, why)
 
 
 def is_sound(data: Any) -> bool:
-    """Whether it is JSON of a size that can be looked through."""
+    """Whether data is JSON of a size that can be compared."""
     level = [data]
     count = 0
     for _ in range(_DEEPEST):
@@ -100,7 +100,7 @@ def _is_leaf(item: Any) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it can be written: JSON can name halves of characters."""
+    """Whether text can be encoded: JSON can contain lone surrogates."""
     try:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
@@ -108,7 +108,7 @@ def _is_text(text: str) -> bool:
 
 
 class _Differences:
-    """Finds differences, the first one first."""
+    """Yields the differences of two values in order."""
 
     def __init__(self, rel: float, abs: float, exact_types: bool) -> None:
         self._rel = rel
@@ -117,73 +117,76 @@ class _Differences:
         self._path: list[tuple[str, Any]] = []
 
     def between(self, expected: Any, actual: Any) -> Iterator[str]:
-        """Each place where they differ."""
+        """The differences between two values."""
         tag, wanted = tag_of(expected)
-        other, came = tag_of(actual)
+        other, actual_content = tag_of(actual)
         if other == "$opaque":
-            yield self._say(f"{show(expected)} was expected, {show(actual)} came")
+            yield self._say(f"expected {show(expected)}, got {show(actual)}")
             return
         if _is_number(tag) and _is_number(other):
-            if not self._close(_number(tag, wanted), _number(other, came)):
+            if not self._close(_number(tag, wanted), _number(other, actual_content)):
                 yield self._differ(expected, actual)
             return
-        if other == "$enum" and tag != "$enum" and _get(came, "mixed") is True:
-            yield from self.between(expected, _get(came, "value"))
+        if other == "$enum" and tag != "$enum" and _get(actual_content, "mixed") is True:
+            yield from self.between(expected, _get(actual_content, "value"))
             return
         if tag != other:
-            loose = None if self._exact else _as_items(tag, other, came)
+            loose = None if self._exact else _as_items(tag, other, actual_content)
             if loose is None:
                 yield self._say(self._of_types(expected, actual, tag, other))
                 return
-            tag, came = ("$set" if tag == "$set" else "list"), loose
-        yield from self._alike(tag, wanted, came, expected, actual)
+            tag, actual_content = ("$set" if tag == "$set" else "list"), loose
+        yield from self._alike(tag, wanted, actual_content, expected, actual)
 
-    def _alike(self, tag: str, wanted: Any, came: Any, expected: Any, actual: Any) -> Iterator[str]:
+    def _alike(self, tag: str, wanted: Any, actual_content: Any, expected: Any, actual: Any) -> Iterator[str]:
         if tag in ("list", "$tuple"):
-            yield from self._items(wanted, came)
+            yield from self._items(wanted, actual_content)
         elif tag in ("$set", "$frozenset"):
-            yield from self._members(wanted, came)
+            yield from self._members(wanted, actual_content)
         elif tag == "$dict":
-            yield from self._entries(wanted, came, "key")
+            yield from self._entries(wanted, actual_content, "key")
         elif tag in ("$object", "$namedtuple"):
-            yield from self._objects(wanted, came)
+            yield from self._objects(wanted, actual_content)
         elif tag == "$array":
-            yield from self._arrays(wanted, came)
-        elif tag == "$complex" and _is_pair(wanted) and _is_pair(came):
+            yield from self._arrays(wanted, actual_content)
+        elif tag == "$complex" and _is_pair(wanted) and _is_pair(actual_content):
             if not all(
-                self._close(_number(*tag_of(a)), _number(*tag_of(b))) for a, b in zip(wanted, came, strict=True)
+                self._close(_number(*tag_of(a)), _number(*tag_of(b)))
+                for a, b in zip(wanted, actual_content, strict=True)
             ):
                 yield self._differ(expected, actual)
-        elif not _same(tag, wanted, came):
+        elif not _same(tag, wanted, actual_content):
             yield self._differ(expected, actual)
 
-    def _items(self, wanted: Any, came: Any) -> Iterator[str]:
-        if not isinstance(wanted, list) or not isinstance(came, list):
+    def _items(self, wanted: Any, actual_content: Any) -> Iterator[str]:
+        if not isinstance(wanted, list) or not isinstance(actual_content, list):
             yield self._say("it has no items")
             return
-        for index, (one, other) in enumerate(zip(wanted, came, strict=False)):
+        for index, (one, other) in enumerate(zip(wanted, actual_content, strict=False)):
             yield from self._at("index", index, one, other)
-        if len(wanted) != len(came):
-            number = min(len(wanted), len(came))
-            beyond = wanted[number] if len(wanted) > number else came[number]
-            word = "is missing" if len(wanted) > number else "is too many"
+        if len(wanted) != len(actual_content):
+            number = min(len(wanted), len(actual_content))
+            beyond = wanted[number] if len(wanted) > number else actual_content[number]
+            word = "is missing" if len(wanted) > number else "is one too many"
             yield self._say(
-                f"{len(wanted)} items were expected, {len(came)} came; item {number}, {show(beyond)}, {word}"
+                f"expected length {len(wanted)}, got {len(actual_content)}; item {number}, {show(beyond)}, {word}"
             )
 
-    def _members(self, wanted: Any, came: Any) -> Iterator[str]:
-        if not isinstance(wanted, list) or not isinstance(came, list):
+    def _members(self, wanted: Any, actual_content: Any) -> Iterator[str]:
+        if not isinstance(wanted, list) or not isinstance(actual_content, list):
             yield self._say("it has no items")
             return
-        missing, extra = _unpaired([(_key(item), item) for item in wanted], [(_key(item), item) for item in came])
+        missing, extra = _unpaired(
+            [(_key(item), item) for item in wanted], [(_key(item), item) for item in actual_content]
+        )
         missing, extra = self._paired(missing, extra)
         if missing:
-            yield self._say(f"{show(missing[0])} was expected to be in it and is not")
+            yield self._say(f"the item {show(missing[0])} is missing")
         elif extra:
-            yield self._say(f"{show(extra[0])} is in it and was not expected")
+            yield self._say(f"the item {show(extra[0])} was not expected")
 
     def _paired(self, missing: list[Any], extra: list[Any]) -> tuple[list[Any], list[Any]]:
-        """What is left when those are taken away that are equal within the tolerances."""
+        """The items that remain after removing pairs that are equal within the tolerances."""
         if max(len(missing), len(extra)) > _MOST_PAIRED:
             return missing, extra
         left = []
@@ -199,49 +202,49 @@ class _Differences:
     def _equal(self, expected: Any, actual: Any) -> bool:
         return next(_Differences(self._rel, self._abs, self._exact).between(expected, actual), None) is None
 
-    def _entries(self, wanted: Any, came: Any, kind: str) -> Iterator[str]:
-        ours, theirs = _by_key(wanted), _by_key(came)
+    def _entries(self, wanted: Any, actual_content: Any, kind: str) -> Iterator[str]:
+        ours, theirs = _by_key(wanted), _by_key(actual_content)
         if ours is None or theirs is None:
-            yield self._say("its keys are not sound")
+            yield self._say("its keys are invalid")
             return
         for key, (name, item) in ours.items():
             if key in theirs:
                 yield from self._at(kind, _Key(name) if kind == "key" else name, item, theirs[key][1])
             else:
-                yield self._say(f"the {_word(kind)} {show(name)} was expected and is not there")
+                yield self._say(f"the {_word(kind)} {show(name)} is missing")
         for key, (name, item) in theirs.items():
             if key not in ours:
                 yield self._say(f"the {_word(kind)} {show(name)} was not expected; its value is {show(item)}")
 
-    def _objects(self, wanted: Any, came: Any) -> Iterator[str]:
-        one, other = (str(_get(side, "type"))[:80] for side in (wanted, came))
+    def _objects(self, wanted: Any, actual_content: Any) -> Iterator[str]:
+        one, other = (str(_get(side, "type"))[:80] for side in (wanted, actual_content))
         if one != other:
-            yield self._say(f"a {one} was expected, a {other} came")
+            yield self._say(f"expected the type {one}, got {other}")
             return
-        yield from self._entries(fields_of(wanted), fields_of(came), "field")
+        yield from self._entries(fields_of(wanted), fields_of(actual_content), "field")
 
-    def _arrays(self, wanted: Any, came: Any) -> Iterator[str]:
+    def _arrays(self, wanted: Any, actual_content: Any) -> Iterator[str]:
         for name in ("shape", "dtype"):
-            one, other = _get(wanted, name), _get(came, name)
+            one, other = _get(wanted, name), _get(actual_content, name)
             if one is not None and one != other:
-                yield self._say(f"an array of the {name} {show(one)} was expected, one of {show(other)} came")
+                yield self._say(f"expected an array with the {name} {show(one)}, got one with {show(other)}")
                 return
-        yield from self.between(_get(wanted, "items"), _get(came, "items"))
+        yield from self.between(_get(wanted, "items"), _get(actual_content, "items"))
 
     def _at(self, kind: str, key: Any, expected: Any, actual: Any) -> Iterator[str]:
         self._path.append((kind, key))
         yield from self.between(expected, actual)
-        self._path.pop()  # Who stops at the first difference asks for no other place.
+        self._path.pop()  # Not reached if the caller stops at the first difference.
 
-    def _close(self, wanted: Any, came: Any) -> bool:
-        if isinstance(wanted, int) and isinstance(came, int):
-            return bool(wanted == came)
-        if wanted != wanted or came != came:
-            return bool(wanted != wanted and came != came)
+    def _close(self, wanted: Any, actual_content: Any) -> bool:
+        if isinstance(wanted, int) and isinstance(actual_content, int):
+            return bool(wanted == actual_content)
+        if wanted != wanted or actual_content != actual_content:
+            return bool(wanted != wanted and actual_content != actual_content)
         try:
-            return math.isclose(wanted, came, rel_tol=self._rel, abs_tol=self._abs)
-        except OverflowError:  # An integer that no float is near.
-            return bool(wanted == came)
+            return math.isclose(wanted, actual_content, rel_tol=self._rel, abs_tol=self._abs)
+        except OverflowError:  # An integer beyond the range of floats.
+            return bool(wanted == actual_content)
 
     def _say(self, what: str) -> str:
         return f"{place('result', self._path)}: {what}"
@@ -249,20 +252,20 @@ class _Differences:
     def _differ(self, expected: Any, actual: Any) -> str:
         one, other = show(expected), show(actual)
         if one == other and one.endswith("..."):
-            return self._say(f"another value than the expected one came; both begin with {one}")
-        return self._say(f"{one} was expected, {other} came")
+            return self._say(f"got a different value; both begin with {one}")
+        return self._say(f"expected {one}, got {other}")
 
     def _of_types(self, expected: Any, actual: Any, tag: str, other: str) -> str:
-        text = f"{show(expected)} was expected, {show(actual)} came"
+        text = f"expected {show(expected)}, got {show(actual)}"
         if {tag, other} <= {"list", "$tuple"} and self._equal(
             *({"$tuple": tag_of(side)[1]} for side in (expected, actual))
         ):
-            return f"a {_name(tag)} was expected, a {_name(other)} came; their items are equal: {show(actual)}"
-        return f"{text}, which is a {_name(other)} and no {_name(tag)}"
+            return f"expected the type {_name(tag)}, got {_name(other)} with equal items: {show(actual)}"
+        return f"{text}, of the type {_name(other)} instead of {_name(tag)}"
 
 
 class _Key:
-    """A key of a dict, as Python would show it."""
+    """A dict key, shown as in Python."""
 
     def __init__(self, data: Any) -> None:
         self._data = data
@@ -300,39 +303,40 @@ def _is_pair(content: Any) -> bool:
     return isinstance(content, list) and len(content) == 2 and all(_is_number(tag_of(part)[0]) for part in content)
 
 
-def _same(tag: str, wanted: Any, came: Any) -> bool:
-    """Whether what has no parts is equal."""
+def _same(tag: str, wanted: Any, actual_content: Any) -> bool:
+    """Whether values without parts are equal."""
     try:
         if tag == "$decimal":
-            one, other = Decimal(wanted), Decimal(came)
+            one, other = Decimal(wanted), Decimal(actual_content)
             return bool(one == other) or (one.is_nan() and other.is_nan())
         if tag in _MOMENTS:
-            return bool(_MOMENTS[tag].fromisoformat(wanted) == _MOMENTS[tag].fromisoformat(came))
+            return bool(_MOMENTS[tag].fromisoformat(wanted) == _MOMENTS[tag].fromisoformat(actual_content))
     except (TypeError, ValueError, ArithmeticError):
         return False
     if tag == "$enum":
         return all(
-            _get(wanted, name) is not None and _get(wanted, name) == _get(came, name) for name in ("type", "name")
+            _get(wanted, name) is not None and _get(wanted, name) == _get(actual_content, name)
+            for name in ("type", "name")
         )
-    return type(wanted) is type(came) and bool(wanted == came)
+    return type(wanted) is type(actual_content) and bool(wanted == actual_content)
 
 
-def _as_items(tag: str, other: str, came: Any) -> list[Any] | None:
-    """What came as a list, if it is one of the kinds that will do for what was expected."""
-    if tag == "$set" and other == "$frozenset" and isinstance(came, list):
-        return came
+def _as_items(tag: str, other: str, actual_content: Any) -> list[Any] | None:
+    """The items of an actual value whose type is accepted instead of the expected one; `None` if it is not."""
+    if tag == "$set" and other == "$frozenset" and isinstance(actual_content, list):
+        return actual_content
     if tag != "list" and not (tag == "$tuple" and other == "$namedtuple"):
         return None
-    if other == "$tuple" and isinstance(came, list):
-        return came
+    if other == "$tuple" and isinstance(actual_content, list):
+        return actual_content
     if other == "$namedtuple":
-        return [item for _, item in fields_of(came)]
-    items = _get(came, "items") if other == "$array" else None
+        return [item for _, item in fields_of(actual_content)]
+    items = _get(actual_content, "items") if other == "$array" else None
     return items if isinstance(items, list) else None
 
 
 def _key(data: Any) -> str:
-    """A text that is the same for what Python holds for the same key."""
+    """A text that is equal for keys that Python considers equal."""
     return canonical(_normal(data))
 
 
@@ -356,11 +360,11 @@ def _by_key(pairs: Any) -> dict[str, tuple[Any, Any]] | None:
     return found if len(found) == len(pairs) else None
 
 
-def _unpaired(wanted: list[tuple[str, Any]], came: list[tuple[str, Any]]) -> tuple[list[Any], list[Any]]:
-    there, here = Counter(key for key, _ in came), Counter(key for key, _ in wanted)
+def _unpaired(wanted: list[tuple[str, Any]], actual_content: list[tuple[str, Any]]) -> tuple[list[Any], list[Any]]:
+    there, here = Counter(key for key, _ in actual_content), Counter(key for key, _ in wanted)
     missing: list[Any] = []
     extra: list[Any] = []
-    for rest, pairs, found in ((missing, wanted, there), (extra, came, here)):
+    for rest, pairs, found in ((missing, wanted, there), (extra, actual_content, here)):
         for key, item in pairs:
             if found[key] > 0:
                 found[key] -= 1

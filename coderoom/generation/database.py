@@ -24,13 +24,13 @@ __all__ = ["ANSWER", "SOLUTION", "Database", "Name", "Rows", "Totals", "Unavaila
 _T = TypeVar("_T")
 _log = logging.getLogger("coderoom.generation")
 
-_PATIENCE: Final = 30.0  # To ask a model again costs more than to wait.
+_PATIENCE: Final = 30.0  # Waiting is cheaper than calling a model again.
 _PAUSE: Final = (0.0005, 0.003)
 _TRIES: Final = 3
 _BESIDE: Final = ("-journal", "-wal", "-shm")
 _DAMAGE: Final = frozenset(
     {
-        sqlite3.SQLITE_ERROR,  # A table that should be there is not.
+        sqlite3.SQLITE_ERROR,  # A table is missing.
         sqlite3.SQLITE_CORRUPT,
         sqlite3.SQLITE_TOOBIG,
         sqlite3.SQLITE_CONSTRAINT,
@@ -39,35 +39,34 @@ _DAMAGE: Final = frozenset(
         sqlite3.SQLITE_NOTADB,
     }
 )
-# What is freed goes back to the disk at once, and what the file says is doubted.
+# Free pages shrink the file at once, and the content of the file is not trusted.
 _PRAGMAS: Final = ("auto_vacuum = FULL", "trusted_schema = OFF", "cell_size_check = ON")
 
 
-class Unavailable(Exception):  # noqa: N818 (a state, and no mistake of the caller)
-    """The file cannot be used now; the message says why."""
+class Unavailable(Exception):  # noqa: N818 (a state, not an error of the caller)
+    """The file cannot be used; the message says why."""
 
 
 class _Damaged(Exception):  # noqa: N818
-    """The file is not what it should be; the message says why."""
+    """The file is damaged or has another format; the message says why."""
 
 
 class Database:
-    """A database file of our own.
+    """A SQLite file with a fixed schema.
 
-    Each use is one short transaction on a connection of its own, so that threads and processes need to know nothing of
-    each other, and whoever is killed leaves nothing half done. It has a rollback journal and no write-ahead log: that
-    would need memory which all users of the file share, and network file systems have none.
+    Each use is one short transaction on its own connection, so threads and processes are independent, and a killed
+    process leaves nothing half done. It has a rollback journal instead of a write-ahead log, which would need shared
+    memory and does not work on network file systems.
 
-    A file that is damaged, or of another version, gets another name, and a new one begins. That may be done only while
-    nobody uses it: the journal of somebody's transaction would otherwise be rolled back into the new file. So there is
-    a lock file, for every use. It is also what keeps many that wait from missing their turn for seconds, as they would
-    with SQLite's own way to wait.
+    A file that is damaged or has another version is renamed, and a new one is created. That is safe only while nobody
+    uses the file, since SQLite could otherwise roll an old journal back into the new file. So every use takes a lock
+    file. The lock also avoids long waits: SQLite's own busy handler can starve a waiting process for seconds.
 
     Args:
-        path: The file. Its folder is made by the first use that may create it.
-        application: The number that marks such files as ours.
+        path: The file. Its folder is created with it.
+        application: The application id of the file.
         version: The version of the schema.
-        schema: The statements that make an empty file ours.
+        schema: The statements that initialize an empty file.
     """
 
     def __init__(self, path: Path, *, application: int, version: int, schema: tuple[str, ...]) -> None:
@@ -76,14 +75,14 @@ class Database:
         self._schema = schema
 
     def do(self, work: Callable[[sqlite3.Connection], _T], *, create: bool = False) -> _T | None:
-        """Do something in a transaction, which is on disk when this returns.
+        """Run a function in a transaction, which is on disk when this returns.
 
         Args:
-            work: What is done. It may be called again if the file turns out to be damaged.
-            create: Whether the file is made if it is not there.
+            work: The function. It may be called again if the file turns out to be damaged.
+            create: Whether to create a missing file.
 
         Returns:
-            What the work returned; `None` if there is no file.
+            The result of the function; `None` if there is no file.
 
         Raises:
             Unavailable: The file cannot be used.
@@ -98,12 +97,12 @@ class Database:
                         return self._attempt(path, work)
                     except _Damaged as damage:
                         _set_aside(path, str(damage))
-        except (OSError, RuntimeError) as error:  # Python 3.11 calls a circle of links a RuntimeError.
+        except (OSError, RuntimeError) as error:  # Python 3.11 raises RuntimeError for a symlink loop.
             raise Unavailable(str(error)) from error
-        raise Unavailable(f"{str(self._path)!r} is damaged again and again")
+        raise Unavailable(f"{str(self._path)!r} is damaged repeatedly")
 
     def _locate(self, create: bool) -> Path | None:
-        """The file behind all links, if no stranger can have put it there."""
+        """Resolve the path and check that no other user can have put the file there."""
         folder = self._path.parent
         if create:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -116,16 +115,16 @@ class Database:
             status = path.stat()
         except FileNotFoundError:
             if self._path.is_symlink():
-                raise Unavailable(f"{str(self._path)!r} is a link to {str(path)!r}, which is not there") from None
+                raise Unavailable(f"{str(self._path)!r} is a link to {str(path)!r}, which does not exist") from None
             return path
         if not stat.S_ISREG(status.st_mode):
-            raise Unavailable(f"{str(path)!r} is no ordinary file")
+            raise Unavailable(f"{str(path)!r} is not a regular file")
         if status.st_uid != os.geteuid():
             raise Unavailable(f"{str(path)!r} belongs to another user ({status.st_uid})")
         return path
 
     def _attempt(self, path: Path, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        # Made so, since SQLite would let others read it; where that cannot be done, SQLite makes it.
+        # Created here if possible, since SQLite would make it readable for others.
         with contextlib.suppress(OSError):
             os.mknod(path, stat.S_IFREG | 0o600)
         try:
@@ -134,14 +133,14 @@ class Database:
             if _is_damage(error, path):
                 raise _Damaged(visible(str(error))) from error
             raise Unavailable(f"{str(path)!r}: {error}") from error
-        except UnicodeDecodeError as error:  # SQLite names what is damaged, in the bytes that it has become.
+        except UnicodeDecodeError as error:  # SQLite's message quotes damaged bytes.
             raise _Damaged("its schema is malformed") from error
 
     def _transaction(self, path: Path, work: Callable[[sqlite3.Connection], _T]) -> _T:
         with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}")
-            # From the start it is one that may write: a reader that turned into a writer could not wait for others.
+            # IMMEDIATE, since a reader that becomes a writer cannot wait for other writers.
             connection.execute("BEGIN IMMEDIATE")
             self._prepare(connection)
             result = work(connection)
@@ -149,7 +148,7 @@ class Database:
         return result
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """See to it that the file is ours, and has its tables."""
+        """Check that the file is ours, and create its tables if it is empty."""
         mark = (_number(connection, "PRAGMA application_id"), _number(connection, "PRAGMA user_version"))
         if mark == self._mark:
             return
@@ -163,7 +162,7 @@ class Database:
                 connection.execute(statement)
             return
         if mark[0] == self._mark[0]:
-            raise _Damaged(f"its version is {mark[1]}, and this package knows {self._mark[1]}")
+            raise _Damaged(f"its version is {mark[1]}, but this package uses {self._mark[1]}")
         raise _Damaged("it is not a database of this package")
 
 
@@ -173,18 +172,18 @@ def _number(connection: sqlite3.Connection, query: str) -> int:
 
 
 def _check_folder(folder: Path) -> None:
-    """See to it that not everybody can put files into a folder: a planted journal would change the database."""
+    """Check that other users cannot put files into a folder: a planted journal could change the database."""
     status = folder.stat()
     if status.st_uid not in (os.geteuid(), 0):
         raise Unavailable(f"{str(folder)!r} belongs to another user ({status.st_uid})")
     if status.st_mode & stat.S_IWOTH:
-        raise Unavailable(f"everybody may write to {str(folder)!r}")
+        raise Unavailable(f"every user may write to {str(folder)!r}")
 
 
 def _is_damage(error: sqlite3.Error, path: Path) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_READONLY:
-        # If nothing else forbids to write, the file does so itself, by a version in its head that is none.
+        # If permissions allow writing, the file is read-only because of an invalid version in its header.
         return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     return code is not None and code & 0xFF in _DAMAGE
 
@@ -201,12 +200,12 @@ def _locked(path: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise Unavailable(f"{str(path)!r} is kept busy by other processes") from None
+                    raise Unavailable(f"{str(path)!r} is locked by other processes") from None
                 time.sleep(random.uniform(*_PAUSE))
         try:
             yield
         finally:
-            # Said, and not left to closing it: a process that was forked meanwhile has the same lock.
+            # Explicitly, since a process forked meanwhile shares the lock and keeps it after the close.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
@@ -219,12 +218,11 @@ def _set_aside(path: Path, why: str) -> None:
     while os.path.lexists(aside):
         number += 1
         aside = path.with_name(f"{path.name}.damaged-{when}-{number}")
-    # The file itself goes last. Whoever is killed before that leaves a damaged file, and no journal of it that would be
-    # taken for the new one's.
+    # The file itself comes last: a process killed before that must not leave a journal beside a new file.
     for end in (*_BESIDE, ""):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
-    _log.warning("%r cannot be used: %s. It is now called %r, and a new one begins.", str(path), why, aside.name)
+    _log.warning("%r cannot be used: %s. It was renamed to %r, and a new file is created.", str(path), why, aside.name)
 
 
 SOLUTION: Final = 0
@@ -233,18 +231,18 @@ ANSWER: Final = 1
 _KIND: Final = {SOLUTION: "A solution", ANSWER: "An answer"}
 _APPLICATION: Final = 0x43527353  # "CRsS"
 _VERSION: Final = 1
-_PER_ROW: Final = 200  # About what a row and its place in the indexes take.
-_LARGEST: Final = 500_000_000  # SQLite takes no more than twice as much.
+_PER_ROW: Final = 200  # The approximate size of a row without its body.
+_LARGEST: Final = 500_000_000  # Half of SQLite's limit.
 _KEEP_ANSWERS: Final = 30 * 86_400.0
-# Keys are bytes, since text that is damaged could not even be read. Numbers of rows are never used again, so whoever
-# found one damaged removes that one, and not what somebody else has put in its place.
+# Keys are bytes, since damaged text could not be read. Row ids are never reused, so that removing a damaged row cannot
+# remove one that another process has put in its place.
 _SCHEMA: Final = (
     "CREATE TABLE kept (id INTEGER PRIMARY KEY AUTOINCREMENT, kind INTEGER NOT NULL, key BLOB NOT NULL, "
     "request BLOB NOT NULL, number INTEGER NOT NULL, made REAL NOT NULL, used REAL NOT NULL, hits INTEGER NOT NULL, "
     "size INTEGER NOT NULL, digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (kind, key, request, number))",
     "CREATE INDEX kept_used ON kept (used, kind, size)",
 )
-_HELD: Final = "SELECT CAST(total(size) AS INTEGER) FROM kept"
+_SIZE: Final = "SELECT CAST(total(size) AS INTEGER) FROM kept"
 _EVICT: Final = (
     "DELETE FROM kept WHERE id IN (SELECT id FROM (SELECT id, "
     "sum(size) OVER (ORDER BY id = :new DESC, used DESC, id DESC) AS held FROM kept) WHERE held > :most)"
@@ -258,13 +256,13 @@ _TOTALS: Final = (
 
 @dataclass(frozen=True)
 class Name:
-    """What a row is found by.
+    """The name of a row.
 
     Attributes:
         kind: `SOLUTION` or `ANSWER`.
         key: The key of the cache.
-        request: Of an answer: what was asked.
-        number: Of an answer: which of those to the same request it is, counted from 0.
+        request: The request of a reply.
+        number: The number of a reply among those to the same request, from 0.
     """
 
     kind: Literal[0, 1]
@@ -274,11 +272,11 @@ class Name:
 
     @property
     def columns(self) -> tuple[int, bytes, bytes, int]:
-        """The name as the database has it."""
+        """The name as values of columns."""
         return self.kind, _raw(self.key), _raw(self.request), self.number
 
     def digest(self, body: bytes) -> bytes:
-        """The checksum of a body, which is another one under another name."""
+        """The checksum of a body together with the name."""
         kind, key, request, number = self.columns
         head = f"{kind} {number} {len(key)} {len(request)} ".encode()
         return hashlib.sha256(b"".join((head, key, request, body))).digest()
@@ -286,7 +284,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Totals:
-    """What there is, as it was counted."""
+    """Totals over all rows."""
 
     solutions: int = 0
     answers: int = 0
@@ -297,28 +295,27 @@ class Totals:
 
 
 class Rows:
-    """Named bytes in a database, of which nothing that is damaged is ever given back.
+    """Named bytes in a database, with checksums: damaged bytes are never returned.
 
-    Where the database cannot be used it is as if it were empty: what a model was paid for must not be lost because of
-    that. Of each reason there is one warning.
+    If the database cannot be used, it behaves as if it were empty, so that paid work is not lost. Each reason is logged
+    once.
 
     Args:
         path: The file of the database.
-        most: The most bytes that all rows may have together.
+        most: The size limit of all rows together.
     """
 
     def __init__(self, path: Path, most: int) -> None:
         self._database = Database(path, application=_APPLICATION, version=_VERSION, schema=_SCHEMA)
         self._most = most
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def read(self, name: Name, parse: Callable[[bytes], _T]) -> _T | None:
-        """Read a row, and count that as a use.
+        """Read a row and count that as a use.
 
         Args:
             name: Which one.
-            parse: What makes something of the bytes. It raises a `ValueError` if nothing can be made of them; then the
-                row is removed.
+            parse: Parses the bytes. It raises `ValueError` if they are invalid; then the row is removed.
         """
         row = self._try(lambda connection: _find(connection, name))
         if row is None:
@@ -335,12 +332,12 @@ class Rows:
             return None
 
     def write(self, name: Name, body: bytes, *, replace: bool) -> None:
-        """Keep bytes; it is done when this returns.
+        """Store bytes; they are on disk when this returns.
 
         Args:
-            name: What they are found by.
-            body: The bytes. More than may be kept are not.
-            replace: Whether they take the place of those of the same name; otherwise those stay.
+            name: Their name.
+            body: The bytes. They are not stored if they exceed the size limit.
+            replace: Whether to replace an existing row of the same name; otherwise that row stays.
         """
         kind, key, request, number = name.columns
         size = _PER_ROW + len(key) + len(request) + len(body)
@@ -352,12 +349,12 @@ class Rows:
         self._try(lambda connection: self._write(connection, row, now, replace), create=True)
 
     def remove(self, kind: int, key: str) -> None:
-        """Remove what is kept under a key."""
+        """Remove the rows with a key."""
         where = "DELETE FROM kept WHERE kind = ? AND key = ?"
         self._try(lambda connection: connection.execute(where, (kind, _raw(key))).rowcount)
 
     def clear(self) -> int:
-        """Remove everything; return how many solutions there were.
+        """Remove all rows; return the number of removed solutions.
 
         Raises:
             Unavailable: The database cannot be used.
@@ -365,7 +362,7 @@ class Rows:
         return self._database.do(_clear) or 0
 
     def totals(self) -> Totals:
-        """Count what there is."""
+        """Count all rows."""
         return self._try(_totals) or Totals()
 
     def _write(self, connection: sqlite3.Connection, row: tuple[Any, ...], now: float, replace: bool) -> None:
@@ -375,7 +372,7 @@ class Rows:
             "(kind, key, request, number, made, used, hits, size, digest, body) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
             row,
         )
-        if done.rowcount and connection.execute(_HELD).fetchone()[0] > self._most:
+        if done.rowcount and connection.execute(_SIZE).fetchone()[0] > self._most:
             connection.execute(_EVICT, {"new": done.lastrowid, "most": self._most})
 
     def _try(self, work: Callable[[sqlite3.Connection], _T], *, create: bool = False) -> _T | None:
@@ -383,8 +380,8 @@ class Rows:
             return self._database.do(work, create=create)
         except Unavailable as error:
             why = str(error)
-            if why not in self._told:
-                self._told.add(why)
+            if why not in self._logged:
+                self._logged.add(why)
                 _log.warning("The cache of solutions cannot be used: %s.", why)
             return None
 

@@ -39,13 +39,13 @@ _SPECIAL = re.compile(r"[\\`*_\[\]|~$#!@]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LONGEST = 1_000
 _LONGEST_BLOCK = 20_000
-_COLUMNS = ("Function", "Tests passed", "Attempts", "Time of tests", "Slowest", "Peak memory", "Ended because")
+_COLUMNS = ("Function", "Tests passed", "Attempts", "Time of tests", "Slowest", "Peak memory", "Stop reason")
 
 
 def report_markdown(solution: Solution) -> str:
-    """What came of an instruction, as Markdown.
+    """A report on a solution, as Markdown.
 
-    What models and users wrote stands in it as text: none of it can make a heading, a table, a fence or HTML.
+    Text from models and users is escaped: none of it can become a heading, a table, a fence or HTML.
     """
     parts = [f"# {verdict(solution)}", "## Instruction", _block(solution.instruction)]
     parts += _lines("## What is missing", [_inline(line) for line in _missing(solution)])
@@ -66,18 +66,18 @@ def report_markdown(solution: Solution) -> str:
 
 
 def verdict(solution: Solution) -> str:
-    """What came of it in one line: computed from the results of the tests."""
+    """The result in one line, computed from the results of the tests."""
     passed, count = sum(each.passed for each in solution.test_results), len(solution.test_results)
     expected = max(count, sum(map(len, solution.tests.values())))
     word = "test" if expected == 1 else "tests"
     if not expected:
-        return "There are no tests, and so nothing is known to work."
+        return "There are no tests, so nothing is known to work."
     if passed < expected:
         return f"{passed} of {expected} {word} passed."
     if solution.all_tests_passed:
         return f"All {expected} {word} passed." if expected > 1 else "The only test passed."
     if any(report.only_by_changed_tests for report in solution.functions):
-        return f"{passed} of {expected} {word} passed, but only since tests were changed."
+        return f"{passed} of {expected} {word} passed, but only because tests were changed."
     return f"{passed} of {expected} {word} passed, but something is missing."
 
 
@@ -106,7 +106,7 @@ def in_bytes(count: int | None) -> str:
 
 
 def _inline(text: str) -> str:
-    """Text of others within a line or a cell: nothing in it is Markdown or HTML."""
+    """Untrusted text within a line or a table cell, with Markdown and HTML escaped."""
     text = visible(encodable(" ".join(text.split())))
     text = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
     text = re.sub("[&<>]", lambda found: _ENTITIES[found.group()], text)
@@ -115,7 +115,7 @@ def _inline(text: str) -> str:
 
 
 def _block(text: str, language: str = "text") -> str:
-    """Text of others as a block; its fence is longer than any in the text."""
+    """Untrusted text as a code block; its fence is longer than any in the text."""
     text = visible(encodable(text)).strip("\n")
     text = text if len(text) <= _LONGEST_BLOCK else text[:_LONGEST_BLOCK] + "\n..."
     longest = max(map(len, re.findall("`+", text)), default=0)
@@ -129,7 +129,7 @@ def _lines(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _missing(solution: Solution) -> list[str]:
-    """What is missing, without the tests, which have a place of their own."""
+    """What is missing, without failing tests, which have a section of their own."""
     failing = {f"{each.function}: {each.test}: {each.why}" for each in solution.test_results if not each.passed}
     return [line for line in solution.missing if line not in failing]
 
@@ -164,8 +164,8 @@ def _change(change: TestChange) -> list[str]:
         f"Changed by {_inline(change.by)}, because: {_inline(change.reason)}",
     ]
     for word, test in (("Before", change.before), ("After", change.after)):
-        told = "There was none." if word == "Before" else "It was removed."
-        parts += [f"{word}:", _block(test.model_dump_json(indent=2), "json")] if test else [f"{word}: {told}"]
+        absent = "There was none." if word == "Before" else "It was removed."
+        parts += [f"{word}:", _block(test.model_dump_json(indent=2), "json")] if test else [f"{word}: {absent}"]
     return parts
 
 
@@ -177,21 +177,21 @@ def _failure(solution: Solution, result: TestResult) -> list[str]:
         given = ", ".join(f"{name}={show(data)}" for name, data in test.inputs.items())
         lines += [f"Call: {_inline(f'{result.function}({given})')}", f"Expected: {_inline(_expected(test))}"]
     if result.outcome is not Outcome.REJECTED:  # It was not run.
-        lines.append(f"Came: {_inline(_came(result))}")
-        lines += [f"Left in its arguments: {_inline(_left(result))}"] if result.arguments_after is not None else []
-        lines.append(f"Ended as: {result.outcome.value}, after {in_seconds(result.duration)}")
+        lines.append(f"Actual: {_inline(_actual(result))}")
+        lines += [f"Arguments after: {_inline(_arguments(result))}"] if result.arguments_after is not None else []
+        lines.append(f"Outcome: {result.outcome.value}, after {in_seconds(result.duration)}")
     parts = _lines(f"### {_inline(result.function)}: {_inline(result.test)}", lines)
     parts += ["Traceback:", _block(result.error)] if result.error else []
     return [*parts, "Printed:", _block(result.stdout)] if result.stdout else parts
 
 
-def _came(result: TestResult) -> str:
+def _actual(result: TestResult) -> str:
     if result.error.strip():
         return result.error.strip().splitlines()[-1]
     return show(result.actual_output) if result.outcome is Outcome.OK else "nothing"
 
 
-def _left(result: TestResult) -> str:
+def _arguments(result: TestResult) -> str:
     return ", ".join(f"{name}={show(data)}" for name, data in (result.arguments_after or {}).items())
 
 
@@ -204,21 +204,21 @@ def _expected(test: FunctionTest) -> str:
 
 def _about(solution: Solution) -> list[str]:
     usage = solution.usage
-    tokens = f"{usage.total_tokens:,} tokens ({usage.prompt_tokens:,} asked, {usage.completion_tokens:,} answered)"
-    replayed = f"; {usage.replayed:,} answers of an earlier call were taken again" if usage.replayed else ""
-    source = "The code comes from the cache; its tests were run again." if solution.cached else "Written anew."
+    tokens = f"{usage.total_tokens:,} tokens ({usage.prompt_tokens:,} prompt, {usage.completion_tokens:,} completion)"
+    replayed = f"; {usage.replayed:,} replies were reused from an earlier call" if usage.replayed else ""
+    source = "The code comes from the cache; its tests were run again." if solution.cached else "The code is new."
     return [
         source,
-        f"Language: {_inline(solution.language)}. Model: {_inline(solution.model) or 'not told'}.",
-        f"Ended because: {solution.stop_reason.value.replace('_', ' ')}, after {in_seconds(solution.duration)}.",
+        f"Language: {_inline(solution.language)}. Model: {_inline(solution.model) or 'unknown'}.",
+        f"Stop reason: {solution.stop_reason.value.replace('_', ' ')}, after {in_seconds(solution.duration)}.",
         f"Usage: {usage.requests:,} requests, {tokens}{replayed}.",
-        *([f"Tests as they were frozen first: sha256 {_inline(solution.tests_hash)}."] if solution.tests_hash else []),
+        *([f"SHA-256 of the original tests: {_inline(solution.tests_hash)}."] if solution.tests_hash else []),
     ]
 
 
 _MARK = "Written by CodeRoom"
 _HEAD = 200
-# Of pytest, and of what is in every environment or was in older Pythons' libraries.
+# Modules of pytest, common third-party modules, and modules of older standard libraries.
 _HIDING = str.split(
     "_pytest asynchat asyncore colorama conftest coderoom distutils exceptiongroup hypothesis imp iniconfig numpy "
     "packaging pandas pip pkg_resources pluggy py pygments pytest setup setuptools smtpd test tests tomli"
@@ -233,9 +233,9 @@ class WrittenFiles:
     Attributes:
         folder: The folder that they are in.
         module: The functions; `None` if there is no code.
-        tests: Their tests; `None` if there are none, or no code.
-        report: The report for people.
-        data: The same as JSON.
+        tests: Their tests; `None` without tests or code.
+        report: The report in Markdown.
+        data: The solution as JSON.
     """
 
     folder: Path
@@ -246,20 +246,20 @@ class WrittenFiles:
 
     @property
     def paths(self) -> list[Path]:
-        """All that there are."""
+        """The files that were written."""
         return [path for path in (self.module, self.tests, self.report, self.data) if path is not None]
 
 
 def check_folder(folder: str | Path, name: str | None = None, language: str | Language = "python") -> None:
-    """Find out before there is a solution whether one can be written.
+    """Check early whether a solution can be written to a folder.
 
     Args:
         folder: The folder.
-        name: The name of the module, if it is known.
-        language: The language of the functions, or its name.
+        name: The name of the module, if known.
+        language: The language of the functions or its name.
 
     Raises:
-        RequestError: It cannot, as far as that can be known.
+        RequestError: A problem was found.
     """
     language = language_named(language)
     names = ["report.md", "report.json"]
@@ -269,9 +269,9 @@ def check_folder(folder: str | Path, name: str | None = None, language: str | La
     root = Path(folder)
     try:
         if root.exists() and not root.is_dir():
-            raise RequestError(f"The solution cannot be written to {str(root)!r}: it is no folder.")
+            raise RequestError(f"The solution cannot be written to {str(root)!r}: it is not a folder.")
         for each in names:
-            _see_to(root / each)
+            _check_replaceable(root / each)
     except OSError as error:
         raise _unwritable(root, error) from error
 
@@ -281,16 +281,16 @@ def write_solution(
 ) -> WrittenFiles:
     """Write a solution into a folder: the module, its tests, `report.md` and `report.json`.
 
-    Files of an earlier solution are replaced; each is there as a whole or as it was before.
+    Files of an earlier solution are replaced atomically.
 
     Args:
         solution: The solution.
-        folder: The folder; it is made if it is not there.
-        name: The name of the module; `None`: that of its last function if it can be one, and `solution` otherwise.
-        language: The language of the functions; `None`: the one that the solution names.
+        folder: The folder; it is created if necessary.
+        name: The name of the module; `None`: that of the last function if valid, else `solution`.
+        language: The language of the functions; `None`: that of the solution.
 
     Raises:
-        RequestError: The name cannot be one, a file that is not ours is in the way, or the folder cannot be written.
+        RequestError: The name is invalid, a file not written by CodeRoom exists, or the folder is not writable.
     """
     language = language if language is not None else language_named(solution.language)
     module = _module_name(solution, name, language)
@@ -299,7 +299,7 @@ def write_solution(
     try:
         root.mkdir(parents=True, exist_ok=True)
         for each in texts:
-            _see_to(root / each)
+            _check_replaceable(root / each)
         _write_all(root, texts)
     except OSError as error:
         raise _unwritable(root, error) from error
@@ -337,14 +337,14 @@ def _name_problem(name: str, needed: set[str], language: Language) -> str | None
     if problem is not None or len(name) > 100:
         return problem or f"{name!r:.80} is too long for the name of a module"
     if name.lower() in _LIBRARY | {each.lower() for each in needed}:
-        return f"A module {name!r} would hide one that others need under this name"
+        return f"A module {name!r} would hide another module of this name"
     if name.lower().startswith("test_") or name.lower().endswith("_test"):
-        return f"A module {name!r} would be taken for tests by pytest"
+        return f"A module {name!r} would be collected as tests by pytest"
     return None
 
 
 def _texts(solution: Solution, module: str, language: Language) -> dict[str, str]:
-    """The files' names and what is to be in them."""
+    """The contents of the files by name."""
     texts = {}
     code = {name: source for name, source in solution.implementations.items() if source}
     if code:
@@ -362,8 +362,8 @@ def _texts(solution: Solution, module: str, language: Language) -> dict[str, str
     texts["report.md"] = f"<!-- {_MARK}. -->\n\n{report_markdown(solution)}"
     about: dict[str, Any] = {"about": _MARK, "verdict": verdict(solution), "missing": solution.missing}
     about.update(files=sorted(texts), total_tokens=solution.usage.total_tokens)
-    told = {"coderoom": about, **solution.model_dump(mode="json")}
-    texts["report.json"] = json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+    data = {"coderoom": about, **solution.model_dump(mode="json")}
+    texts["report.json"] = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     return texts
 
 
@@ -379,8 +379,8 @@ def _outputs(solution: Solution) -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-def _see_to(path: Path) -> None:
-    """See to it that nothing but a file of ours is replaced."""
+def _check_replaceable(path: Path) -> None:
+    """Check that a path is free or has a file written by CodeRoom."""
     try:
         facts = path.lstat()
     except FileNotFoundError:
@@ -391,13 +391,13 @@ def _see_to(path: Path) -> None:
             head = file.read(_HEAD)
     if _MARK.encode() not in head:
         raise RequestError(
-            f"{str(path)!r} is there already, and CodeRoom has not written it: move it away, or take another folder "
-            "or name=. Nothing was written."
+            f"{str(path)!r} exists and was not written by CodeRoom: move it away, or choose another folder or name=. "
+            "Nothing was written."
         )
 
 
 def _write_all(root: Path, texts: Mapping[str, str]) -> None:
-    """Write all files under other names first, so that little can fail once the first is in its place."""
+    """Write all files under temporary names, then rename them, so that a failure leaves the old files."""
     fresh = {name: root / f".{uuid.uuid4().hex}.new" for name in texts}
     try:
         for name, text in texts.items():

@@ -42,44 +42,44 @@ _LEAST = {
 
 
 class AICodeGenerator:
-    """Makes tested functions of an instruction: specs, then tests, then code, which is mended until the tests pass.
+    """Turns an instruction into tested functions: specs, then tests, then code, which is repaired until the tests pass.
 
-    Everything that a model wrote runs in a sandbox, and whether a test passed is computed outside of it.
+    All code from the model runs in a sandbox. Whether a test passed is computed outside of it.
 
         generator = AICodeGenerator(model_client)
         solution = await generator.generate_solution("Find all primes up to a limit with the sieve of Eratosthenes.")
         solution.all_tests_passed, solution.implementations
 
     Args:
-        model_client: A model client of AutoGen's, or a `coderoom.generation.Model`; it stays open. A text is an API
-            key, as `api_key` is.
-        model: Instead of a client, the name of a model behind an endpoint that speaks OpenAI's protocol; `None`: the
-            variable `CODEROOM_MODEL`, else `gpt-4o`.
+        model_client: A model client of AutoGen, or a `coderoom.generation.Model`; it is not closed. A string is an API
+            key, like `api_key`.
+        model: Instead of a client, the name of a model behind an endpoint with OpenAI's API; `None`: the variable
+            `CODEROOM_MODEL`, else `gpt-4o`.
         api_key: Its key; `None`: the variable `OPENAI_API_KEY`.
-        base_url: Its address; `None`: the variable `OPENAI_BASE_URL`, else OpenAI's own.
-        headers: Headers that go with every request to it.
-        cache_dir: The folder of the cache; `None`: `coderoom` in the user's own folder for caches.
-        cache: Whether solutions that pass are kept and found again, and work that was cut short goes on.
-        language: The language, or its name.
-        sandbox: Where the code runs; `None`: in one of its own. See `TestRunner` for what it needs.
-        wall: The wall of a sandbox of its own.
-        max_attempts: How many attempts there may be for each function.
-        max_test_changes: How many tests of each function may be changed.
-        max_tokens: How many tokens may be spent on a solution; `None`: any number.
-        max_seconds: After how many seconds the model is asked nothing more; `None`: never.
-        concurrency: How many requests of one solution may be on their way at the same time.
-        requests_per_minute: How many requests may begin in a minute, of all solutions that this makes, in whatever
-            event loops and threads; `None`: any number. What a client of AutoGen's sends again by itself is not known.
-        retries: How often a request is sent again when the line broke, each time after a longer wait.
-        test_timeout: The seconds that each test has.
-        allowed_imports: The modules that generated code may import; `None`: all that are there.
-        block_severity: The least severity of a scanner's finding that keeps code from being run; `None`: none does. A
-            weak hash never does; it is told of.
-        accept_changed_tests: Whether a function that passes only since its tests were changed counts as passed.
+        base_url: Its address; `None`: the variable `OPENAI_BASE_URL`, else that of OpenAI.
+        headers: Headers for every request to it.
+        cache_dir: The folder of the cache; `None`: `coderoom` in the user's cache folder.
+        cache: Whether solutions that pass are cached, and interrupted work can continue.
+        language: The language or its name.
+        sandbox: The sandbox for the code; `None`: a new one for each solution. See `TestRunner` for its requirements.
+        wall: The wall (isolation backend) of a new sandbox.
+        max_attempts: The most attempts at each function.
+        max_test_changes: The most test changes for each function.
+        max_tokens: The token budget of a solution; `None`: unlimited.
+        max_seconds: The time budget for requests to the model; `None`: unlimited.
+        concurrency: The most concurrent requests of one solution.
+        requests_per_minute: The most requests that may start in a minute, over all solutions, event loops and threads
+            of this object; `None`: unlimited. Retries inside a client of AutoGen are not counted.
+        retries: How often a request is repeated after a connection error, with increasing delays.
+        test_timeout: The time limit of each test in seconds.
+        allowed_imports: The modules that generated code may import; `None`: all.
+        block_severity: The lowest severity of a scanner finding that blocks code from running; `None`: none blocks.
+            Weak hashes are reported but never block.
+        accept_changed_tests: Whether a function that passes only because its tests were changed counts as passed.
 
     Raises:
-        RequestError: An argument is wrong.
-        MissingDependencyError: There is no client, and no key for one.
+        RequestError: An argument is invalid.
+        MissingDependencyError: There is neither a client nor a key for one.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class AICodeGenerator:
         if isinstance(model_client, str):
             api_key, model_client = api_key or model_client, None
         if model_client is not None and (model or api_key or base_url or headers):
-            raise RequestError("model=, api_key=, base_url= and headers= are for where there is no model client.")
+            raise RequestError("model=, api_key=, base_url= and headers= cannot be combined with a model client.")
         _check_numbers(
             max_attempts=max_attempts,
             max_test_changes=max_test_changes,
@@ -127,7 +127,7 @@ class AICodeGenerator:
             self._own_model = OpenAIModel(model, api_key=api_key, base_url=base_url, headers=headers)
         self._model: Model = self._own_model or as_model(model_client)
         self._language = language_named(language)
-        make_sandbox(wall, self._language)  # Refuses a wall that does not exist.
+        make_sandbox(wall, self._language)  # Raises for an unknown wall.
         self._cache = SolutionCache(cache_dir) if cache else None
         self._sandbox = sandbox
         self._wall = wall
@@ -140,30 +140,30 @@ class AICodeGenerator:
         )
         self._max_tokens = max_tokens
         self._max_seconds = max_seconds
-        self._places = concurrency
-        self._pace = RateLimiter(requests_per_minute) if requests_per_minute is not None else None
+        self._concurrency = concurrency
+        self._rate_limiter = RateLimiter(requests_per_minute) if requests_per_minute is not None else None
         self._retries = retries
         self._timeout = test_timeout
 
     @property
     def cache(self) -> SolutionCache | None:
-        """The cache; `None` if there is none."""
+        """The cache; `None` without one."""
         return self._cache
 
     async def generate_solution(self, instruction: str) -> Solution:
-        """Make a solution.
+        """Generate a solution.
 
         Args:
-            instruction: What the program is to do.
+            instruction: What the program should do.
 
         Returns:
-            The solution, as far as it got. Work that the model or a budget cut short goes on from there when the same
-            is asked for again.
+            The solution, possibly incomplete. Work that a failing model or a budget interrupted continues when the
+            same instruction is given again.
 
         Raises:
-            RequestError: The instruction is no text, empty or too long.
+            RequestError: The instruction is not a string, empty or too long.
             SandboxUnavailable: There is no sandbox, or it broke.
-            MissingDependencyError: What runs the language, Node for instance, is not installed.
+            MissingDependencyError: The runtime of the language, such as Node, is not installed.
         """
         solution: Solution | None = None
         async with contextlib.aclosing(self.stream(instruction)) as items:
@@ -174,16 +174,16 @@ class AICodeGenerator:
         return solution
 
     async def stream(self, instruction: str) -> AsyncGenerator[GenerationEvent | Solution]:
-        """Make a solution, and tell what happens meanwhile; the solution comes last.
+        """Generate a solution and report progress; the solution comes last.
 
         Args:
-            instruction: What the program is to do.
+            instruction: What the program should do.
 
         Yields:
             Events, then the solution.
 
         Raises:
-            Exception: As `generate_solution`.
+            Exception: The same as `generate_solution`.
         """
         text = _instruction(instruction)
         queue: asyncio.Queue[GenerationEvent | None] = asyncio.Queue()
@@ -205,7 +205,7 @@ class AICodeGenerator:
         await self.close()
 
     async def close(self) -> None:
-        """Close what it has opened itself in this event loop."""
+        """Close the connections that this object opened in this event loop."""
         if self._own_model is not None:
             await self._own_model.close()
 
@@ -219,20 +219,20 @@ class AICodeGenerator:
             found = await self._find(key, runner, emit)
             if found is not None:
                 return found
-            self._language.scan("")  # Whoever has no scanner finds out before anything is paid for.
+            self._language.scan("")  # A missing scanner raises here, before any paid request.
             journal = self._cache.journal(key) if self._cache is not None else None
-            asker = BudgetedModel(
+            client = BudgetedModel(
                 self._model,
                 journal,
                 emit,
-                places=asyncio.Semaphore(self._places),
-                pace=self._pace,
+                places=asyncio.Semaphore(self._concurrency),
+                pace=self._rate_limiter,
                 retries=self._retries,
                 max_tokens=self._max_tokens,
                 max_seconds=self._max_seconds,
             )
             program = Program(instruction, self._language, self._rules, emit)
-            solution = await Pipeline(program, asker, runner).run(self._model.name)
+            solution = await Pipeline(program, client, runner).run(self._model.name)
         if self._cache is not None and journal is not None:
             if solution.all_tests_passed:
                 self._cache.put(key, solution)
@@ -241,7 +241,7 @@ class AICodeGenerator:
         return solution
 
     async def _find(self, key: str, runner: TestRunner, emit: Callable[[GenerationEvent], None]) -> Solution | None:
-        """A solution of the cache that passes its own tests still."""
+        """A solution from the cache that still passes its own tests."""
         found = self._cache.get(key) if self._cache is not None else None
         if found is None or self._cache is None:
             return None
@@ -251,7 +251,7 @@ class AICodeGenerator:
         if all_passed([spec.name for spec in found.function_specs], found.implementations, results):
             now = {"usage": Usage(), "duration": time.monotonic() - began, "cached": True}
             return found.model_copy(update={"test_results": tuple(results), **now})
-        emit(Warned("A solution in the cache does not pass its own tests any more, and was dropped."))
+        emit(Warned("A cached solution no longer passes its own tests and was removed."))
         self._cache.remove(key)
         return None
 
@@ -275,27 +275,27 @@ class AICodeGenerator:
 def _check_rules(allowed_imports: object, block_severity: object) -> None:
     if block_severity not in (None, *get_args(Level)):
         levels = ", ".join(map(repr, get_args(Level)))
-        raise RequestError(f"block_severity={block_severity!r} has to be {levels} or None.")
+        raise RequestError(f"block_severity={block_severity!r} must be {levels} or None.")
     if allowed_imports is None:
         return
     if isinstance(allowed_imports, str) or not isinstance(allowed_imports, Iterable):
-        raise RequestError(f"allowed_imports={allowed_imports!r:.100} has to be a list of names of modules.")
+        raise RequestError(f"allowed_imports={allowed_imports!r:.100} must be a list of module names.")
     wrong = [each for each in allowed_imports if not isinstance(each, str)]
     if wrong:
-        raise RequestError(f"allowed_imports: {wrong[0]!r:.100} is no name of a module.")
+        raise RequestError(f"allowed_imports: {wrong[0]!r:.100} is not a module name.")
 
 
 def _check_numbers(**numbers: float | None) -> None:
     for name, value in numbers.items():
         if value is not None and (not isinstance(value, int | float) or not value >= _LEAST[name]):
-            raise RequestError(f"{name}={value!r} has to be {_LEAST[name]} or more.")
+            raise RequestError(f"{name}={value!r} must be at least {_LEAST[name]}.")
 
 
 def _instruction(instruction: object) -> str:
     if not isinstance(instruction, str):
-        raise RequestError(f"The instruction has to be a text, and is of the type {type(instruction).__name__}.")
+        raise RequestError(f"The instruction must be a string, not {type(instruction).__name__}.")
     if not instruction.strip():
-        raise RequestError("The instruction is empty; say what the program is to do.")
+        raise RequestError("The instruction is empty; say what the program should do.")
     if len(instruction) > _LONGEST:
-        raise RequestError(f"The instruction has {len(instruction):,} characters, and may have {_LONGEST:,}.")
+        raise RequestError(f"The instruction has {len(instruction):,} characters; at most {_LONGEST:,} are allowed.")
     return encodable(instruction)

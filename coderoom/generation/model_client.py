@@ -21,28 +21,28 @@ from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason
 
 __all__ = ["BudgetSpent", "BudgetedModel", "Memory"]
 
-_LONGEST = 400_000  # To look for blocks and JSON in more would take too long.
+_LONGEST = 400_000  # Searching a longer reply for code blocks and JSON would take too long.
 _TRANSIENT = frozenset(
     {"APIConnectionError", "APITimeoutError", "InternalServerError", "RateLimitError", "TransportError"}
 )
-"""What clients raise when asking again may help, by the names of the classes, since this imports none of them."""
+"""Names of the exceptions of clients after which a retry may help. By name, since no client is imported here."""
 
 
 class Memory(Protocol):
-    """Keeps what was answered, so that it need not be asked again."""
+    """Keeps replies, so that a repeated request costs nothing."""
 
     def take(self, request: str) -> Reply | None:
-        """The next answer to a request that is known."""
+        """The next stored reply to a request; `None` if there is none."""
 
     def add(self, request: str, reply: Reply) -> None:
-        """Keep an answer."""
+        """Store a reply."""
 
 
-class BudgetSpent(Exception):  # noqa: N818 (nothing failed)
-    """There is no more to spend.
+class BudgetSpent(Exception):  # noqa: N818 (not an error)
+    """The token or time budget is used up.
 
     Attributes:
-        reason: What of.
+        reason: Which one.
     """
 
     def __init__(self, reason: StopReason) -> None:
@@ -51,17 +51,17 @@ class BudgetSpent(Exception):  # noqa: N818 (nothing failed)
 
 
 class BudgetedModel:
-    """Asks a model for one solution.
+    """Sends the requests of one solution to a model.
 
     Args:
         model: The model.
-        memory: What was answered before this was cut short.
+        memory: The replies of earlier, interrupted work.
         emit: Called with each event.
-        places: Lets only so many requests be on their way at the same time.
-        pace: Lets only so many of them begin in a minute.
-        retries: How often a request is sent again when the line broke.
-        max_tokens: How many tokens may be spent; `None`: any number.
-        max_seconds: After how many seconds nothing is asked any more; `None`: never.
+        places: Limits the number of concurrent requests.
+        pace: Limits the request rate; `None`: no limit.
+        retries: How often a request is repeated after a connection error.
+        max_tokens: The token budget; `None`: unlimited.
+        max_seconds: The time budget for requests; `None`: unlimited.
     """
 
     def __init__(
@@ -90,17 +90,17 @@ class BudgetedModel:
     async def ask(
         self, step: str, function: str, messages: Sequence[Message], form: type[BaseModel] | None = None
     ) -> Reply:
-        """Ask.
+        """Send a request, or take the reply from memory.
 
         Args:
-            step: What for: `specs`, `tests`, `code` or `repair`.
-            function: The function that it is about; empty for the specs.
+            step: The step: `specs`, `tests`, `code` or `repair`.
+            function: The function concerned; empty for the specs.
             messages: The whole conversation.
-            form: What the answer has to be as JSON.
+            form: The schema of the reply as JSON.
 
         Raises:
-            BudgetSpent: There are no more tokens, or there is no more time.
-            ModelError: The model could not be asked.
+            BudgetSpent: The token or time budget is used up.
+            ModelError: The request failed.
         """
         request = _hash(self._model.name, messages, form)
         reply = self._memory.take(request) if self._memory is not None else None
@@ -133,7 +133,7 @@ class BudgetedModel:
                     async with self._pace:
                         reply = await self._model.complete(messages, form)
         except Exception as error:
-            text = f"The model {self._model.name!r} could not be asked: {type(error).__name__}: {error!s:.500}"
+            text = f"The model {self._model.name!r} could not be called: {type(error).__name__}: {error!s:.500}"
             text = f"{text} {advice_for(error)}".rstrip()
             self._broken = ModelError(text)
             raise self._broken from error
@@ -145,7 +145,7 @@ class BudgetedModel:
         return asyncio.get_running_loop().time() + max(self._end - time.monotonic(), 0)
 
     def _check(self) -> None:
-        if self._broken is not None:  # Others need not find out by themselves.
+        if self._broken is not None:  # Concurrent work need not fail with a request of its own.
             raise ModelError(str(self._broken)) from self._broken
         if self._max_tokens is not None and self.usage.total_tokens >= self._max_tokens:
             raise BudgetSpent(StopReason.TOKENS)
@@ -166,7 +166,7 @@ class BudgetedModel:
 
 
 def _cleaned(reply: Reply) -> Reply:
-    """The answer, whatever a server puts where text and numbers should be."""
+    """The reply with valid fields, whatever a server sent instead of text and numbers."""
     text = reply.text if isinstance(reply.text, str) else ""
     return Reply(
         encodable(text[:_LONGEST]),
@@ -176,8 +176,8 @@ def _cleaned(reply: Reply) -> Reply:
     )
 
 
-def _tokens(told: object) -> int:
-    return told if type(told) is int and told > 0 else 0
+def _tokens(count: object) -> int:
+    return count if type(count) is int and count > 0 else 0
 
 
 def _may_pass(error: BaseException) -> bool:
@@ -186,5 +186,5 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _hash(model: str, messages: Sequence[Message], form: type[BaseModel] | None) -> str:
-    told = [model, [[each.role, each.content] for each in messages], form.__name__ if form is not None else ""]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    request = [model, [[each.role, each.content] for each in messages], form.__name__ if form is not None else ""]
+    return hashlib.sha256(json.dumps(request).encode()).hexdigest()

@@ -38,11 +38,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Message:
-    """A message of a conversation with a model.
+    """A message in a conversation with a model.
 
     Attributes:
-        role: Who says it.
-        content: What is said.
+        role: The role of the author.
+        content: The text.
     """
 
     role: Literal["system", "user", "assistant"]
@@ -51,13 +51,13 @@ class Message:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model answered.
+    """The reply of a model.
 
     Attributes:
-        text: The answer.
-        prompt_tokens: The tokens of the question, as far as they were told.
-        completion_tokens: The tokens of the answer, as far as they were told.
-        complete: Whether the answer was not cut off at a limit.
+        text: The text of the reply.
+        prompt_tokens: The number of prompt tokens; 0 if the server does not report it.
+        completion_tokens: The number of completion tokens; 0 if the server does not report it.
+        complete: Whether the reply is whole, that is, was not cut off at a length limit.
     """
 
     text: str
@@ -68,35 +68,35 @@ class Reply:
 
 @runtime_checkable
 class Model(Protocol):
-    """A model that can be asked.
+    """A model that the generator can call.
 
     Attributes:
-        name: What it is called; solutions in the cache are told apart by it.
+        name: The name of the model. It is part of the key of cached solutions.
     """
 
     name: str
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
-        """Answer.
+        """Request a reply.
 
         Args:
             messages: The whole conversation.
-            form: What the answer has to be as JSON; `None`: it is text. The answer is read tolerantly, so a model that
-                cannot be held to a form is of use too.
+            form: The schema of the reply as JSON; `None`: plain text. The reply is parsed tolerantly, so models
+                without structured output can be used too.
 
         Raises:
-            Exception: The model could not be asked.
+            Exception: The request failed.
         """
 
 
 class RateLimiter(AbstractAsyncContextManager[None]):
-    """Lets one request begin after the other, without bursts, whatever event loops and threads they come from.
+    """Spaces requests evenly, without bursts, across event loops and threads.
 
-    From one beginning to the next a minute's part passes at least, so that in less than a minute never more than
-    `per_minute` begin. What lies between here and a server may bring two of them nearer to each other.
+    Two requests start at least `60 / per_minute` seconds apart, so no more than `per_minute` start within a minute.
+    Delays in the network may bring them closer together at the server.
 
     Args:
-        per_minute: How many may begin in a minute.
+        per_minute: How many requests may start in a minute.
     """
 
     def __init__(self, per_minute: float) -> None:
@@ -113,15 +113,15 @@ class RateLimiter(AbstractAsyncContextManager[None]):
         _CURRENT.set(None)
 
     async def begin(self) -> None:
-        """Wait until one more may begin."""
-        await self._limiter().acquire()  # One loop's requests wait here in their order,
+        """Wait until the next request may start."""
+        await self._limiter().acquire()  # Requests of one loop queue here, in order.
         wait = self._take()
-        while wait > 0:  # and loops, of which a limiter knows nothing, here for each other.
+        while wait > 0:  # A limiter knows one loop only: requests of different loops wait for each other here.
             await asyncio.sleep(wait)
             wait = self._take()
 
     def _take(self) -> float:
-        """Begin, or say how long that has to wait still."""
+        """Start a request if it may start now; return the remaining seconds otherwise."""
         with self._lock:
             now = time.monotonic()
             wait = self._last + self._seconds - now
@@ -136,14 +136,14 @@ class RateLimiter(AbstractAsyncContextManager[None]):
             return self._limiters.setdefault(loop, AsyncLimiter(1, self._seconds))
 
 
-_CURRENT: ContextVar[RateLimiter | None] = ContextVar("pace", default=None)
+_CURRENT: ContextVar[RateLimiter | None] = ContextVar("rate_limiter", default=None)
 
 
 async def one_more() -> None:
-    """Wait until a request may be sent once more, where it was let begin by a pace."""
-    pace = _CURRENT.get()
-    if pace is not None:
-        await pace.begin()
+    """Wait for the rate limiter that the current request passed, if any, before a second attempt."""
+    limiter = _CURRENT.get()
+    if limiter is not None:
+        await limiter.begin()
 
 
 _HEADERS_VARIABLE = "CODEROOM_MODEL_HEADERS"
@@ -151,28 +151,28 @@ _UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonEr
 
 
 def as_model(client: Any) -> Model:
-    """A model of what a caller may give for one.
+    """Adapt what a caller passes as a model.
 
     Args:
-        client: A `Model`, or a model client of AutoGen's.
+        client: A `Model`, or a model client of AutoGen.
 
     Raises:
         RequestError: It is neither.
     """
     if isinstance(client, Model):
         return client
-    # Whoever has a client of AutoGen's has imported it; this package does not.
+    # This package does not import AutoGen. A caller with one of its clients has done so.
     models = sys.modules.get("autogen_core.models")
     if models is not None and isinstance(client, models.ChatCompletionClient):
         return AutoGenModel(client)
-    raise RequestError(f"expected a model client of AutoGen's or a coderoom.generation.Model, got {client!r:.200}")
+    raise RequestError(f"expected a model client of AutoGen or a coderoom.generation.Model, got {client!r:.200}")
 
 
 class AutoGenModel:
-    """A model client of AutoGen's.
+    """Adapts a model client of AutoGen.
 
     Args:
-        client: The client; it stays open.
+        client: The client. It is not closed.
     """
 
     def __init__(self, client: Any) -> None:
@@ -182,20 +182,20 @@ class AutoGenModel:
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
         """See `Model.complete`."""
-        told = [self._message(message) for message in messages]
+        payload = [self._message(message) for message in messages]
         arguments: dict[str, Any] = {}
         info = self._client.model_info
         if form is not None and _is_closed(form):
             arguments = output_arguments(self._client, form)
             if not info.get("structured_output"):
-                told.append(self._message(Message("user", request_for_json(form))))
+                payload.append(self._message(Message("user", request_for_json(form))))
         elif form is not None and info.get("json_output"):
             arguments = {"json_output": True}
         try:
-            result = await self._client.create(told, **arguments)
+            result = await self._client.create(payload, **arguments)
         except Exception as error:
             if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
-                return Reply("", complete=False)  # An answer that the client could not read is an answer.
+                return Reply("", complete=False)  # The model replied, even if the client could not parse the reply.
             raise
         text = result.content if isinstance(result.content, str) else ""
         usage = result.usage
@@ -209,18 +209,18 @@ class AutoGenModel:
 
 
 class OpenAIModel:
-    """A model behind an endpoint that speaks OpenAI's protocol of chat completions.
+    """A model behind an endpoint with OpenAI's chat completions API.
 
     Args:
-        name: The model; `None`: the variable `CODEROOM_MODEL`, else `gpt-4o`.
-        api_key: The key; `None`: the variable `OPENAI_API_KEY`. A server with an address of its own may need none.
-        base_url: The address; `None`: the variable `OPENAI_BASE_URL`, else OpenAI's own.
-        headers: Headers that go with every request; `None`: the JSON object of the variable `CODEROOM_MODEL_HEADERS`.
-        timeout: The seconds that a request may take.
+        name: The model; `None`: the environment variable `CODEROOM_MODEL`, else `gpt-4o`.
+        api_key: The key; `None`: the variable `OPENAI_API_KEY`. A server given by `base_url` may need none.
+        base_url: The address; `None`: the variable `OPENAI_BASE_URL`, else that of OpenAI.
+        headers: Headers for every request; `None`: the JSON object in the variable `CODEROOM_MODEL_HEADERS`.
+        timeout: The most seconds that a request may take.
 
     Raises:
         MissingDependencyError: There is no key.
-        RequestError: The variable has no headers in it.
+        RequestError: The variable is not a JSON object of strings.
     """
 
     def __init__(
@@ -254,16 +254,16 @@ class OpenAIModel:
         """See `Model.complete`."""
         from openai import BadRequestError
 
-        told: list[Any] = [{"role": message.role, "content": message.content} for message in messages]
+        payload: list[Any] = [{"role": message.role, "content": message.content} for message in messages]
         client, arguments = self._client(), self._arguments(form)
         try:
-            result = await client.chat.completions.create(model=self.name, messages=told, **arguments)
+            result = await client.chat.completions.create(model=self.name, messages=payload, **arguments)
         except BadRequestError:
             if not arguments:
                 raise
-            self._takes_schemas = False  # Many servers speak the protocol but for this.
+            self._takes_schemas = False  # Many servers with this API do not support it.
             await one_more()
-            result = await client.chat.completions.create(model=self.name, messages=told)
+            result = await client.chat.completions.create(model=self.name, messages=payload)
         if not result.choices:
             return Reply("", complete=False)
         choice, usage = result.choices[0], result.usage
@@ -275,7 +275,7 @@ class OpenAIModel:
         )
 
     async def close(self) -> None:
-        """Close its connections of this event loop."""
+        """Close the connections of this event loop."""
         with self._lock:
             client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
@@ -306,13 +306,13 @@ def _headers(given: Mapping[str, str] | None) -> dict[str, str]:
     if given is not None or not text:
         return dict(given or {})
     try:
-        told = json.loads(text)
+        headers = json.loads(text)
     except ValueError:
-        told = None
-    if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
-        # What it says may be a key.
-        raise RequestError(f'{_HEADERS_VARIABLE} has to be a JSON object of texts, such as {{"x-api-key": "..."}}.')
-    return told
+        headers = None
+    if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
+        # The message does not show the value: it may be a key.
+        raise RequestError(f'{_HEADERS_VARIABLE} must be a JSON object of strings, such as {{"x-api-key": "..."}}.')
+    return headers
 
 
 def _is_closed(form: type[BaseModel]) -> bool:
@@ -320,7 +320,7 @@ def _is_closed(form: type[BaseModel]) -> bool:
 
 
 def _name_of(client: Any) -> str:
-    """What a client calls its model; clients have no common way to tell."""
+    """The name of a client's model; clients have no common attribute for it."""
     arguments = getattr(client, "_create_args", None)
     if isinstance(arguments, Mapping) and isinstance(arguments.get("model"), str):
         return str(arguments["model"])

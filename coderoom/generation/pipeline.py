@@ -42,11 +42,11 @@ from coderoom.generation.specs import FunctionSpec, read_specs
 from coderoom.generation.tests import (
     FrozenTests,
     FunctionTest,
+    content_key,
     freeze,
     read_tests,
-    say_nothing,
-    what_it_says,
-    why_too_wide,
+    tolerance_problem,
+    vacuous_tests,
 )
 from coderoom.generation.values import canonical
 from coderoom.outcome import Outcome
@@ -59,18 +59,18 @@ __all__ = [
 ]
 
 _LEAST_TESTS, _MOST_TESTS = 3, 50
-_NOTHING = "there is no JSON object of the form that was asked for"
+_NOTHING = "there is no JSON object of the requested form"
 _SAID = 300
-_CUT_OFF = "the answer was cut off at a limit; be briefer"
-_SAY = "say what the result has to be"
+_CUT_OFF = "the reply was cut off at a length limit; be briefer"
+_SAY = "state what the result has to be"
 T = TypeVar("T")
 
 
-async def write_specs(asker: BudgetedModel, instruction: str, language: Language) -> list[FunctionSpec]:
-    """Ask for the functions; what is wrong with them is sent back once.
+async def write_specs(client: BudgetedModel, instruction: str, language: Language) -> list[FunctionSpec]:
+    """Let the model write the specs; mistakes are sent back once.
 
     Raises:
-        GenerationError: They are wrong still.
+        GenerationError: They are still wrong.
     """
 
     async def read(text: str) -> list[FunctionSpec]:
@@ -83,25 +83,25 @@ async def write_specs(asker: BudgetedModel, instruction: str, language: Language
             raise GenerationError("\n".join(wrong))
         return specs
 
-    specs, problems = await _ask_twice(asker, "specs", "", specs_request(instruction, language), SpecsForm, read)
+    specs, problems = await _ask_twice(client, "specs", "", specs_request(instruction, language), SpecsForm, read)
     if specs is None:
-        raise GenerationError("The model gave no usable functions, also when it was told why:\n" + "\n".join(problems))
+        raise GenerationError("No usable functions, even after a correction request:\n" + "\n".join(problems))
     return specs
 
 
 async def write_tests(
-    spec: FunctionSpec, program: Program, asker: BudgetedModel, runner: TestRunner
+    spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner
 ) -> tuple[list[FunctionTest], list[str]]:
-    """Ask for the tests of a function; what is wrong with them is sent back once.
+    """Let the model write the tests of a function; mistakes are sent back once.
 
     Args:
-        spec: What the function is to do.
+        spec: The function.
         program: The program that it belongs to.
-        asker: Asks the model.
-        runner: Looks at properties.
+        client: The client of the model.
+        runner: Evaluates properties.
 
     Returns:
-        The tests that are right, and what is to be said of those that are not.
+        The valid tests, and the problems of the others.
     """
     kept: list[FunctionTest] = []
 
@@ -110,26 +110,26 @@ async def write_tests(
         if data is None:
             raise GenerationError(_NOTHING)
         tests, wrong = _sound_tests(data, spec, program)
-        for test in await say_nothing(tests, runner):
-            wrong.append(f"the property of {test.name!r} holds of None, -1, 'x', [] and any object too: {_SAY}")
+        for test in await vacuous_tests(tests, runner):
+            wrong.append(f"the property of {test.name!r} also holds for None, -1, 'x', [] and any object: {_SAY}")
             tests.remove(test)
         if len(tests) >= len(kept):
             kept[:] = tests
         if len(tests) < _LEAST_TESTS:
-            wrong.append(f"there are {len(tests)} usable tests, and should be {_LEAST_TESTS} or more")
+            wrong.append(f"there are {len(tests)} usable tests; write at least {_LEAST_TESTS}")
         if wrong:
             raise GenerationError("\n".join(wrong))
         return tests
 
     request = tests_request(program.instruction, spec, program.language, _LEAST_TESTS)
-    tests, problems = await _ask_twice(asker, "tests", spec.name, request, TestsForm, read)
+    tests, problems = await _ask_twice(client, "tests", spec.name, request, TestsForm, read)
     if tests is not None:
         return tests, []
     return kept, [f"tests of {spec.name}: {problem}" for problem in problems]
 
 
 async def _ask_twice(
-    asker: BudgetedModel,
+    client: BudgetedModel,
     step: str,
     function: str,
     messages: Sequence[Message],
@@ -138,7 +138,7 @@ async def _ask_twice(
 ) -> tuple[T | None, list[str]]:
     problems: list[str] = []
     for last in (False, True):
-        reply = await asker.ask(step, function, messages, form)
+        reply = await client.ask(step, function, messages, form)
         try:
             return await read(reply.text), []
         except GenerationError as error:
@@ -146,7 +146,7 @@ async def _ask_twice(
             said = " ".join(reply.text.split())[:_SAID]
         if not last:
             messages = again(messages, reply.text, problems)
-    return None, [*problems, f"the model said: {said or 'nothing'}"]
+    return None, [*problems, f"the model replied: {said or 'nothing'}"]
 
 
 def _name_problems(spec: FunctionSpec, language: Language) -> list[str]:
@@ -155,14 +155,14 @@ def _name_problems(spec: FunctionSpec, language: Language) -> list[str]:
 
 
 def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[FunctionTest], list[str]]:
-    """The tests that are right one by one, and what is wrong with the others."""
+    """The tests that are valid on their own, and the problems of the others."""
     tests: list[FunctionTest] = []
     wrong: list[str] = []
     names: set[str] = set()
     known: dict[str, str] = {}
     said: dict[str, str] = {}
     if len(data) > _MOST_TESTS:
-        wrong.append(f"there are {len(data)} tests, and may be {_MOST_TESTS}")
+        wrong.append(f"there are {len(data)} tests; at most {_MOST_TESTS} are allowed")
     for index, each in enumerate(as_tests(data[:_MOST_TESTS], spec, program.language)):
         place = f"tests[{index}]"
         try:
@@ -171,17 +171,17 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
             wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
             continue
         problems = [*unclear_values(test, spec, program.language), *program.check_setup(test.setup)]
-        if too_wide := why_too_wide(test):
+        if too_wide := tolerance_problem(test):
             problems.append(too_wide)
         wrong += [f"{place}: {problem}" for problem in problems]
         if test.name in names:
-            wrong.append(f"{place}: another test has the name {test.name!r} too")
-        elif (same := said.setdefault(what_it_says(test), test.name)) != test.name:
-            wrong.append(f"{place}: it is the same as {same!r}, and shows nothing that that does not")
+            wrong.append(f"{place}: another test has the same name {test.name!r}")
+        elif (same := said.setdefault(content_key(test), test.name)) != test.name:
+            wrong.append(f"{place}: it is the same test as {same!r}")
             continue
         call, expected = _call_of(test), _expected_of(test)
         if known.setdefault(call, expected) != expected and test.property is None:
-            wrong.append(f"{place}: another test expects something else of the same call")
+            wrong.append(f"{place}: another test expects a different result of the same call")
         elif not problems and test.name not in names:
             tests.append(test)
             names.add(test.name)
@@ -189,7 +189,7 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
 
 
 def _call_of(test: FunctionTest) -> str:
-    # What has a property can have several.
+    # A call may have several properties.
     about = test.name if test.property is not None else ""
     return canonical([test.inputs, test.setup, about])
 
@@ -199,17 +199,17 @@ def _expected_of(test: FunctionTest) -> str:
 
 
 class Pipeline:
-    """The way from an instruction to a solution.
+    """Runs the steps from an instruction to a solution.
 
     Args:
-        program: The program, of which only the instruction is known yet.
-        asker: Asks the model.
+        program: The program, which has only an instruction yet.
+        client: The client of the model.
         runner: Runs the tests.
     """
 
-    def __init__(self, program: Program, asker: BudgetedModel, runner: TestRunner) -> None:
+    def __init__(self, program: Program, client: BudgetedModel, runner: TestRunner) -> None:
         self._program = program
-        self._asker = asker
+        self._client = client
         self._runner = runner
         self._attempts: dict[str, list[Attempt]] = {}
         self._reasons: dict[str, StopReason] = {}
@@ -217,10 +217,10 @@ class Pipeline:
         self._error = ""
 
     async def run(self, model: str) -> Solution:
-        """Go all the way, or as far as it goes.
+        """Run all steps, or as many as possible.
 
         Args:
-            model: What the model is called.
+            model: The name of the model.
 
         Raises:
             SandboxUnavailable: The sandbox broke.
@@ -236,12 +236,12 @@ class Pipeline:
 
     async def _write_specs(self) -> list[FunctionSpec]:
         program = self._program
-        layers = program.take_specs(await write_specs(self._asker, program.instruction, program.language))
+        layers = program.take_specs(await write_specs(self._client, program.instruction, program.language))
         program.emit(SpecsWritten(tuple(map(tuple, layers))))
         return list(program.specs.values())
 
     async def _write_tests(self, specs: Sequence[FunctionSpec]) -> bool:
-        """Write the tests of all functions at the same time, and freeze them; whether all could be asked for."""
+        """Write the tests of all functions concurrently and freeze them; return whether all requests succeeded."""
         found = await asyncio.gather(*(self._write_tests_of(spec) for spec in specs), return_exceptions=True)
         tests: dict[str, list[FunctionTest]] = {}
         for spec, each in zip(specs, found, strict=True):
@@ -255,23 +255,23 @@ class Pipeline:
             self._program.tests = self._program.original = freeze({name: each for name, each in tests.items() if each})
             self._program.emit(TestsFrozen(self._program.tests))
         elif self._stopped is None:
-            raise GenerationError("The model gave no usable tests, also when it was told why.")
+            raise GenerationError("The model gave no usable tests, even after a correction request.")
         return self._stopped is None
 
     async def _write_tests_of(self, spec: FunctionSpec) -> list[FunctionTest]:
         program = self._program
-        tests, problems = await write_tests(spec, program, self._asker, self._runner)
+        tests, problems = await write_tests(spec, program, self._client, self._runner)
         for problem in problems:
             self._warn(problem)
         program.emit(TestsWritten(spec.name, tuple(tests)))
         return tests
 
     async def _write_code(self) -> None:
-        """Write every function once those that it needs are there; others at the same time."""
+        """Write every function, each after its dependencies, and independent ones concurrently."""
         tasks: dict[str, asyncio.Task[None]] = {}
         try:
             async with asyncio.TaskGroup() as group:
-                for spec in self._program.specs.values():  # Each comes after what it needs.
+                for spec in self._program.specs.values():  # Dependencies come first.
                     needed = [tasks[name] for name in spec.dependencies]
                     tasks[spec.name] = group.create_task(self._write_function(spec, needed))
         except BaseExceptionGroup as errors:
@@ -284,11 +284,11 @@ class Pipeline:
         lacking = [name for name in spec.dependencies if name not in program.code]
         tests = program.tests.tests.get(spec.name, ()) if program.tests is not None else ()
         if lacking or not tests:
-            why = f"{', '.join(lacking)}, which it needs, has no code" if lacking else "it has no tests"
+            why = f"its dependency {', '.join(lacking)} has no code" if lacking else "it has no tests"
             self._warn(f"{spec.name} was not written: {why}")
             self._attempts[spec.name], self._reasons[spec.name] = [], StopReason.UNUSABLE
             return
-        work = FunctionWork(spec, program, self._asker, self._runner)
+        work = FunctionWork(spec, program, self._client, self._runner)
         self._attempts[spec.name] = work.attempts
         reason = self._reasons[spec.name] = await work.do()
         if reason in CUT_SHORT:
@@ -300,7 +300,7 @@ class Pipeline:
         program.emit(FunctionFinished(self._report(spec.name, [], len(tests), passed, changed=changed)))
 
     async def _conclude(self, model: str, started: float) -> Solution:
-        """Run everything once more, all functions together, and put down what came of it."""
+        """Run all tests once more with the whole program, and build the solution."""
         program = self._program
         names = program.in_order(program.code)
         implementations = {name: program.code[name] for name in names}
@@ -325,7 +325,7 @@ class Pipeline:
             tests_hash=program.original.hash if program.original is not None else "",
             language=program.language.name,
             model=model,
-            usage=self._asker.usage,
+            usage=self._client.usage,
             duration=time.monotonic() - started,
             stop_reason=self._stop_reason(passed, reports),
             error=self._error,
@@ -346,7 +346,7 @@ class Pipeline:
         return results
 
     async def _only_by_changed(self, implementations: dict[str, str], results: Sequence[TestResult]) -> set[str]:
-        """The functions that pass their tests only as those were changed."""
+        """The functions that pass only the changed tests."""
         program = self._program
         if program.tests is None or program.original is None or not program.tests.changes:
             return set()
@@ -361,10 +361,10 @@ class Pipeline:
         count, good = len(results) or tests, sum(each.passed for each in results) or passed
         reason = self._reasons.get(name, self._stopped or StopReason.UNUSABLE)
         if reason is StopReason.PASSED_CHANGED_TESTS and not changed and results:
-            reason = StopReason.PASSED  # Its code passes the tests as they were, too.
+            reason = StopReason.PASSED  # Its code passes the original tests, too.
         whole = 0 < count == good
         if results and not whole and reason in (StopReason.PASSED, StopReason.PASSED_CHANGED_TESTS):
-            reason = StopReason.FAILED  # With the whole program it does not do what it did alone.
+            reason = StopReason.FAILED  # It passed alone, but fails within the whole program.
         return FunctionReport(
             function=name,
             passed=whole and (not changed or self._program.rules.accept_changed_tests),

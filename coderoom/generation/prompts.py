@@ -1,4 +1,4 @@
-"""The prompts. Whoever changes a word here changes `PROMPT_VERSION`."""
+"""The prompts. Change `PROMPT_VERSION` with every change of a prompt: it is part of the key of cached solutions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = [
     "tests_request",
 ]
 
-PROMPT_VERSION = "3"
+PROMPT_VERSION = "4"
 
 _MOST_SHOWN = 6
 _LONGEST = 1_500
 
 _SYSTEM = (
     "You are a careful engineer who turns an instruction into small functions in {language}, tests first. "
-    "Answer exactly in the form that is asked for, and with nothing else."
+    "Answer exactly in the requested form, and with nothing else."
 )
 
 _SPECS = """\
@@ -39,15 +39,15 @@ Instruction:
 
 {instruction}
 
-Name the functions of a program that does this: as few as make sense, one where one is enough, each of which can be
-tested by itself. If the instruction gives a name or a signature, keep it. Answer with one JSON object:
+Name the functions of a program that does this: as few as make sense, one if one is enough, each of which can be
+tested on its own. If the instruction gives a name or a signature, keep it. Answer with one JSON object:
 
 {{"function_specs": [{{"name": "...", "purpose": "what it does, exactly, edge cases and errors included",
 "inputs": [{{"name": "...", "type": "..."}}], "outputs": {{"type": "...", "description": "..."}},
-"dependencies": ["names of functions of this list that it calls"], "complexity": "simple" | "medium" | "complex"}}]}}
+"dependencies": ["names of functions in this list that it calls"], "complexity": "simple" | "medium" | "complex"}}]}}
 
-Dependencies may not form a circle; a function that calls itself does not depend on itself. Functions return what they
-find; only where the instruction asks for it does one change its arguments, and its purpose says so.
+Dependencies must not form a cycle; a function that calls itself does not depend on itself. Functions return their
+results; a function changes its arguments only if the instruction asks for that, and then its purpose says so.
 
 {ways}"""
 
@@ -63,27 +63,27 @@ Write the tests of the function `{name}`, before there is any code:
 Answer with one JSON object: {{"tests": [...]}}, with {least} to 12 tests: normal cases, edge cases and, where the spec
 names any, errors. Each test is an object with
 
-- "name": what it is about, another one for each test,
+- "name": what it tests, different for each test,
 - "kind": "normal", "edge" or "error",
 - "inputs": an object with the arguments by their names,
 - and exactly one of
-  "expected_output": the value that has to be returned,
-  "expected_error": the name of the exception that has to be raised (with "error_message", text that has to be in its
-  message, only if the instruction demands it),
-  "property": an expression of Python over `result` and the inputs that has to be True, for what has many right answers,
-  or for a function that changes its arguments: the inputs are as they were, and the dict `after` has them as the call
-  has left them, so that of one that sorts its list `xs` "result is None and after['xs'] == [1, 2, 3]" has to be True,
-- "setup", only where it cannot be done without: code that runs before the call. It changes the dict `inputs`, and
-  brings the program into a state by calling its functions. It knows these, the program's classes and what it imports;
-  it writes only into what it has made itself, and into nothing that the program keeps.
+  "expected_output": the value that must be returned,
+  "expected_error": the name of the exception that must be raised (with "error_message", text that its message must
+  contain, only if the instruction demands it),
+  "property": a Python expression over `result` and the inputs that must be True, for functions with many right results
+  or for a function that changes its arguments: the inputs are as before the call, and the dict `after` has them as
+  after the call. For a function that sorts its list `xs`, "result is None and after['xs'] == [1, 2, 3]" must be True,
+- "setup", only if it is necessary: code that runs before the call. It changes the dict `inputs`, and brings the program
+  into a state by calling its functions. It may use these functions, the program's classes and what it imports. It may
+  change only objects that it has created itself, and nothing that the program keeps.
 
 Work out every expected value step by step before you write it down; test only what the instruction says. Values are
-JSON; for what JSON lacks there are {{"$tuple": [...]}}, {{"$set": [...]}}, {{"$frozenset": [...]}},
-{{"$dict": [[key, value], ...]}} for keys that are no text, {{"$bytes": "base64"}},
+JSON; for types that JSON lacks there are {{"$tuple": [...]}}, {{"$set": [...]}}, {{"$frozenset": [...]}},
+{{"$dict": [[key, value], ...]}} for keys that are not strings, {{"$bytes": "base64"}},
 {{"$float": "nan" | "inf" | "-inf"}}, {{"$complex": [1.0, 2.0]}}, {{"$decimal": "1.10"}},
 {{"$fraction": [1, 3]}}, {{"$datetime": "2024-02-29T12:30:00"}},
 {{"$date": "2024-02-29"}}, {{"$time": "12:30:00"}}, {{"$timedelta": [days, seconds, microseconds]}}.
-A list that is expected also takes a tuple, and floats are compared with a tolerance."""
+An expected list also matches a tuple, and floats are compared with a tolerance."""
 
 _CODE = """\
 Instruction of the whole program:
@@ -102,18 +102,18 @@ Signature:
 {dependencies}
 {ways}
 
-Answer with one block of {language} with all of its code, helpers and imports included."""
+Answer with one {language} code block with all of its code, including helpers and imports."""
 
 _REPAIR = """\
 Instruction of the whole program:
 
 {instruction}
 
-The function `{name}` is to do this:
+The specification of the function `{name}`:
 
 {spec}
 {dependencies}
-This is its code now:
+Its current code:
 
 ```{language}
 {code}
@@ -126,8 +126,8 @@ Find out which is wrong: the implementation, or a test that contradicts the inst
 {{"wrong": "implementation" | "test", "reason": "...", "implementation": "the whole new code of the function, or null",
 "test": the whole test as it should be, under its name, or null}}
 
-A test is wrong only if the instruction says otherwise; that code fails is no reason. At most {changes} more of its
-tests may be changed, each change is recorded with your reason, and a function that passes only so is not done.
+A test is wrong only if it contradicts the instruction, not because the code fails it. At most {changes} more of its
+tests may be changed. Each change is recorded with your reason, and a function that passes only that way is not done.
 
 {ways}"""
 
@@ -136,7 +136,7 @@ Instruction of the whole program:
 
 {instruction}
 
-Write the function `{name}` anew, in another way than before: earlier code for it went on to fail.
+Write the function `{name}` from scratch, with a different approach: earlier code for it kept failing.
 
 {spec}
 
@@ -150,29 +150,29 @@ Signature:
 
 {ways}
 
-Answer with one block of {language} with all of its code, helpers and imports included."""
+Answer with one {language} code block with all of its code, including helpers and imports."""
 
 
 def specs_request(instruction: str, language: Language) -> list[Message]:
-    """Ask for the functions of a program."""
+    """Request the specs of a program."""
     return _request(_SPECS, instruction, language)
 
 
 def tests_request(instruction: str, spec: FunctionSpec, language: Language, least: int) -> list[Message]:
-    """Ask for the tests of a function."""
+    """Request the tests of a function."""
     return _request(_TESTS, instruction, language, **_facts(spec, language), least=max(least, 5))
 
 
 def code_request(
     instruction: str, spec: FunctionSpec, language: Language, dependencies: Mapping[FunctionSpec, str | None]
 ) -> list[Message]:
-    """Ask for the code of a function.
+    """Request the code of a function.
 
     Args:
         instruction: The instruction.
-        spec: What the function is to do.
+        spec: The function.
         language: The language.
-        dependencies: What the functions that it calls are to do, with their code where it passes its tests.
+        dependencies: The functions that it calls, each with its code if that passes its tests.
     """
     return _request(_CODE, instruction, language, **_facts(spec, language, dependencies))
 
@@ -186,7 +186,7 @@ def repair_request(
     trouble: str,
     changes: int,
 ) -> list[Message]:
-    """Ask what is wrong, and for the remedy."""
+    """Request a diagnosis and a repair."""
     facts = _facts(spec, language, dependencies)
     return _request(_REPAIR, instruction, language, **facts, code=code, trouble=trouble, changes=changes)
 
@@ -198,24 +198,24 @@ def fresh_request(
     dependencies: Mapping[FunctionSpec, str | None],
     trouble: str,
 ) -> list[Message]:
-    """Ask for another approach, without showing the code that failed."""
+    """Request another approach, without showing the code that failed."""
     return _request(_FRESH, instruction, language, **_facts(spec, language, dependencies), trouble=trouble)
 
 
 def again(messages: Sequence[Message], answer: str, problems: Sequence[str]) -> list[Message]:
-    """Send an answer back with what is wrong with it."""
+    """Send a reply back with its problems."""
     listed = "\n".join(f"- {problem}" for problem in problems[:20])
-    text = f"That cannot be used:\n\n{listed}\n\nAnswer again, in the form that was asked for, with all of it."
+    text = f"This cannot be used:\n\n{listed}\n\nAnswer again, in the requested form and in full."
     return [*messages, Message("assistant", answer[:20_000] or "(nothing)"), Message("user", text)]
 
 
 def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes: Sequence[str] = ()) -> str:
-    """What to say of tests that failed; the same for the same failures.
+    """Describe failed tests to the model; equal failures give equal texts.
 
     Args:
-        results: What came of all tests.
+        results: The results of all tests.
         tests: The tests.
-        notes: What was done with the code before.
+        notes: Changes that were made to the code before it ran.
     """
     by_name = {test.name: test for test in tests}
     failed = [result for result in results if not result.passed]
@@ -228,7 +228,7 @@ def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes
             lines.append(f"Returned: {show(result.actual_output, _LONGEST)}")
         if result.arguments_after is not None:
             lines.append(
-                f"Left in its arguments: {show({'$dict': [*map(list, result.arguments_after.items())]}, _LONGEST)}"
+                f"Arguments after the call: {show({'$dict': [*map(list, result.arguments_after.items())]}, _LONGEST)}"
             )
         lines.append(f"Failed because: {result.why[:_LONGEST]}")
         if result.error:
@@ -239,7 +239,7 @@ def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes
 
 
 def refusals(problems: Sequence[str], notes: Sequence[str] = ()) -> str:
-    """What to say of code that was not run."""
+    """Describe to the model why code was not run."""
     return "\n".join(["It was not run:\n", *(f"- {problem}" for problem in problems[:20]), *_noted(notes)])
 
 
@@ -255,7 +255,7 @@ def _request(text: str, instruction: str, language: Language, **facts: object) -
 def _facts(
     spec: FunctionSpec, language: Language, dependencies: Mapping[FunctionSpec, str | None] | None = None
 ) -> dict[str, str]:
-    """What there is to be said of a function; each question takes of it what it needs."""
+    """The fields that describe a function in the prompts."""
     return {
         "name": spec.name,
         "spec": json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, indent=1),
@@ -267,8 +267,8 @@ def _facts(
 def _dependencies(dependencies: Mapping[FunctionSpec, str | None], language: Language) -> str:
     if not dependencies:
         return ""
-    parts = ["\nThese functions of the program are there when it runs; call them, and do not define them:\n"]
+    parts = ["\nThese functions of the program exist when it runs; call them, and do not define them:\n"]
     for spec, code in dependencies.items():
-        told = code if code is not None else f"{language.signature(spec)}\n    ...  # {spec.purpose}"
-        parts.append(f"```{language.name}\n{told}\n```\n")
+        text = code if code is not None else f"{language.signature(spec)}\n    ...  # {spec.purpose}"
+        parts.append(f"```{language.name}\n{text}\n```\n")
     return "\n".join(parts)

@@ -39,15 +39,15 @@ _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
 
 @dataclass(frozen=True)
 class Rules:
-    """What holds for the work on each function.
+    """Limits and rules for the work on each function.
 
     Attributes:
-        max_attempts: How many attempts there may be.
-        max_test_changes: How many of its tests may be changed.
-        allowed_imports: The modules that may be imported; `None`: all.
-        block_severity: The least severity of a scanner's finding that keeps code from being run; `None`: none does. A
-            weak hash never does.
-        accept_changed_tests: Whether a function that passes only since its tests were changed has passed.
+        max_attempts: The most attempts.
+        max_test_changes: The most test changes.
+        allowed_imports: The modules that code may import; `None`: all.
+        block_severity: The lowest severity of a scanner finding that blocks code from running; `None`: none blocks.
+            Weak hashes never block.
+        accept_changed_tests: Whether a function that passes only because its tests were changed counts as passed.
     """
 
     max_attempts: int = 6
@@ -59,20 +59,20 @@ class Rules:
 
 @dataclass
 class Program:
-    """A program that comes about.
+    """The program under construction.
 
     Attributes:
         instruction: The instruction.
         language: The language.
-        rules: What holds for the work on each function.
+        rules: Limits and rules for the work on each function.
         emit: Called with each event.
-        specs: The functions, each after what it needs.
-        tests: The tests as they are.
-        original: The tests as they were frozen first.
+        specs: The functions, dependencies first.
+        tests: The tests, with all changes.
+        original: The tests that were frozen first.
         code: The best code of each function so far.
         passed: The functions whose code passes its tests.
-        findings: What a scanner found in the best code of each function.
-        warnings: What the reader should know.
+        findings: What the scanner found in the best code of each function.
+        warnings: Remarks for the reader.
     """
 
     instruction: str
@@ -89,25 +89,25 @@ class Program:
     _codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def take_specs(self, specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:
-        """Take the functions, and return them layer by layer."""
+        """Set the functions; return them in layers."""
         layers = order(specs)
         self.specs = {spec.name: spec for layer in layers for spec in layer}
         return layers
 
     def dependencies(self, spec: FunctionSpec) -> dict[FunctionSpec, str | None]:
-        """What a function calls, with the code of those that pass their tests."""
+        """The dependencies of a function, each with its code if it passes its tests."""
         return {self.specs[name]: self.code.get(name) if name in self.passed else None for name in spec.dependencies}
 
     def without_repeats(self, spec: FunctionSpec, code: str) -> tuple[str, tuple[str, ...]]:
-        """Code without what it repeats of the functions that it needs, and what there is to be said of that."""
+        """Code without repeated definitions of its dependencies, and notes on what was removed."""
         known = {name: self.code[name] for name in self.in_order(self._needed(spec.name) - {spec.name})}
         code, names = self.language.without_repeats(code, known)
-        return code, tuple(f"its own {name!r} was left out; the one that was tested is used" for name in names)
+        return code, tuple(f"its own {name!r} was removed; the tested function is used" for name in names)
 
     def check(self, spec: FunctionSpec, code: str) -> tuple[list[str], tuple[SecurityFinding, ...]]:
-        """Why code may not be run, and what a scanner found in it. Code that may has its names until it is tried."""
+        """Why code may not be run, and what the scanner found. Names of accepted code are reserved until `tried`."""
         taken = {name: owner for owner, codes in self._codes.items() for name in self._defined(*codes)}
-        taken |= {name: name for name in self.specs}  # Also of those that are not written yet.
+        taken |= {name: name for name in self.specs}  # Including functions that are not written yet.
         problems = self.language.check(code, spec, taken=taken, allowed_imports=self.rules.allowed_imports)
         if wrong := [*map(str, problems), *self._clashes(spec, code)]:
             return wrong, ()
@@ -118,7 +118,7 @@ class Program:
         return blocked, findings
 
     def tried(self, spec: FunctionSpec, best: str) -> None:
-        """Take the best code so far of a function, after one more was tried; only that one has names from now on."""
+        """Set the best code of a function after an attempt; only its names stay reserved."""
         self.code[spec.name] = best
         self._codes[spec.name] = (best,)
 
@@ -130,14 +130,14 @@ class Program:
         return [f"setup: {each}" for each in problems or self._refusals(self.language.scan(source))]
 
     async def run(self, runner: TestRunner, spec: FunctionSpec, code: str) -> list[TestResult]:
-        """Run the tests of a function, with the best code so far of what it needs."""
+        """Run the tests of a function with the best code of its dependencies."""
         assert self.tests is not None
         needed = self._needed(spec.name)
         sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
         return await runner.run(sources, self.tests, functions=[spec.name])
 
     def in_order(self, names: Collection[str]) -> list[str]:
-        """Names of functions, each after what it needs."""
+        """Names of functions, dependencies first."""
         return [name for name in self.specs if name in names]
 
     def _needed(self, name: str) -> set[str]:
@@ -150,30 +150,28 @@ class Program:
         return found
 
     def _defined(self, *codes: str) -> set[str]:
-        """The names that codes define, and do not only import."""
+        """The names that pieces of code define other than by imports."""
         return {
             name for code in codes for name in {*self.language.names_defined(code)} - {*self.language.imports(code)}
         }
 
     def _clashes(self, spec: FunctionSpec, code: str) -> list[str]:
-        """What would change in one module, because codes import something else under the same name."""
+        """Imports that would conflict in one module: the same name for different things."""
         own, defined = self.language.imports(code), self._defined(code)
         found = dict[str, None]()
         if "*" in own and len(self.specs) > 1:
-            found[f"what {own['*']} has could take the place of names of other functions; import each by its name"] = (
-                None
-            )
+            found[f"names from {own['*']} could replace names of other functions; import each by its name"] = None
         others = [(owner, each) for owner, codes in self._codes.items() if owner != spec.name for each in codes]
         for owner, other in others:
             for name, what in self.language.imports(other).items():
                 here = own.get(name, "something else" if name in defined else what)
                 if here != what:
-                    text = f"{name!r} is {here} here, and {what} in the code of {owner!r}, which is in the same module"
+                    text = f"{name!r} is {here} here, but {what} in the code of {owner!r}, which is in the same module"
                     found[f"{text}; import the same, or take another name"] = None
         return [*found]
 
     def _refusals(self, findings: Iterable[SecurityFinding]) -> list[str]:
-        return [f"a security scanner refuses it: {each}" for each in findings if self._is_blocked(each)]
+        return [f"the security scanner blocks it: {each}" for each in findings if self._is_blocked(each)]
 
     def _is_blocked(self, finding: SecurityFinding) -> bool:
         least = self.rules.block_severity
@@ -182,21 +180,21 @@ class Program:
         )
 
 
-_MOST_PATCHES = 2  # When so many have failed, another approach is asked for.
+_MOST_PATCHES = 2  # After this many failed patches, another approach is requested.
 _NO_FINDINGS: tuple[SecurityFinding, ...] = ()
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True)
 class _Proposal:
-    """What is to be tried next.
+    """What to try next.
 
     Attributes:
-        approach: How it came about.
-        code: The code; empty if the answer had none.
+        approach: How it started.
+        code: The code; empty if the reply had none.
         problems: Why it cannot be tried.
-        reason: What the model said was wrong before.
-        notes: What was done with the code.
+        reason: The model's diagnosis of the previous attempt.
+        notes: Changes that were made to the code.
     """
 
     approach: Approach
@@ -210,20 +208,20 @@ class FunctionWork:
     """The work on one function.
 
     Args:
-        spec: What it is to do.
+        spec: The function.
         program: The program that it belongs to.
-        asker: Asks the model.
+        client: The client of the model.
         runner: Runs the tests.
 
     Attributes:
         attempts: The attempts so far.
-        error: Why the model could not be asked; empty if it could.
+        error: Why a request to the model failed; empty if none did.
     """
 
-    def __init__(self, spec: FunctionSpec, program: Program, asker: BudgetedModel, runner: TestRunner) -> None:
+    def __init__(self, spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner) -> None:
         self._spec = spec
         self._program = program
-        self._asker = asker
+        self._client = client
         self._runner = runner
         self.attempts: list[Attempt] = []
         self.error = ""
@@ -237,16 +235,16 @@ class FunctionWork:
         self._fresh = False
 
     async def do(self) -> StopReason:
-        """Work until all tests pass, or there is a reason to stop; the best code so far is the program's."""
+        """Work until all tests pass or there is a reason to stop; the program gets the best code."""
         try:
-            return await self._go_on()
+            return await self._work()
         except BudgetSpent as spent:
             return spent.reason
         except ModelError as error:
             self.error = str(error)
             return StopReason.MODEL_FAILED
 
-    async def _go_on(self) -> StopReason:
+    async def _work(self) -> StopReason:
         proposal = await self._begin()
         while True:
             trouble = await self._try(proposal)
@@ -257,16 +255,16 @@ class FunctionWork:
             if self._repeated is not None and self._fresh:
                 return self._repeated
             if not self._fresh and (self._repeated is not None or self._patches >= _MOST_PATCHES):
-                proposal = await self._begin_anew(trouble)
+                proposal = await self._start_over(trouble)
             else:
-                proposal = await self._mend(trouble)
+                proposal = await self._repair(trouble)
 
     async def _begin(self) -> _Proposal:
         program = self._program
         dependencies = program.dependencies(self._spec)
         return await self._write("first", code_request(program.instruction, self._spec, program.language, dependencies))
 
-    async def _begin_anew(self, trouble: str) -> _Proposal:
+    async def _start_over(self, trouble: str) -> _Proposal:
         self._fresh, self._patches = True, 0
         program = self._program
         dependencies = program.dependencies(self._spec)
@@ -274,13 +272,13 @@ class FunctionWork:
         return await self._write("fresh", request)
 
     async def _write(self, approach: Approach, request: list[Message]) -> _Proposal:
-        reply = await self._asker.ask("code", self._spec.name, request)
+        reply = await self._client.ask("code", self._spec.name, request)
         code = code_in(reply.text, self._spec.name, self._program.language)
         if not reply.complete:
-            return _Proposal(approach, "", ("the answer was cut off at a limit; write less",))
+            return _Proposal(approach, "", ("the reply was cut off at a length limit; write less",))
         return _Proposal(approach, code, () if code.strip() else (self._no_code(),))
 
-    async def _mend(self, trouble: str) -> _Proposal:
+    async def _repair(self, trouble: str) -> _Proposal:
         self._patches += 1
         program = self._program
         request = repair_request(
@@ -292,21 +290,21 @@ class FunctionWork:
             trouble,
             max(program.rules.max_test_changes - self._changes, 0),
         )
-        reply = await self._asker.ask("repair", self._spec.name, request, RepairForm)
+        reply = await self._client.ask("repair", self._spec.name, request, RepairForm)
         repair = read_repair(reply.text, self._spec.name, program.language)
         if repair is None:
-            return _Proposal("patch", "", ("the answer had neither new code nor another test",))
+            return _Proposal("patch", "", ("the reply had neither new code nor a changed test",))
         if repair.wrong == "implementation":
             return _Proposal("patch", repair.code, reason=repair.reason)
         try:
             self._change_test(repair)
         except GenerationError as error:
-            problems = tuple(f"the test cannot be changed so: {line}" for line in str(error).splitlines())
+            problems = tuple(f"the test cannot be changed like this: {line}" for line in str(error).splitlines())
             return _Proposal("patch", "", problems, repair.reason)
         return _Proposal("changed test", self._code, reason=repair.reason)
 
     async def _try(self, proposal: _Proposal) -> str:
-        """Try what was proposed; say what is wrong with it, and nothing if it is right."""
+        """Check a proposal and run its tests; return what to tell the model, or nothing if all tests passed."""
         program, spec, number = self._program, self._spec, len(self.attempts) + 1
         problems, findings = list(proposal.problems), _NO_FINDINGS
         if not problems:
@@ -355,7 +353,7 @@ class FunctionWork:
             self._program.passed.add(self._spec.name)
 
     def _compare(self, proposal: _Proposal, signature: object) -> None:
-        """Find out whether this is what there was before."""
+        """Detect repeated code and repeated failures."""
         self._repeated = None
         if proposal.code and proposal.approach != "changed test":
             code = proposal.code.strip()
@@ -370,18 +368,18 @@ class FunctionWork:
         """Change a test, and record it.
 
         Raises:
-            GenerationError: That cannot be done.
+            GenerationError: The change is not allowed or not valid.
         """
         program, spec = self._program, self._spec
         assert program.tests is not None
         if self._changes >= program.rules.max_test_changes:
-            raise GenerationError(f"{self._changes} of its tests were changed already, and no more may be")
-        told = as_tests([repair.test], spec, program.language)
-        test = read_tests({spec.name: told}, [spec], language=program.language)[spec.name][0]
+            raise GenerationError(f"{self._changes} test changes were made already, which is the limit")
+        data = as_tests([repair.test], spec, program.language)
+        test = read_tests({spec.name: data}, [spec], language=program.language)[spec.name][0]
         if test.name not in {each.name for each in self._tests()}:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():
-            raise GenerationError("there is no reason given")
+            raise GenerationError("no reason is given")
         if problems := [*unclear_values(test, spec, program.language), *program.check_setup(test.setup)]:
             raise GenerationError("\n".join(problems))
         program.tests = changed(program.tests, spec.name, test.name, test, by="the model", reason=repair.reason[:2_000])
@@ -393,10 +391,10 @@ class FunctionWork:
         return self._program.tests.tests.get(self._spec.name, ())
 
     def _no_code(self) -> str:
-        return f"there is no block of {self._program.language.name} with the function {self._spec.name!r}"
+        return f"there is no {self._program.language.name} code block with the function {self._spec.name!r}"
 
 
 def _signature(results: list[TestResult]) -> object:
-    """The same for failures that are the same."""
+    """A value that is equal for equal failures."""
     failed = [(each.test, each.why, each.error.rpartition("\n")[2]) for each in results if not each.passed]
     return tuple((test, _ADDRESS.sub("0x", why), _ADDRESS.sub("0x", error)) for test, why, error in failed)

@@ -39,10 +39,10 @@ __all__ = [
 
 
 class Form(BaseModel):
-    """What an answer has to be as JSON.
+    """The schema of a reply as JSON.
 
     Attributes:
-        closed: Whether every part of it is named, so that a model can be held to it by a strict schema.
+        closed: Whether the schema names every part, so that it can be used as a strict schema.
     """
 
     closed: ClassVar[bool] = True
@@ -78,7 +78,7 @@ class SpecsForm(Form):
 
 
 class TestsForm(Form):
-    """The tests of a function; their data can be anything."""
+    """The tests of a function, with arbitrary data."""
 
     __test__: ClassVar[bool] = False
     closed: ClassVar[bool] = False
@@ -87,7 +87,7 @@ class TestsForm(Form):
 
 
 class RepairForm(Form):
-    """What is wrong, and the remedy."""
+    """A diagnosis and a repair."""
 
     closed: ClassVar[bool] = False
 
@@ -98,10 +98,10 @@ class RepairForm(Form):
 
 
 class Repair(BaseModel):
-    """A model's diagnosis and remedy, as far as it could be read.
+    """A model's diagnosis and repair, as far as it could be read.
 
     Attributes:
-        wrong: What it says is wrong.
+        wrong: What is wrong according to the model.
         reason: Why.
         code: The new code; empty if there is none.
         test: The test as it should be; `None` if there is none.
@@ -114,17 +114,17 @@ class Repair(BaseModel):
 
 
 def read_specs_data(text: str) -> Any:
-    """The list of specs in an answer; `None` if there is none."""
+    """The list of specs in a reply; `None` if there is none."""
     return _listed(text, ("function_specs", "functions", "specs"))
 
 
 def read_tests_data(text: str, function: str) -> Any:
-    """The list of tests of a function in an answer; `None` if there is none."""
+    """The list of tests of a function in a reply; `None` if there is none."""
     return _listed(text, ("tests", "test_cases", function), function)
 
 
 def _listed(text: str, keys: Sequence[str], function: str = "") -> list[Any] | None:
-    """What an answer lists under one of some keys, or as its whole; several lists are one."""
+    """The lists in a reply, as a whole or under one of some keys, joined to one list."""
     lists = []
     for data in values_in(text):
         if isinstance(data, list):
@@ -139,7 +139,7 @@ def _listed(text: str, keys: Sequence[str], function: str = "") -> list[Any] | N
 
 
 def read_repair(text: str, function: str, language: Language) -> Repair | None:
-    """The diagnosis and the remedy in an answer; `None` if there is no remedy."""
+    """The diagnosis and repair in a reply; `None` if there is no repair."""
     for data in _values(text):
         test = data.get("test")
         wrong = data.get("wrong")
@@ -154,7 +154,7 @@ def read_repair(text: str, function: str, language: Language) -> Repair | None:
 
 
 def code_in(text: str, function: str, language: Language) -> str:
-    """The code of a function in an answer; empty if there is none."""
+    """The code of a function in a reply; empty if there is none."""
     text = without_thoughts(text)
     blocks = _blocks(text, language)
     defining = [code for code in blocks if function in language.names_defined(code)]
@@ -173,7 +173,7 @@ def code_in(text: str, function: str, language: Language) -> str:
 
 
 def _bare(code: str, language: Language) -> str:
-    """Code in JSON may stand in a fence there too."""
+    """Code from a JSON string, without fences."""
     if "```" not in code and "~~~" not in code:
         return code
     return "\n\n".join(_blocks(code, language)) or code
@@ -185,7 +185,7 @@ def _blocks(text: str, language: Language) -> list[str]:
 
 @functools.lru_cache(maxsize=4)
 def _all_blocks(text: str) -> tuple[Block, ...]:
-    """The blocks of an answer, which is looked at more than once; a large one takes its time."""
+    """The code blocks of a reply. Cached, since a reply is searched more than once."""
     return tuple(extract_code_blocks(text))
 
 
@@ -198,36 +198,36 @@ _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _LARGEST_LITERAL = 100_000
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
-_WRONG_TYPES = ("TypeError", "AttributeError")  # Whoever expects these may mean a value just as it stands.
+_WRONG_TYPES = ("TypeError", "AttributeError")  # Tests that expect these may intend a value of a wrong type.
 _EMPTY = ("expected_error", "property", "setup", "error_message")
 
 
 def values_in(text: str) -> list[Any]:
-    """The JSON values in an answer: the whole of it, what is in fences, or objects in the middle of prose.
+    """The JSON values in a reply: the whole reply, fenced blocks, or objects within prose.
 
-    What nearly is JSON counts too: comments, trailing commas, and literals of Python. An object that cannot be read is
-    none; what stands inside of it is not taken in its place.
+    JSON with comments or trailing commas and Python literals are accepted, too. Parts of an unreadable object are
+    ignored.
 
     Args:
-        text: The answer. What the model thinks aloud is left out.
+        text: The reply. The model's thoughts in it are ignored.
     """
     stripped = without_thoughts(text).strip()
-    fenced = _fenced(stripped) if "```" in stripped or "~~~" in stripped else []  # To look takes its time.
+    fenced = _fenced(stripped) if "```" in stripped or "~~~" in stripped else []  # Searching takes time.
     for candidates in ([stripped], fenced, [_widest(stripped)]):
         found = [value for value in map(_read, candidates) if isinstance(value, dict | list)]
         if found:
             return found
-    # Prose may have braces of its own; a whole object is one that nothing encloses.
+    # Prose may contain braces; only objects that no bracket encloses count.
     return [value for value, raw in json_objects(stripped) if _widest(raw) == raw and _stands_alone(stripped, raw)]
 
 
 def as_specs(found: Sequence[Any]) -> list[Any]:
-    """Specs with what is superfluous left out, and short forms written in full."""
+    """Normalize specs: without unknown fields, and with short forms written in full."""
     return [_as_spec(each) if isinstance(each, Mapping) else each for each in found]
 
 
 def as_tests(found: Sequence[Any], spec: FunctionSpec, language: Language) -> list[Any]:
-    """Tests with what is superfluous left out, short forms written in full, and values of the types of the spec."""
+    """Normalize tests: without unknown fields, with short forms written in full, and with values of declared types."""
     names: set[str] = set()
     return [
         _of_types(_as_test(each, number, spec, names), spec, language) if isinstance(each, Mapping) else each
@@ -236,18 +236,18 @@ def as_tests(found: Sequence[Any], spec: FunctionSpec, language: Language) -> li
 
 
 def unclear_values(test: FunctionTest, spec: FunctionSpec, language: Language) -> list[str]:
-    """What is to be asked of values that could be several of the types of the spec."""
+    """Questions about values that are ambiguous for their declared types."""
     types = {each.name: each.type for each in spec.inputs}
-    asked = []
+    questions = []
     if _are_read(test.inputs, test.expected_error, types, language):
-        asked += [(f"inputs[{name!r}]", language.unclear(data, types[name])) for name, data in test.inputs.items()]
+        questions += [(f"inputs[{name!r}]", language.unclear(data, types[name])) for name, data in test.inputs.items()]
     if test.expects == "output":
-        asked.append(("expected_output", language.unclear(test.expected_output, spec.outputs.type)))
-    return [f"{place}: {what}" for place, what in asked if what]
+        questions.append(("expected_output", language.unclear(test.expected_output, spec.outputs.type)))
+    return [f"{place}: {what}" for place, what in questions if what]
 
 
-def _as_spec(told: Mapping[str, Any]) -> dict[str, Any]:
-    spec = {key: told[key] for key in FunctionSpec.model_fields if key in told}
+def _as_spec(data: Mapping[str, Any]) -> dict[str, Any]:
+    spec = {key: data[key] for key in FunctionSpec.model_fields if key in data}
     if isinstance(spec.get("name"), str):
         spec["name"] = spec["name"].strip().removesuffix("()")
     inputs = spec.get("inputs")
@@ -270,19 +270,19 @@ def _as_spec(told: Mapping[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def _as_input(told: Any) -> Any:
-    if isinstance(told, str):
-        name, _, kind = told.partition(":")
+def _as_input(data: Any) -> Any:
+    if isinstance(data, str):
+        name, _, kind = data.partition(":")
         return {"name": name.strip(), "type": kind.strip() or "Any"}
-    if isinstance(told, Mapping) and "name" in told:
-        return {"name": told["name"], "type": told.get("type") or "Any"}
-    return told
+    if isinstance(data, Mapping) and "name" in data:
+        return {"name": data["name"], "type": data.get("type") or "Any"}
+    return data
 
 
-def _as_test(told: Mapping[str, Any], number: int, spec: FunctionSpec, names: set[str]) -> dict[str, Any]:
-    test = {key: told[key] for key in FunctionTest.model_fields if key in told}
+def _as_test(data: Mapping[str, Any], number: int, spec: FunctionSpec, names: set[str]) -> dict[str, Any]:
+    test = {key: data[key] for key in FunctionTest.model_fields if key in data}
     given = [key for key in _EXPECTATIONS if test.get(key) not in (None, "")]
-    for key in _EMPTY:  # What a form asks for and does not apply is often filled with nothing.
+    for key in _EMPTY:  # Models often fill fields that do not apply with empty strings.
         if test.get(key) == "":
             del test[key]
     if test.get("expected_output") == "" and given:
@@ -314,9 +314,10 @@ def _of_types(test: dict[str, Any], spec: FunctionSpec, language: Language) -> d
 
 
 def _are_read(inputs: Mapping[str, Any], error: Any, types: Mapping[str, str], language: Language) -> bool:
-    """Whether plain JSON is taken for what the spec says.
+    """Whether plain JSON is converted to the declared types.
 
-    Where a wrong type is to be refused, and nothing else is of one, it may be the plain JSON that is meant.
+    It is not, if a type error is expected and all inputs are otherwise of fitting types: then the plain JSON may be the
+    wrong type.
     """
     known = [language.fits(data, types[name]) for name, data in inputs.items() if name in types]
     return error not in _WRONG_TYPES or not all(known)
@@ -327,7 +328,7 @@ def _fenced(text: str) -> list[str]:
 
 
 def _read(text: str) -> Any:
-    """What a text says if it is JSON or nearly; `None` if it is not."""
+    """The value of a text that is JSON or similar; `None` if it is not."""
     for candidate in (text, _TRAILING.sub(_kept, _COMMENT.sub(_kept, text))):
         try:
             return _as_data(json.loads(candidate, strict=False))
@@ -352,7 +353,7 @@ def _kept(found: re.Match[str]) -> str:
 
 
 def _as_data(value: Any) -> Any:
-    """The value with what JSON lacks in its tagged form."""
+    """The value with tags for types that JSON lacks."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -375,7 +376,7 @@ def _as_data(value: Any) -> Any:
 
 
 def _widest(text: str) -> str:
-    """From the first bracket to the last one of its kind."""
+    """The text from the first opening bracket to the last closing one of its kind."""
     starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
     if not starts:
         return ""
@@ -384,7 +385,7 @@ def _widest(text: str) -> str:
 
 
 def _stands_alone(text: str, raw: str) -> bool:
-    """Whether no bracket that is open encloses an object where it stands."""
+    """Whether no open bracket encloses an object."""
     before = text[: text.find(raw)]
     return all(before.count(opening) <= before.count(closing) for opening, closing in _brackets())
 

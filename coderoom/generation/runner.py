@@ -19,7 +19,7 @@ from coderoom.generation.session import (
     TestQueue,
     TestResult,
     TestSession,
-    told_error,
+    error_text,
     verdict_on,
     why_no_answer,
 )
@@ -38,33 +38,33 @@ _LANGUAGES: dict[str, Callable[[], Language]] = {"python": PythonLanguage, "java
 
 
 def language_named(language: str | Language) -> Language:
-    """The language of a name; a language is given back as it is.
+    """The language with a name; a `Language` is returned unchanged.
 
     Raises:
-        RequestError: There is none of that name.
+        RequestError: There is no language with that name.
     """
     if isinstance(language, Language):
         return language
     if language not in _LANGUAGES:
-        raise RequestError(f"There is no language {language!r:.80}; there are {', '.join(_LANGUAGES)}.")
+        raise RequestError(f"Unknown language {language!r:.80}; known are {', '.join(_LANGUAGES)}.")
     return _LANGUAGES[language]()
 
 
 def make_sandbox(wall: str = "auto", language: str | Language = "python", **options: Any) -> Sandbox:
-    """A sandbox whose worker has the test harness of a language, so that sessions start faster.
+    """Make a sandbox in whose warm worker the test harness of a language is preloaded, so that tests start faster.
 
     Args:
-        wall: The wall.
-        language: The language, or its name.
+        wall: The wall (isolation backend).
+        language: The language or its name.
         options: Further arguments of `Sandbox`, except `preload`.
 
     Raises:
-        RequestError: An argument is wrong.
+        RequestError: An argument is invalid.
     """
     return Sandbox(wall, preload=language_named(language).harness(), **options)
 
 
-_PER_SESSION = 24  # To load a program takes as long as a few tests.
+_PER_SESSION = 24  # Loading a program takes as long as a few tests, so a session needs enough of them.
 _MOST_PRINTED = 10_000
 _JUDGE_SECONDS = 5.0
 _MOST_PROBLEMS = 5
@@ -78,7 +78,7 @@ class _Case:
     program: Sequence[str]
 
     def call(self) -> Job:
-        """What the process with the code is told: not what the test is called, or of what kind it is."""
+        """The job for the process with the code. It has neither the name nor the kind of the test."""
         job: dict[str, Any] = {"function": self.function, "inputs": self.test.inputs}
         job.update({"setup": self.test.setup, "functions": self.program} if self.test.setup else {})
         return {**job, "after": True} if self.test.sees_after else job
@@ -91,23 +91,22 @@ class _Case:
 class TestRunner:
     """Runs tests in sessions of a sandbox.
 
-    The functions are loaded once into each session. First, every call is made in a fork of it, many after each other in
-    one cell. What came as expected has passed. What did not is done again in the same state, with no other test having
-    run there, and that counts; so a test that breaks its surroundings harms no other. Where reading the program shows
-    that no call can leave anything behind, calls of a function share a fork, and all that comes counts. Values and
-    exceptions come out as data and are compared here; properties are looked at in a session where the functions have
-    never been.
+    The functions are loaded once into each session. First, each call runs in a fork of the session, many of them in one
+    cell. Calls with the expected result have passed. Each other call is repeated alone, from the same clean state, and
+    that result counts; so a test that breaks its environment affects no other. If the source proves that no call leaves
+    anything behind, the calls of a function share a fork, and all results count. Values and exceptions leave the
+    sandbox as data and are compared on the host. Properties are evaluated in a session that never loaded the functions.
 
     Args:
-        sandbox: The sandbox; it needs the engine `cpython`, the policy `open`, and no workspace, since tests would find
-            each other's files there.
-        timeout: The seconds that each test has.
-        sessions: How many sessions work side by side. Each takes one of the places that the sandbox's `concurrency`
-            allows, and one more for properties; where there are fewer places, there are fewer sessions.
+        sandbox: The sandbox. It needs the engine `cpython`, the policy `open`, and no workspace, in which tests would
+            find each other's files.
+        timeout: The time limit of each test in seconds.
+        sessions: The number of parallel sessions. Each needs two of the sandbox's `concurrency`, the second one for
+            properties; there are fewer sessions if that is too low.
         language: The language of the functions; `None`: Python.
 
     Raises:
-        RequestError: An argument is wrong.
+        RequestError: An argument is invalid.
     """
 
     __test__ = False
@@ -118,13 +117,15 @@ class TestRunner:
         if sandbox.workspace is not None:
             raise RequestError("Tests would find each other's files: take a Sandbox without workspace=.")
         if not timeout > 0 or sessions < 1:
-            raise RequestError(f"timeout={timeout!r} and sessions={sessions!r} have to be above 0.")
+            raise RequestError(f"timeout={timeout!r} and sessions={sessions!r} must be above 0.")
         if sandbox.concurrency < 2:
-            raise RequestError("Tests need two places, one of them for properties: Sandbox(concurrency=2), or more.")
+            raise RequestError(
+                "Tests need two concurrent sessions, one of them for properties: Sandbox(concurrency=2)."
+            )
         self._sandbox = sandbox
         self._timeout = timeout
         self._sessions = min(sessions, sandbox.concurrency // 2)
-        # More at a time could have all places, and each wait for another one.
+        # More runs at a time could deadlock: all sessions taken, and each run waiting for another one.
         self._runs = asyncio.Semaphore(sandbox.concurrency // (2 * self._sessions))
         self._language = language if language is not None else PythonLanguage()
 
@@ -134,17 +135,17 @@ class TestRunner:
         """Run tests.
 
         Args:
-            implementations: The code of each function, each after what it needs.
+            implementations: The code of each function, dependencies first.
             tests: The tests.
-            functions: The functions whose tests are run; `None`: all of those that have tests.
+            functions: The functions whose tests are run; `None`: all with tests.
 
         Returns:
-            A result for each test, in their order.
+            A result for each test, in order.
 
         Raises:
-            GenerationError: The tests are not those that were frozen, or a function has no implementation.
-            SandboxUnavailable: The sandbox broke; that says nothing about the code.
-            RequestError: The sandbox is closed, or of a kind that cannot be used for this.
+            GenerationError: The tests do not match their hash, or a function has no implementation.
+            SandboxUnavailable: The sandbox broke, which says nothing about the code.
+            RequestError: The sandbox is closed or unsuitable.
         """
         tests.verify()
         wanted = list(tests.tests) if functions is None else list(functions)
@@ -157,25 +158,25 @@ class TestRunner:
             return []
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._runs)
-            count = _number_of_benches(len(cases), self._sessions)
-            benches = [TestSession(self._sandbox, self._language, implementations) for _ in range(count)]
-            for bench in benches:
-                stack.push_async_exit(bench)
-            await _all([bench.__aenter__() for bench in benches])
+            count = _number_of_sessions(len(cases), self._sessions)
+            sessions = [TestSession(self._sandbox, self._language, implementations) for _ in range(count)]
+            for session in sessions:
+                stack.push_async_exit(session)
+            await _all([session.__aenter__() for session in sessions])
             judge = await stack.enter_async_context(_Judge(self._sandbox, self._language, count))
-            return await _Run(self, cases, implementations, benches, judge).do()
+            return await _Run(self, cases, implementations, sessions, judge).do()
 
     async def look(
         self, properties: Sequence[tuple[str, Any, Mapping[str, Any], Mapping[str, Any] | None]]
     ) -> list[bool]:
-        """Look at properties of values that are given, where no code under test has ever been.
+        """Evaluate properties of given values, in a session that never loaded code under test.
 
         Args:
-            properties: Properties, each with the result and the inputs that it is about, and the inputs after the
-                call, as tagged data; `None`: it says nothing of them.
+            properties: Properties, each with the result, the inputs, and the inputs after the call (`None` if it does
+                not use them), as tagged data.
 
         Returns:
-            Of each, whether it holds; what could not be looked at does not.
+            For each, whether it holds; false if it could not be evaluated.
 
         Raises:
             SandboxUnavailable: The sandbox broke.
@@ -196,42 +197,45 @@ class TestRunner:
 
     @property
     def timeout(self) -> float:
-        """The seconds that each test has."""
+        """The time limit of each test in seconds."""
         return self._timeout
 
 
 class _Judge:
-    """Looks at properties, where no code under test has ever been; it begins when it is needed."""
+    """Evaluates properties in sessions that never load code under test; they start when needed."""
 
     def __init__(self, sandbox: Sandbox, language: Language, count: int) -> None:
-        self._benches = [TestSession(sandbox, language, {}) for _ in range(count)]
+        self._sessions = [TestSession(sandbox, language, {}) for _ in range(count)]
         self._lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for bench in self._benches:
-            await bench.close()
+        for session in self._sessions:
+            await session.close()
 
     async def look_at(self, jobs: Sequence[Job]) -> list[Answer | None]:
-        """Look at many."""
+        """Evaluate many properties."""
         looks = TestQueue(jobs, [str(job["property"]) for job in jobs])
         if jobs:
             async with self._lock:
                 await _all(
-                    [bench.work(looks) for bench in self._benches[: _number_of_benches(len(jobs), len(self._benches))]]
+                    [
+                        session.work(looks)
+                        for session in self._sessions[: _number_of_sessions(len(jobs), len(self._sessions))]
+                    ]
                 )
         return looks.answers
 
     async def look(self, job: Job) -> str:
-        """Look at one; say why it does not hold."""
+        """Evaluate one property; return why it does not hold."""
         async with self._lock:
-            answer, result = await self._benches[0].alone(job, _JUDGE_SECONDS)
+            answer, result = await self._sessions[0].alone(job, _JUDGE_SECONDS)
         if answer is None:
-            return f"the property {job['property']!r} could not be looked at: {why_no_answer(result)}"
+            return f"the property {job['property']!r} could not be evaluated: {why_no_answer(result)}"
         if answer.raised is not None:
-            return f"the property {job['property']!r} could not be looked at: {answer.raised!s:.300}"
+            return f"the property {job['property']!r} could not be evaluated: {answer.raised!s:.300}"
         return "" if answer.value is True else f"the property {job['property']!r} does not hold"
 
 
@@ -243,22 +247,22 @@ class _Run:
         runner: TestRunner,
         cases: Sequence[_Case],
         sources: Mapping[str, str],
-        benches: Sequence[TestSession],
+        sessions: Sequence[TestSession],
         judge: _Judge,
     ) -> None:
         self._timeout = runner.timeout
         self._language = runner.language
         self._cases = cases
         self._sources = sources
-        self._benches = benches
+        self._sessions = sessions
         self._judge = judge
         self._results: dict[int, TestResult] = {}
 
     async def do(self) -> list[TestResult]:
-        """Run them all."""
+        """Run all tests."""
         failures: dict[str, Failure] = {}
-        for bench in self._benches:
-            failures.update(bench.failures)
+        for session in self._sessions:
+            failures.update(session.failures)
         for case in self._cases:
             if case.function in failures:
                 self._results[case.number] = _not_loaded(case, failures[case.function])
@@ -266,12 +270,12 @@ class _Run:
                 self._results[case.number] = _not_run(case, problems)
         await self._do_many([case for case in self._cases if case.number not in self._results])
         left = deque(case for case in self._cases if case.number not in self._results)
-        await _all([self._do_alone(bench, left) for bench in self._benches])
+        await _all([self._do_alone(session, left) for session in self._sessions])
         return [self._results[case.number] for case in self._cases]
 
     async def _do_many(self, cases: Sequence[_Case]) -> None:
         jobs = TestQueue([case.call() for case in cases], [case.function for case in cases])
-        await _all([bench.work(jobs) for bench in self._benches])
+        await _all([session.work(jobs) for session in self._sessions])
         looks: list[tuple[_Case, Answer]] = []
         for case, answer in zip(cases, jobs.answers, strict=True):
             if answer is None:
@@ -287,13 +291,13 @@ class _Run:
                 self._settle(case, answer, "")
 
     def _settle(self, case: _Case, answer: Answer, why: str) -> None:
-        """Take an answer that came beside others, if it counts."""
-        if why and not (self._benches[0].is_stateless(case.call()) and _is_whole(answer)):
+        """Turn an answer from a shared cell into a result, if it counts."""
+        if why and not (self._sessions[0].is_stateless(case.call()) and _is_whole(answer)):
             return
         raised = answer.raised
         error = ""
         if raised is not None:
-            error = told_error(raised, self._benches[0].cells, self._sources) if why else str(raised)
+            error = error_text(raised, self._sessions[0].cells, self._sources) if why else str(raised)
         self._results[case.number] = TestResult(
             function=case.function,
             test=case.test.name,
@@ -308,14 +312,14 @@ class _Run:
             stdout=answer.stdout[:_MOST_PRINTED],
         )
 
-    async def _do_alone(self, bench: TestSession, left: deque[_Case]) -> None:
+    async def _do_alone(self, session: TestSession, left: deque[_Case]) -> None:
         while left:
             case = left.popleft()
-            answer, result = await bench.alone(case.call(), self._timeout)
-            self._results[case.number] = await self._judged(case, answer, result, bench)
+            answer, result = await session.alone(case.call(), self._timeout)
+            self._results[case.number] = await self._judged(case, answer, result, session)
 
     async def _judged(
-        self, case: _Case, answer: Answer | None, result: ExecutionResult, bench: TestSession
+        self, case: _Case, answer: Answer | None, result: ExecutionResult, session: TestSession
     ) -> TestResult:
         raised = None if answer is None else answer.raised
         if answer is None:
@@ -333,7 +337,7 @@ class _Run:
             arguments_after=None if answer is None else answer.after,
             why=why,
             outcome=Outcome.ERROR if raised is not None else result.outcome,
-            error=told_error(raised, bench.cells, sources),
+            error=error_text(raised, session.cells, sources),
             duration=result.duration,
             peak_memory=result.peak_memory,
             stdout=result.stdout[:_MOST_PRINTED],
@@ -341,13 +345,13 @@ class _Run:
 
 
 def _is_whole(answer: Answer) -> bool:
-    """Whether it is what would come of the test alone, which has more room for its answer and for its call."""
+    """Whether the test run alone, which has more memory and space for its answer, would give the same answer."""
     if answer.raised is not None:
         return answer.raised.base not in ("MemoryError", "RecursionError")
     return tag_of(answer.value)[0] != "$opaque"
 
 
-def _number_of_benches(jobs: int, most: int) -> int:
+def _number_of_sessions(jobs: int, most: int) -> int:
     return min(most, -(-jobs // _PER_SESSION))
 
 
@@ -368,7 +372,7 @@ def _not_run(case: _Case, problems: Sequence[CodeProblem]) -> TestResult:
 
 
 async def _all(work: Sequence[Any]) -> None:
-    """Wait for all of it; the first that fails ends the others."""
+    """Wait for all; the first failure cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
             for each in work:

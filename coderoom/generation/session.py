@@ -26,8 +26,8 @@ __all__ = [
     "TestQueue",
     "TestResult",
     "TestSession",
+    "error_text",
     "read_answer",
-    "told_error",
     "verdict_on",
     "why_no_answer",
 ]
@@ -37,12 +37,12 @@ _LONGEST = 4_000
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception, as it was told.
+    """An exception, as the process reported it.
 
     Attributes:
-        types: The names of its class and of those above it that are not the language's own.
-        base: The nearest class above it that is the language's own.
-        message: Its text.
+        types: The names of its class and base classes, without those of the language itself.
+        base: The nearest base class of the language itself.
+        message: Its message.
         trace: File, line and function of its frames.
     """
 
@@ -62,15 +62,15 @@ class Raised:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a job, if the process is to be believed.
+    """The answer to a job, as the process reported it. It is untrusted.
 
     Attributes:
-        value: The tagged data that was returned; of a property, whether it holds.
-        raised: What was raised instead; `None` if nothing was.
-        stdout: What was printed, if that was asked for.
-        seconds: How long it took.
-        peak: The most memory that the process has had, in bytes.
-        after: The arguments as the call has left them, as tagged data by their names; `None` if that was not told.
+        value: The returned value as tagged data; for a property, whether it holds.
+        raised: The exception that was raised instead; `None` if there was none.
+        stdout: The printed text, if the job included it.
+        seconds: The duration.
+        peak: The peak memory of the process in bytes.
+        after: The arguments after the call, as tagged data by name; `None` if they were not reported.
     """
 
     value: Any = None
@@ -82,32 +82,32 @@ class Answer:
 
 
 def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) -> Answer | None:
-    """Read an answer.
+    """Parse and validate an answer.
 
     Args:
-        text: What came.
-        longest: The most characters that it may have.
-        about: What was printed, the seconds that it took, and the bytes of memory.
+        text: What the process sent.
+        longest: Its maximum length in characters.
+        about: The printed text, the seconds and the bytes of memory.
 
     Returns:
-        The answer; `None` if this is none.
+        The answer; `None` if it is not a valid one.
     """
     if not isinstance(text, str) or len(text) > longest:
         return None
     try:
-        told = json.loads(text, parse_constant=_refuse)
+        data = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict):
+    if not isinstance(data, dict):
         return None
-    raised = told.get("error")
-    value = told.get("value")
-    after = told.get("after")
+    raised = data.get("error")
+    value = data.get("value")
+    after = data.get("after")
     if raised is not None:
         raised = _raised(raised)
         if raised is None:
             return None
-    elif "value" not in told or not is_sound(value):
+    elif "value" not in data or not is_sound(value):
         return None
     return Answer(
         value=None if raised else value,
@@ -119,50 +119,49 @@ def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) ->
     )
 
 
-def _raised(told: Any) -> Raised | None:
-    types = told.get("types") if isinstance(told, dict) else None
+def _raised(data: Any) -> Raised | None:
+    types = data.get("types") if isinstance(data, dict) else None
     if not isinstance(types, list) or not all(isinstance(each, str) for each in types):
         return None
     trace = []
-    for frame in told.get("trace") or ():
+    for frame in data.get("trace") or ():
         if isinstance(frame, list) and len(frame) == 3 and isinstance(frame[1], int):
             trace.append((_text(frame[0], 100), frame[1], _text(frame[2], 100)))
     names = tuple(_text(each, 100) for each in types[:20])
-    return Raised(names, _text(told.get("base"), 100), _text(told.get("message"), _LONGEST), tuple(trace[:16]))
+    return Raised(names, _text(data.get("base"), 100), _text(data.get("message"), _LONGEST), tuple(trace[:16]))
 
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(text)
 
 
-def _text(told: Any, longest: int) -> str:
-    return encodable(told[:longest]) if isinstance(told, str) else ""
+def _text(data: Any, longest: int) -> str:
+    return encodable(data[:longest]) if isinstance(data, str) else ""
 
 
-def _number(told: Any, most: float) -> float:
-    return told if type(told) in (int, float) and 0 <= told <= most else 0
+def _number(data: Any, most: float) -> float:
+    return data if type(data) in (int, float) and 0 <= data <= most else 0
 
 
 _MOST_SHOWN = 2_000
 
 
 class TestResult(BaseModel):
-    """What came of a test.
+    """The result of a test.
 
     Attributes:
         function: The function.
         test: The test's name.
-        passed: Whether what came is what was expected; computed outside of the process that ran the code.
-        actual_output: What was returned, as tagged data; `None` if nothing was.
-        arguments_after: The arguments as the call has left them, as tagged data by their names, where the test says
-            something about them.
+        passed: Whether it passed; computed outside of the process that ran the code.
+        actual_output: The returned value as tagged data; `None` if there was none.
+        arguments_after: The arguments after the call, as tagged data by name, if the test uses them.
         why: Why it failed; empty if it passed.
-        outcome: How the call ended. A call that raised is an `error`, also where that was expected; where there is no
-            code that may be run it is `rejected`.
-        error: What was raised, with the lines of the program where that was; empty if nothing was.
-        duration: How long the call took, in seconds.
-        peak_memory: The most memory that its process has had, in bytes; `None` where it is not known.
-        stdout: The beginning of what was printed.
+        outcome: How the call ended. A call that raised is an `error`, even if that was expected; if no code may run,
+            it is `rejected`.
+        error: The exception with the lines of the program; empty if there was none.
+        duration: The duration of the call in seconds.
+        peak_memory: The peak memory of its process in bytes; `None` if unknown.
+        stdout: The beginning of the printed text.
     """
 
     __test__: ClassVar[bool] = False
@@ -182,32 +181,32 @@ class TestResult(BaseModel):
 
 
 def verdict_on(test: FunctionTest, answer: Answer, language: Language) -> str:
-    """Why an answer is not what a test expects; empty if it is. What has a property is for others to say."""
+    """Why an answer fails a test; empty if it passes. A property is evaluated elsewhere."""
     raised = answer.raised
     if test.expects == "error":
         return _on_error(test, answer, language)
     if raised is not None:
-        what = "a value was expected" if test.expects == "property" else f"{show(test.expected_output)} was expected"
-        return f"{what}, and it raised {raised!s:.300}"
+        what = "expected a value" if test.expects == "property" else f"expected {show(test.expected_output)}"
+        return f"{what}, but it raised {raised!s:.300}"
     if test.sees_after and answer.after is None:
-        return f"what the call has left in its arguments cannot be looked at; it returned {show(answer.value)}"
+        return f"the arguments after the call cannot be read; it returned {show(answer.value)}"
     return "" if test.expects == "property" else language.compare(test, answer.value).why
 
 
 def _on_error(test: FunctionTest, answer: Answer, language: Language) -> str:
     expected, raised = test.expected_error or "", answer.raised
     if raised is None:
-        return f"{expected} was expected, and it returned {show(answer.value)}"
+        return f"expected {expected}, but it returned {show(answer.value)}"
     if not language.error_matches(expected, raised.types, raised.base):
-        return f"{expected} was expected, and it raised {raised!s:.300}"
+        return f"expected {expected}, but it raised {raised!s:.300}"
     wanted = test.error_message
     if wanted is not None and wanted.lower() not in raised.message.lower():
-        return f"{expected} with {wanted!r} in its message was expected, and it raised {raised!s:.300}"
+        return f"expected {expected} with {wanted!r} in its message, but it raised {raised!s:.300}"
     return ""
 
 
-def told_error(raised: Raised | None, cells: Mapping[str, str], sources: Mapping[str, str]) -> str:
-    """What was raised, with the lines of the program where that was."""
+def error_text(raised: Raised | None, cells: Mapping[str, str], sources: Mapping[str, str]) -> str:
+    """The text of an exception, with the lines of the program."""
     if raised is None:
         return ""
     lines = []
@@ -222,32 +221,32 @@ def told_error(raised: Raised | None, cells: Mapping[str, str], sources: Mapping
 
 
 def why_no_answer(result: ExecutionResult) -> str:
-    """Why there is no answer to be read."""
+    """Why there is no valid answer."""
     if result.outcome is Outcome.OK:
         if result.limit == "value":
-            return "what it returned is too large to be looked at"
-        return "the code ended its own process, or said something else than what it returned"
+            return "the returned value is too large"
+        return "the code ended its own process or corrupted its answer"
     message = result.error.message if result.error is not None else result.outcome.value
-    # What becomes of the session is nothing that whoever mends the code should care for.
+    # The model that repairs the code need not know what happened to the session.
     return message.split(" The session was restarted")[0].split(" Variables that were set")[0]
 
 
 _LOAD_SECONDS = 30.0
-_SMALLEST, _LARGEST = 16, 128  # So many jobs are done between two rollbacks.
-_FAST = 0.5  # What takes longer has the session to itself.
+_SMALLEST, _LARGEST = 16, 128  # The number of jobs between two rollbacks.
+_FAST = 0.5  # A job that takes longer runs alone in the session.
 _WHOLE = 0.5
 _SLACK = 1.0
-_LARGE = 32_768  # What is larger has the session to itself.
+_LARGE = 32_768  # A job with a longer answer runs alone in the session.
 _LEAST = 65_536
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the code of a function is not there.
+    """Why the code of a function could not be loaded.
 
     Attributes:
         outcome: How the code ended.
-        why: What is to be said of it.
+        why: The message.
         error: The traceback.
     """
 
@@ -257,11 +256,11 @@ class Failure:
 
 
 class TestQueue:
-    """TestQueue that several benches share, and what came of them.
+    """Jobs that several test sessions share, and their answers.
 
     Args:
         jobs: The jobs.
-        keys: What each is about; of what has been slow once, nothing else is taken.
+        keys: A key for each job. After a slow job, no further jobs with its key are taken.
     """
 
     def __init__(self, jobs: Sequence[Job], keys: Sequence[str]) -> None:
@@ -272,7 +271,7 @@ class TestQueue:
         self._slow: set[str] = set()
 
     def take(self) -> list[int]:
-        """The numbers of the next jobs; fewer towards the end, so that nobody has nothing to do."""
+        """The numbers of the next jobs; fewer towards the end, so that no session idles."""
         taken: list[int] = []
         count = max(_SMALLEST, min(_LARGEST, len(self._left) // 4))
         while self._left and len(taken) < count:
@@ -282,7 +281,7 @@ class TestQueue:
         return taken
 
     def give(self, taken: Sequence[int], answers: Sequence[Answer | None]) -> None:
-        """Take answers; jobs that were not come to are there to be taken again."""
+        """Store answers; jobs without one return to the queue."""
         for number, answer in zip(taken, answers, strict=False):
             self.answers[number] = answer
             if answer is None:
@@ -310,7 +309,7 @@ class TestSession:
         self.failures: dict[str, Failure] = {}
         if sandbox.limits.value_bytes < _LEAST:
             raise RequestError(f"Tests need Sandbox(limits=Limits(value_bytes={_LEAST:,})), or more.")
-        self._longest = sandbox.limits.value_bytes * 9 // 20  # As text in JSON it may be twice as long.
+        self._longest = sandbox.limits.value_bytes * 9 // 20  # Quoted as JSON, it may be twice as long.
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -326,21 +325,21 @@ class TestSession:
             await session.close()
 
     async def work(self, jobs: TestQueue) -> None:
-        """Do jobs, many in one cell, each as if it were the only one.
+        """Run jobs, many in one cell, each isolated from the others.
 
-        What comes of it is to be believed only where it is what is expected, or where all that is loaded is stateless.
-        All else may be the doing of another job, and is to be asked for again with `alone`.
+        An answer counts only if it is the expected one or all loaded code is stateless. Any other answer may be caused
+        by another job: run that job again with `alone`.
         """
         while taken := jobs.take():
             jobs.give(taken, await self._several([jobs.jobs[number] for number in taken]))
 
     def is_stateless(self, job: Job) -> bool:
-        """Whether the job can leave nothing behind for the next one."""
-        # Also of what failed: some of it may be there.
+        """Whether the job provably leaves nothing behind for the next one."""
+        # Includes code that failed to load: parts of it may have run.
         return self._language.is_stateless(self._sources.values(), job)
 
     async def alone(self, job: Job, seconds: float) -> tuple[Answer | None, ExecutionResult]:
-        """Do a job in a state that no other job has had to do with."""
+        """Run a job in a state that no other job has touched."""
         cell = self._language.run_alone(job, self._longest)
         result = await self._run(cell, seconds)
         if result.outcome is Outcome.OK and result.value == UNTIDY:
@@ -354,25 +353,25 @@ class TestSession:
         stateless = all(map(self.is_stateless, jobs))
         cell = self._language.run(jobs, _FAST, _WHOLE, largest, 2 * self._longest, stateless)
         result = await self._run(cell, _WHOLE + _FAST + _SLACK)
-        told = result.value if result.outcome is Outcome.OK and result.value_is_data else None
-        if not isinstance(told, list):
+        values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
+        if not isinstance(values, list):
             return []
-        return [_read_one(each, largest) for each in told[: len(jobs)]]
+        return [_read_one(each, largest) for each in values[: len(jobs)]]
 
     async def _run(self, cell: str, seconds: float) -> ExecutionResult:
-        """Run a cell in the state in which every test begins."""
+        """Run a cell in the state in which every test starts."""
         if self._session is None:
             await self._open()
         try:
-            return await self._run_there(cell, seconds)
-        except RequestError:  # Code has broken what is gone back to.
+            return await self._run_from_mark(cell, seconds)
+        except RequestError:  # Code has broken the checkpoint.
             await self._open()
-            return await self._run_there(cell, seconds)
+            return await self._run_from_mark(cell, seconds)
 
-    async def _run_there(self, cell: str, seconds: float) -> ExecutionResult:
+    async def _run_from_mark(self, cell: str, seconds: float) -> ExecutionResult:
         assert self._session is not None
         assert self._mark is not None
-        # Also the first time: the process that a checkpoint was made of has it for a child, and its forks have none.
+        # Even the first time: the original process has the checkpoint as a child process, a fork has no children.
         await self._session.rollback(self._mark)
         return await self._session.run(cell, timeout=seconds)
 
@@ -381,15 +380,15 @@ class TestSession:
             pass
 
     async def _load(self) -> bool:
-        """Load everything that can be loaded; whether it is all there."""
+        """Load all functions that can be loaded; return whether the session is ready."""
         await self.close()
         session = self._session = self._sandbox.session()
         harness = make_harness(self._language.harness(), self._sandbox.preload)
         result = await session.run(harness + self._language.load())
         if not result.success:
             raise RequestError(
-                f"Functions in {self._language.name} cannot be tested in this sandbox; it takes the engine cpython and "
-                f"the policy open: {result.error}"
+                f"Functions in {self._language.name} cannot be tested in this sandbox. They need the engine cpython "
+                f"and the policy open: {result.error}"
             )
         if result.value_is_data and isinstance(result.value, str):
             raise MissingDependencyError(
@@ -408,7 +407,7 @@ class TestSession:
         return await self._settle(session)
 
     async def _settle(self, session: Session) -> bool:
-        """Keep the state in which every test begins."""
+        """Make a checkpoint of the state in which every test starts."""
         result = await session.run(self._language.begin(), timeout=_LOAD_SECONDS)
         try:
             if result.success and not result.state_lost:
@@ -418,18 +417,18 @@ class TestSession:
             pass
         if not self._without_failures():
             raise RequestError(f"Functions cannot be tested in this sandbox: {result.error}")
-        failure = Failure(result.outcome, "Once all functions were loaded, the program could not be run any more.")
+        failure = Failure(result.outcome, "After all functions were loaded, the program could no longer be run.")
         self.failures.update(dict.fromkeys(self._without_failures(), failure))
         return False
 
     def _failure(self, result: ExecutionResult) -> Failure | None:
-        """Why code that was to be loaded is not there; `None` if it is."""
+        """Why code could not be loaded; `None` if it was."""
         if result.success and not result.state_lost:
-            told = read_answer(result.value, self._longest) if result.value_is_data else None
-            if told is None or told.raised is None:
+            answer = read_answer(result.value, self._longest) if result.value_is_data else None
+            if answer is None or answer.raised is None:
                 return None
-            error = told_error(told.raised, self.cells, self._sources)
-            return Failure(Outcome.ERROR, f"The code could not be loaded: {told.raised}", error)
+            error = error_text(answer.raised, self.cells, self._sources)
+            return Failure(Outcome.ERROR, f"The code could not be loaded: {answer.raised}", error)
         if result.error is None:
             return Failure(result.outcome, "The code ended its own process while it was loaded.")
         why = f"The code could not be loaded: {result.error.type}: {result.error.message}"
@@ -439,7 +438,7 @@ class TestSession:
         return {name: source for name, source in self._sources.items() if name not in self.failures}
 
 
-def _read_one(told: Any, largest: int) -> Answer | None:
-    if not isinstance(told, list) or len(told) != 4:
+def _read_one(data: Any, largest: int) -> Answer | None:
+    if not isinstance(data, list) or len(data) != 4:
         return None
-    return read_answer(told[0], 2 * largest, told[1:])
+    return read_answer(data[0], 2 * largest, data[1:])

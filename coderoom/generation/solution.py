@@ -37,35 +37,35 @@ __all__ = [
 ]
 
 Approach = Literal["first", "patch", "fresh", "changed test"]
-"""How an attempt came about: the first code, a mended one, one from scratch, or the same code with another test."""
+"""How an attempt started: first code, a patch, code written from scratch, or the same code with a changed test."""
 
 
 class StopReason(StrEnum):
-    """Why work on a function, or on the whole solution, has ended."""
+    """Why the work on a function, or on the whole solution, ended."""
 
     PASSED = "passed"
     PASSED_CHANGED_TESTS = "passed_changed_tests"
-    """It passes only since tests of it were changed."""
+    """It passes only because its tests were changed."""
     ATTEMPTS = "attempts"
-    """As many attempts as there may be have failed."""
+    """The maximum number of attempts failed."""
     SAME_CODE = "same_code"
-    """The model went on to write the same code, also when it was asked for another approach."""
+    """The model repeated the same code, even when asked for another approach."""
     SAME_ERROR = "same_error"
-    """The code went on to fail in the same way, also after another approach."""
+    """The code kept failing in the same way, even after another approach."""
     TOKENS = "tokens"
-    """The budget of tokens is spent."""
+    """The token budget is used up."""
     SECONDS = "seconds"
-    """The budget of time is spent."""
+    """The time budget is used up."""
     MODEL_FAILED = "model_failed"
-    """The model could not be asked; the same call again goes on from here."""
+    """A request to the model failed; the same call continues from here."""
     UNUSABLE = "unusable"
-    """What the model wrote could not be used, also when it was told why."""
+    """The model's replies could not be used, even after a correction request."""
     FAILED = "failed"
-    """Of a solution: for another reason with each function."""
+    """The functions of the solution failed for different reasons."""
 
 
 CUT_SHORT = frozenset({StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS})
-"""The reasons that are nobody's verdict on the work: the same call again goes on from there."""
+"""The reasons that interrupt work and say nothing about the code: the same call continues from there."""
 
 
 class _Data(BaseModel):
@@ -73,14 +73,13 @@ class _Data(BaseModel):
 
 
 class Usage(_Data):
-    """What the model was asked for a solution.
+    """What a solution cost.
 
     Attributes:
-        requests: How many times it was asked.
-        prompt_tokens: The tokens of the questions.
-        completion_tokens: The tokens of the answers.
-        replayed: How many answers of an earlier call that was cut short were taken instead of asking again. Their
-            tokens are not counted.
+        requests: The number of requests to the model.
+        prompt_tokens: The number of prompt tokens.
+        completion_tokens: The number of completion tokens.
+        replayed: How many replies were taken from an earlier, interrupted call. Their tokens are not counted.
     """
 
     requests: int = 0
@@ -90,22 +89,22 @@ class Usage(_Data):
 
     @property
     def total_tokens(self) -> int:
-        """Questions and answers together."""
+        """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
 
 class Attempt(_Data):
-    """One go at a function.
+    """One attempt at a function.
 
     Attributes:
         number: Counted from 1.
-        approach: How it came about.
-        code: The code; empty if there was none in the answer.
+        approach: How it started.
+        code: The code; empty if the reply had none.
         passed: How many tests passed.
         failed: How many tests did not pass.
         problems: Why the code was not run; empty if it was.
-        reason: What the model said was wrong before; empty for the first.
-        notes: What was done with the model's code before it was run.
+        reason: The model's diagnosis of the previous attempt; empty for the first.
+        notes: Changes to the model's code before it was run.
     """
 
     number: int
@@ -119,20 +118,20 @@ class Attempt(_Data):
 
 
 class FunctionReport(_Data):
-    """What came of one function.
+    """The result for one function.
 
     Attributes:
         function: Its name.
-        passed: Whether all of its tests passed in the end, and none of those had to be changed for that.
-        only_by_changed_tests: Whether it passes its tests only as they were changed, and not as they were frozen.
-        tests: How many tests there are.
-        tests_passed: How many of them passed in the end.
-        attempts: The attempts, in their order.
-        stop_reason: Why work on it has ended.
-        findings: What a security scanner found in its code.
-        seconds: How long its tests took together.
-        slowest: How long the slowest of them took, in seconds.
-        peak_memory: The most memory that one of them had, in bytes; `None` where it is not known.
+        passed: Whether all of its tests passed in the final run, without changed tests unless these are accepted.
+        only_by_changed_tests: Whether it passes only the changed tests, and not those that were frozen first.
+        tests: The number of tests.
+        tests_passed: How many of them passed in the final run.
+        attempts: The attempts, in order.
+        stop_reason: Why the work on it ended.
+        findings: What the security scanner found in its code.
+        seconds: The total duration of its tests.
+        slowest: The duration of the slowest test, in seconds.
+        peak_memory: The peak memory of its tests, in bytes; `None` if unknown.
     """
 
     function: str
@@ -149,27 +148,27 @@ class FunctionReport(_Data):
 
 
 class Solution(_Data):
-    """What came of an instruction.
+    """The result of a generation.
 
     Attributes:
         instruction: The instruction.
-        function_specs: What the functions are to do.
-        implementations: Their code, each after what it needs.
-        tests: Their tests, as they are in the end.
-        test_results: What came of each test when all of them were run with the whole program in the end.
-        all_tests_passed: Whether every function has code and tests, all tests passed, and none had to be changed for
-            that. Computed outside the processes that ran the code.
-        functions: What is to be told of each function, attempts included.
+        function_specs: The specifications of the functions.
+        implementations: Their code, dependencies first.
+        tests: Their tests, with all changes.
+        test_results: The result of each test in the final run, with the whole program.
+        all_tests_passed: Whether every function has code and tests and all tests passed, without changed tests unless
+            these are accepted. Computed outside the processes that ran the code.
+        functions: A report on each function, including its attempts.
         test_changes: The changes of tests, each with its reason.
-        tests_hash: The sha256 of the tests as they were frozen first; empty if it did not come to tests.
+        tests_hash: The SHA-256 of the tests that were frozen first; empty if there were none.
         language: The language.
-        model: What the model is called.
-        usage: What the model was asked.
-        duration: How long it took, in seconds.
+        model: The name of the model.
+        usage: Requests and tokens.
+        duration: The duration in seconds.
         stop_reason: Why it ended.
-        error: What went wrong, in words; empty if nothing did.
-        warnings: What else the reader should know.
-        cached: Whether it comes from the cache; its tests were run again all the same.
+        error: Why the generation failed; empty if it did not.
+        warnings: Further remarks for the reader.
+        cached: Whether it comes from the cache. Its tests were run again even then.
     """
 
     instruction: str
@@ -191,14 +190,14 @@ class Solution(_Data):
     cached: bool = False
 
     def __getitem__(self, key: str) -> Any:
-        """What `model_dump()` has under a key."""
+        """The value of `model_dump()` under a key."""
         if key not in type(self).model_fields:
             raise KeyError(key)
         return self.model_dump(mode="json", include={key})[key]
 
     @property
     def missing(self) -> list[str]:
-        """What there is to be said of why not all tests passed, a line for each function or test."""
+        """Why not all tests passed, one line for each function or test."""
         if self.all_tests_passed:
             return []
         lines = [self.error] if self.error else []
@@ -208,33 +207,33 @@ class Solution(_Data):
             if report is None or not self.implementations.get(spec.name):
                 lines.append(f"{spec.name}: {why_no_code(report)}")
             elif report.only_by_changed_tests:
-                lines.append(f"{spec.name}: it passes its tests only since they were changed")
+                lines.append(f"{spec.name}: it passes its tests only because they were changed")
         written = [each for each in self.test_results if not each.passed and self.implementations.get(each.function)]
         lines += [f"{each.function}: {each.test}: {each.why}" for each in written]
-        return lines or [f"it ended before there was anything: {self.stop_reason}"]
+        return lines or [f"it ended before there was any result: {self.stop_reason}"]
 
 
 def why_no_code(report: FunctionReport | None) -> str:
-    """Why a function has no code that was run."""
+    """Why no code of a function was run."""
     problems = [each.problems for each in report.attempts if each.problems] if report is not None else []
     return f"not run: {'; '.join(problems[-1])}" if problems else "there is no code"
 
 
 @dataclass(frozen=True)
 class GenerationEvent:
-    """Something that has happened."""
+    """Base class of the events of a generation."""
 
 
 @dataclass(frozen=True)
 class ModelAsked(GenerationEvent):
-    """The model has answered.
+    """The model replied.
 
     Attributes:
-        step: What it was asked for: `specs`, `tests`, `code` or `repair`.
-        function: The function that it was about; empty for the specs.
-        prompt_tokens: The tokens of the question.
-        completion_tokens: The tokens of the answer.
-        replayed: Whether the answer comes from an earlier call that was cut short.
+        step: The step: `specs`, `tests`, `code` or `repair`.
+        function: The function concerned; empty for the specs.
+        prompt_tokens: The number of prompt tokens.
+        completion_tokens: The number of completion tokens.
+        replayed: Whether the reply comes from an earlier, interrupted call.
     """
 
     step: str
@@ -246,14 +245,14 @@ class ModelAsked(GenerationEvent):
 
 @dataclass(frozen=True)
 class SpecsWritten(GenerationEvent):
-    """The functions are known; they can be written layer by layer."""
+    """The specs of the functions are valid. Each layer depends only on earlier ones."""
 
     layers: tuple[tuple[FunctionSpec, ...], ...]
 
 
 @dataclass(frozen=True)
 class TestsWritten(GenerationEvent):
-    """The tests of a function are there."""
+    """The tests of a function were written."""
 
     __test__ = False
 
@@ -263,7 +262,7 @@ class TestsWritten(GenerationEvent):
 
 @dataclass(frozen=True)
 class TestsFrozen(GenerationEvent):
-    """All tests are there, and will not change unseen."""
+    """All tests were written and frozen; each later change is recorded."""
 
     __test__ = False
 
@@ -272,7 +271,7 @@ class TestsFrozen(GenerationEvent):
 
 @dataclass(frozen=True)
 class CodeWritten(GenerationEvent):
-    """There is code for a function."""
+    """Code for a function was written and passed the checks."""
 
     function: str
     attempt: int
@@ -283,7 +282,7 @@ class CodeWritten(GenerationEvent):
 
 @dataclass(frozen=True)
 class CodeRefused(GenerationEvent):
-    """An answer had no code that may be run."""
+    """A reply had no code that may be run."""
 
     function: str
     attempt: int

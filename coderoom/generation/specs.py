@@ -19,13 +19,13 @@ _LONGEST = 20_000
 
 
 def name_problem(name: str) -> str | None:
-    """Why a text cannot be the name of a function or of an argument; `None` if it can."""
+    """Why a string is not a valid name for a function or argument; `None` if it is one."""
     if not name.isidentifier() or not name.isascii():
-        return f"{name!r:.80} is no name; names are letters, digits and _, and begin with no digit"
+        return f"{name!r:.80} is not a valid identifier; use letters, digits and _, and do not start with a digit"
     if keyword.iskeyword(name):
         return f"{name!r} is a keyword of Python; take another name"
     if name.startswith("__"):
-        return f"{name!r:.80} begins with two underscores; such names are Python's own"
+        return f"{name!r:.80} starts with two underscores; such names are reserved by Python"
     return None
 
 
@@ -48,7 +48,7 @@ class FunctionInput(_Spec):
 
     Attributes:
         name: Its name.
-        type: Its type, as a reader would write it.
+        type: Its type, in words or as an annotation.
     """
 
     name: Name
@@ -59,8 +59,8 @@ class FunctionOutput(_Spec):
     """What a function returns.
 
     Attributes:
-        type: Its type, as a reader would write it.
-        description: What it is.
+        type: Its type, in words or as an annotation.
+        description: What it means.
     """
 
     type: str = Field(max_length=_LONGEST)
@@ -68,12 +68,12 @@ class FunctionOutput(_Spec):
 
 
 class FunctionSpec(_Spec):
-    """What a function is to do.
+    """The specification of a function.
 
     Attributes:
         name: Its name.
-        purpose: What it is for.
-        inputs: Its arguments, in their order.
+        purpose: What it does.
+        inputs: Its arguments, in order.
         outputs: What it returns.
         dependencies: The functions of the same program that it calls.
         complexity: How hard it is to write.
@@ -90,12 +90,12 @@ class FunctionSpec(_Spec):
     def _check(self) -> FunctionSpec:
         twice = _twice([each.name for each in self.inputs])
         if twice:
-            raise ValueError(f"the argument {twice!r} of {self.name!r} stands there twice")
+            raise ValueError(f"the argument {twice!r} of {self.name!r} is listed twice")
         if self.name in self.dependencies:
-            raise ValueError(f"{self.name!r} is one of its own dependencies; a recursion is none")
+            raise ValueError(f"{self.name!r} is one of its own dependencies; recursion is not a dependency")
         twice = _twice(self.dependencies)
         if twice:
-            raise ValueError(f"the dependency {twice!r} of {self.name!r} stands there twice")
+            raise ValueError(f"the dependency {twice!r} of {self.name!r} is listed twice")
         return self
 
 
@@ -103,13 +103,13 @@ _SPECS: TypeAdapter[list[FunctionSpec]] = TypeAdapter(list[FunctionSpec])
 
 
 def read_specs(data: Any) -> list[FunctionSpec]:
-    """Specs from JSON-like data, checked one by one and together.
+    """Read specs from JSON-like data and check them, each alone and all together.
 
     Args:
         data: A list of mappings.
 
     Raises:
-        GenerationError: Something is wrong; the message lists every mistake.
+        GenerationError: The data is invalid; the message lists every mistake.
     """
     try:
         specs = _SPECS.validate_python(data)
@@ -120,30 +120,30 @@ def read_specs(data: Any) -> list[FunctionSpec]:
 
 
 def order(specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:
-    """Put functions into layers: those of one can be written at the same time, and need only those of earlier ones.
+    """Group functions into layers, each of which depends only on earlier ones.
 
     Args:
-        specs: The specs. Their order is kept within a layer.
+        specs: The specs. A layer keeps their order.
 
     Raises:
-        GenerationError: A function stands there twice, a dependency is not among them, or they depend on each other in
-            a circle; the message names it.
+        GenerationError: A function is listed twice, a dependency is unknown, or there is a dependency cycle; the
+            message names it.
     """
     by_name = {spec.name: spec for spec in specs}
     wrong = []
     if not specs:
         wrong.append("There is no function; at least one is needed.")
     if len(specs) > _MOST:
-        wrong.append(f"There are {len(specs)} functions, and can be no more than {_MOST}.")
+        wrong.append(f"There are {len(specs)} functions; at most {_MOST} are allowed.")
     twice = _twice([spec.name for spec in specs])
     if twice:
-        wrong.append(f"The function {twice!r} stands there twice.")
+        wrong.append(f"The function {twice!r} is listed twice.")
     for spec in specs:
         unknown = [name for name in spec.dependencies if name not in by_name]
         if unknown:
             listed = ", ".join(repr(name) for name in unknown)
             wrong.append(
-                f"{spec.name!r} depends on {listed}: no such function is among {', '.join(map(repr, by_name))}."
+                f"{spec.name!r} depends on {listed}, which is not among the functions {', '.join(map(repr, by_name))}."
             )
     if wrong:
         raise GenerationError("\n".join(wrong))
@@ -155,10 +155,9 @@ def _layers(by_name: dict[str, FunctionSpec]) -> list[list[FunctionSpec]]:
     try:
         sorter.prepare()
     except graphlib.CycleError as error:
-        circle = " -> ".join(reversed(error.args[1]))
+        cycle = " -> ".join(reversed(error.args[1]))
         raise GenerationError(
-            f"Functions depend on each other in a circle: {circle}. "
-            "Let one of them do without the next, or make one function of them."
+            f"There is a dependency cycle: {cycle}. Remove one of these dependencies, or merge the functions."
         ) from error
     places = {name: index for index, name in enumerate(by_name)}
     layers = []
@@ -170,7 +169,7 @@ def _layers(by_name: dict[str, FunctionSpec]) -> list[list[FunctionSpec]]:
 
 
 def problems_of(error: ValidationError, root: str) -> list[str]:
-    """What a validation found, a line for each mistake, with its place."""
+    """The errors of a validation, one line each, with their locations."""
     lines = []
     for found in error.errors(include_url=False):
         place = root + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])

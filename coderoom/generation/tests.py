@@ -19,8 +19,6 @@ from coderoom.generation.values import canonical, decode, tag_of
 
 if TYPE_CHECKING:
     from coderoom.generation.languages import Language
-
-if TYPE_CHECKING:
     from coderoom.generation.runner import TestRunner
 
 __all__ = [
@@ -28,11 +26,11 @@ __all__ = [
     "FunctionTest",
     "TestChange",
     "changed",
+    "content_key",
     "freeze",
     "read_tests",
-    "say_nothing",
-    "what_it_says",
-    "why_too_wide",
+    "tolerance_problem",
+    "vacuous_tests",
 ]
 
 _LONGEST = 20_000
@@ -42,23 +40,23 @@ _OPTIONAL = ("setup", "error_message", "rel", "abs", "exact_types")
 
 
 class FunctionTest(BaseModel):
-    """A call of a function, and what is expected of it: an output, an error or a property.
+    """A call of a function and the expected result: an output, an error or a property.
 
     Attributes:
-        name: What it is about.
-        kind: Whether it is an ordinary case, one at an edge, or one that is to fail.
+        name: What it tests.
+        kind: A normal case, an edge case or an error case.
         inputs: The arguments by their names, as tagged data.
-        expected_output: What is to be returned, as tagged data.
-        expected_error: The name of the exception that is to be raised, or of a class above it.
-        error_message: Text that the exception's message has to contain, in whatever case.
-        property: An expression of Python over `result` and the names of the inputs, as they were, that is to be `True`;
-            objects stand in it with their fields as attributes. The dict `after` has the arguments as the call has left
-            them, by their names; where one of them is called so, the name means that one.
-        setup: Code that runs before the call. It may change the dict `inputs`, whose values are what the function is
-            called with, and bring the program into a state by calling its functions; see `check_setup`.
-        rel: How far floats may be apart, as a part of the larger one.
-        abs: How far they may always be apart.
-        exact_types: Whether a list that is expected has to be a list; see `compare`.
+        expected_output: The expected return value, as tagged data.
+        expected_error: The name of the expected exception or of one of its base classes.
+        error_message: Text that the exception's message must contain, ignoring case.
+        property: A Python expression that must be `True`. It sees `result`, the inputs before the call by their names,
+            and the dict `after` with the arguments after the call, unless an argument is named `after`. Objects have
+            their fields as attributes.
+        setup: Code that runs before the call. It may change the dict `inputs`, whose values become the arguments, and
+            call the functions of the program; see `check_setup`.
+        rel: The relative tolerance for floats.
+        abs: The absolute tolerance for floats.
+        exact_types: Whether an expected list must be a list; see `compare`.
     """
 
     __test__: ClassVar[bool] = False
@@ -79,7 +77,7 @@ class FunctionTest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _forget_nulls(cls, data: Any) -> Any:
-        """Models write `null` for what they leave open; only a lone `expected_output` may mean it."""
+        """Remove `null` values: models write them for unused fields. Only a lone `expected_output` may be `null`."""
         if not isinstance(data, Mapping):
             return data
         given = {
@@ -94,9 +92,9 @@ class FunctionTest(BaseModel):
         given = [key for key in _EXPECTATIONS if key in self.model_fields_set]
         if len(given) != 1:
             found = " and ".join(given) if given else "none"
-            raise ValueError(f"exactly one of {', '.join(_EXPECTATIONS)} is needed, and there is {found}")
+            raise ValueError(f"exactly one of {', '.join(_EXPECTATIONS)} is required; found: {found}")
         if self.error_message is not None and self.expected_error is None:
-            raise ValueError("error_message stands only beside expected_error")
+            raise ValueError("error_message is allowed only with expected_error")
         for name, data in self.inputs.items():
             problem = name_problem(name)
             if problem is not None:
@@ -104,34 +102,34 @@ class FunctionTest(BaseModel):
             decode(data, f"inputs[{name!r}]")
         decode(self.expected_output, "expected_output")
         if self.expected_error is not None and not self.expected_error.isidentifier():
-            raise ValueError(f"expected_error: {self.expected_error!r} is no exception's name; ValueError is one")
+            raise ValueError(f"expected_error: {self.expected_error!r} is not an exception name")
         if self.property is not None:
             _check_property(self.property, self.inputs)
         return self
 
     @model_serializer(mode="wrap")
     def _dump(self, handler: Any) -> dict[str, Any]:
-        """Leave out what does not count, so that an expected `None` and no expectation stay apart."""
-        told: dict[str, Any] = handler(self)
+        """Omit unused fields, so that an expected `None` differs from no expectation."""
+        fields: dict[str, Any] = handler(self)
         left_out = {key for key in _EXPECTATIONS if key not in self.model_fields_set}
         left_out |= {key for key in _OPTIONAL if getattr(self, key) == type(self).model_fields[key].default}
-        return {key: value for key, value in told.items() if key not in left_out}
+        return {key: value for key, value in fields.items() if key not in left_out}
 
     @builtins.property
     def expects(self) -> Literal["output", "error", "property"]:
-        """Which of the three it has."""
+        """Which kind of expectation it has."""
         if self.expected_error is not None:
             return "error"
         return "output" if self.property is None else "property"
 
     @builtins.property
     def sees_after(self) -> bool:
-        """Whether the property says something about the arguments after the call."""
+        """Whether the property uses the arguments after the call."""
         text = self.property or ""
         return "after" in text and "after" not in self.inputs and "after" in _names_in(text)
 
     def problems(self, spec: FunctionSpec) -> list[str]:
-        """What does not fit the function that it is for: arguments that it does not have, or that are not given."""
+        """Mismatches with the spec of the function: unknown and missing arguments."""
         names = [each.name for each in spec.inputs]
         unknown = [name for name in self.inputs if name not in names]
         missing = [name for name in names if name not in self.inputs and not _is_optional(spec, name)]
@@ -141,9 +139,9 @@ class FunctionTest(BaseModel):
 
 
 def _is_optional(spec: FunctionSpec, name: str) -> bool:
-    """Whether the spec's words for a type say that the argument may be left out."""
-    told = next(each.type for each in spec.inputs if each.name == name).lower()
-    return "=" in told or "optional" in told or "default" in told
+    """Whether the type in the spec says that the argument may be omitted."""
+    text = next(each.type for each in spec.inputs if each.name == name).lower()
+    return "=" in text or "optional" in text or "default" in text
 
 
 def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
@@ -152,17 +150,17 @@ def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
         names = _names_in(text)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(text, "property", "eval")  # Not all that is wrong is found before.
+            compile(text, "property", "eval")  # Finds some errors that parsing does not.
     except UNREADABLE as error:
-        raise ValueError(f"property: it is no Python: {error}") from error
+        raise ValueError(f"property: it is not valid Python: {error}") from error
     unknown = sorted(names - _OPEN - {"result", "after", *inputs})
     if unknown:
         listed = ", ".join(map(repr, unknown))
-        known = "result, the inputs, after, math and the builtins"
-        raise ValueError(f"property: {listed} is not known there; it has {known}")
-    told_of = {"result"} | ({"after"} & names) - set(inputs)
-    if not any(isinstance(node, ast.Name) and node.id in told_of for node in ast.walk(tree)):
-        raise ValueError("property: it says nothing about result")
+        known = "result, the inputs, after, math and builtins"
+        raise ValueError(f"property: unknown name {listed}; known are {known}")
+    results = {"result"} | ({"after"} & names) - set(inputs)
+    if not any(isinstance(node, ast.Name) and node.id in results for node in ast.walk(tree)):
+        raise ValueError("property: it does not use result")
 
 
 def _names_in(text: str) -> set[str]:
@@ -185,15 +183,15 @@ _TESTS: TypeAdapter[dict[str, list[FunctionTest]]] = TypeAdapter(dict[str, list[
 def read_tests(
     data: Any, specs: Sequence[FunctionSpec], *, language: Language | None = None
 ) -> dict[str, list[FunctionTest]]:
-    """Tests from JSON-like data, each checked against the function that it is for.
+    """Read tests from JSON-like data and check each against the spec of its function.
 
     Args:
-        data: Lists of tests by the names of the functions.
+        data: Lists of tests by function name.
         specs: The functions.
-        language: The language that setup code is in; `None`: Python.
+        language: The language of setup code; `None`: Python.
 
     Raises:
-        GenerationError: Something is wrong; the message lists every mistake.
+        GenerationError: The data is invalid; the message lists every mistake.
     """
     try:
         tests = _TESTS.validate_python(data)
@@ -206,7 +204,7 @@ def read_tests(
 
 
 def _problems_together(tests: Mapping[str, Sequence[FunctionTest]], specs: Sequence[FunctionSpec]) -> list[str]:
-    """What is wrong with tests in the light of what they are for."""
+    """Mismatches between tests and specs."""
     by_name = {spec.name: spec for spec in specs}
     wrong = []
     for function, cases in tests.items():
@@ -217,15 +215,15 @@ def _problems_together(tests: Mapping[str, Sequence[FunctionTest]], specs: Seque
         for index, test in enumerate(cases):
             found = test.problems(by_name[function])
             if test.name in seen:
-                found.append(f"another test of this function has the name {test.name!r} too")
+                found.append(f"another test of this function has the same name {test.name!r}")
             seen.add(test.name)
             wrong += [f"tests.{function}[{index}]: {each}." for each in found]
-    wrong += [f"tests: there is none for {name!r}." for name in by_name if not tests.get(name)]
+    wrong += [f"tests: there are none for {name!r}." for name in by_name if not tests.get(name)]
     return wrong
 
 
 def _problems_of_setups(tests: Mapping[str, Sequence[FunctionTest]], language: Language | None) -> Iterator[str]:
-    """What is wrong with setup code; there may be more functions than those with tests here."""
+    """Problems of setup code. The program may have more functions than those with tests here."""
     for function, cases in tests.items():
         for index, test in enumerate(cases):
             setup = test.setup or ""
@@ -238,31 +236,31 @@ _WIDEST = 0.1
 _ABSURD: tuple[Any, ...] = (None, -1, "x", [], {"$object": {"type": "Nothing", "fields": {}}})
 
 
-async def say_nothing(tests: Sequence[FunctionTest], runner: TestRunner) -> list[FunctionTest]:
-    """The tests with a property that holds of the most absurd results together. They are looked at in the sandbox."""
-    asked = [test for test in tests if test.property is not None]
+async def vacuous_tests(tests: Sequence[FunctionTest], runner: TestRunner) -> list[FunctionTest]:
+    """The tests whose property holds for all of several absurd results; evaluated in the sandbox."""
+    candidates = [test for test in tests if test.property is not None]
     verdicts = await runner.look(
         [
             (str(test.property), absurd, test.inputs, dict.fromkeys(test.inputs, absurd) if test.sees_after else None)
-            for test in asked
+            for test in candidates
             for absurd in _ABSURD
         ],
     )
     count = len(_ABSURD)
-    return [test for number, test in enumerate(asked) if all(verdicts[number * count : (number + 1) * count])]
+    return [test for number, test in enumerate(candidates) if all(verdicts[number * count : (number + 1) * count])]
 
 
-def what_it_says(test: FunctionTest) -> str:
-    """The same for tests that differ only in what they are called."""
+def content_key(test: FunctionTest) -> str:
+    """A key that is equal for tests that differ only in name and kind."""
     return canonical({key: item for key, item in test.model_dump(mode="json").items() if key not in ("name", "kind")})
 
 
-def why_too_wide(test: FunctionTest) -> str:
-    """Why a test lets too much pass for the same number; empty if it does not."""
+def tolerance_problem(test: FunctionTest) -> str:
+    """Why the tolerances of a test are too wide; empty if they are not."""
     most = _WIDEST * max([1.0, *_sizes(test.expected_output)])
     if test.rel <= _WIDEST and test.abs <= most:
         return ""
-    return f"rel={test.rel:g} and abs={test.abs:g} are too wide; rel may be {_WIDEST:g} here, and abs {most:g}"
+    return f"rel={test.rel:g} and abs={test.abs:g} are too wide; at most rel={_WIDEST:g} and abs={most:g} here"
 
 
 def _sizes(data: Any) -> Iterator[float]:
@@ -286,8 +284,8 @@ class TestChange(BaseModel):
     Attributes:
         function: The function that the test is for.
         test: The test's name.
-        before: The test as it was; `None`: there was none.
-        after: The test as it is; `None`: there is none any more.
+        before: The test before the change; `None`: it was added.
+        after: The test after the change; `None`: it was removed.
         by: Who changed it.
         reason: Why.
         hash_before: The hash of all tests before.
@@ -308,12 +306,12 @@ class TestChange(BaseModel):
 
 
 class FrozenTests(BaseModel):
-    """Tests with a hash over all that they say.
+    """Tests with a hash of their whole content.
 
     Attributes:
-        tests: The tests by the names of the functions.
-        hash: The sha256 of their canonical JSON.
-        changes: How they came from those that were frozen first.
+        tests: The tests by function name.
+        hash: The SHA-256 of their canonical JSON.
+        changes: The changes since the tests were first frozen.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -323,17 +321,17 @@ class FrozenTests(BaseModel):
     changes: tuple[TestChange, ...] = ()
 
     def verify(self) -> None:
-        """See to it that the tests are those that were frozen.
+        """Check that the tests are those that were frozen.
 
         Raises:
             GenerationError: They are not.
         """
         if _hash_of(self.tests) != self.hash:
-            raise GenerationError("The tests are not those that were frozen: their hash is another one.")
+            raise GenerationError("The tests are not those that were frozen: their hash differs.")
 
     @property
     def count(self) -> int:
-        """How many tests there are."""
+        """The number of tests."""
         return sum(map(len, self.tests.values()))
 
 
@@ -341,22 +339,22 @@ def freeze(tests: Mapping[str, Sequence[FunctionTest]]) -> FrozenTests:
     """Freeze tests.
 
     Args:
-        tests: The tests by the names of the functions.
+        tests: The tests by function name.
 
     Raises:
-        GenerationError: There are none, or two of a function have the same name.
+        GenerationError: There are no tests, or two tests of a function have the same name.
     """
     for function, cases in tests.items():
         names = [test.name for test in cases]
         if len(set(names)) < len(names):
             raise GenerationError(f"Two tests of {function!r} have the same name.")
-    # A copy through JSON, so that nobody holds anything of what is inside.
+    # A copy through JSON, so that the caller has no reference to any part of it.
     copies = {
         function: tuple(FunctionTest.model_validate_json(test.model_dump_json()) for test in cases)
         for function, cases in tests.items()
     }
     if not any(copies.values()):
-        raise GenerationError("There are no tests, and so nothing could ever fail.")
+        raise GenerationError("There are no tests, so nothing could ever fail.")
     return FrozenTests(tests=copies, hash=_hash_of(copies))
 
 
@@ -368,22 +366,22 @@ def changed(
     Args:
         frozen: The tests.
         function: The function that the test is for.
-        test: The test's name; one that is not there yet comes last.
-        after: What takes its place; `None`: nothing does.
-        by: Who wants it so.
+        test: The test's name; a new test is added at the end.
+        after: The new version; `None`: the test is removed.
+        by: The author of the change.
         reason: Why.
 
     Returns:
-        Tests with another hash. Those of before stay as they are.
+        The changed tests with a new hash. `frozen` stays unchanged.
 
     Raises:
-        GenerationError: Nothing would change, or the tests are not those that were frozen.
+        GenerationError: Nothing would change, or `frozen` does not match its hash.
     """
     frozen.verify()
     cases = frozen.tests.get(function, ())
     before = next((each for each in cases if each.name == test), None)
     if before == after:
-        raise GenerationError(f"The test {test!r} of {function!r} would be as it was before.")
+        raise GenerationError(f"The new version of the test {test!r} of {function!r} is the same as the old one.")
     rest: list[FunctionTest | None] = [after if each.name == test else each for each in cases]
     if before is None:
         rest.append(after)
@@ -403,5 +401,5 @@ def changed(
 
 
 def _hash_of(tests: Mapping[str, Sequence[FunctionTest]]) -> str:
-    told = {function: [test.model_dump(mode="json") for test in cases] for function, cases in tests.items()}
-    return hashlib.sha256(canonical(told).encode()).hexdigest()
+    content = {function: [test.model_dump(mode="json") for test in cases] for function, cases in tests.items()}
+    return hashlib.sha256(canonical(content).encode()).hexdigest()

@@ -1,23 +1,23 @@
-"""Test data: JSON, and a tagged format for what JSON lacks.
+"""Test data: JSON, with tags for types that JSON lacks.
 
-What JSON has stands as it is: `None`, booleans, integers, finite floats, text, lists, and dicts whose keys are text
-that does not begin with `$`. Everything else is an object with one key, the tag:
+`None`, booleans, integers, finite floats, strings, lists, and dicts whose keys are strings that do not start with `$`
+are written as plain JSON. Everything else is an object with one key, the tag:
 
     {"$tuple": [1, 2]}                    {"$set": [1, 2]}              {"$frozenset": [1, 2]}
-    {"$dict": [[1, "one"], ["$x", 2]]}    any other keys than plain text, or text that begins with $
+    {"$dict": [[1, "one"], ["$x", 2]]}    a dict with other keys, or with keys that start with $
     {"$bytes": "aGk="}                    {"$bytearray": "aGk="}        base64
     {"$float": "nan"}                     "nan", "inf" or "-inf"
     {"$complex": [1.0, -2.0]}             {"$int": "0x1f"}              an integer of thousands of digits
     {"$decimal": "1.10"}                  {"$fraction": [1, 3]}
     {"$datetime": "2024-02-29T12:30:00"}  {"$date": "2024-02-29"}       {"$time": "12:30:00"}
     {"$timedelta": [1, 30, 0]}            days, seconds, microseconds
-    {"$str": "7aCA"}                      text with halves of characters, as base64 of its bytes
+    {"$str": "7aCA"}                      text with lone surrogates, as base64 of its bytes
     {"$object": {"type": "Point", "fields": {"x": 1}}}    and {"$namedtuple": ...} likewise
     {"$enum": {"type": "Color", "name": "RED", "value": 1}}
     {"$array": {"dtype": "int64", "shape": [2], "items": [1, 2]}}
     {"$opaque": {"type": "generator", "why": "..."}}      what cannot be compared
 
-As a dict whose keys begin with `$` is always written as `$dict`, no dict can be taken for a tag.
+A dict with keys that start with `$` is always written as `$dict`, so no dict is mistaken for a tag.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _WRAPPED = {
 
 
 def encode(value: Any, root: str = "value") -> Any:
-    """The tagged data of a value.
+    """Convert a value to tagged data.
 
     Args:
-        value: The value. Objects whose class is not here afterwards come back from `decode` as a `Record`.
-        root: What the whole of it is called in an error.
+        value: The value. `decode` returns objects of unknown classes as a `Record`.
+        root: The name of the whole value in error messages.
 
     Raises:
-        TaggedError: There is no form for it, or it is too large or too deep; the message names the place.
+        TaggedError: It has no tagged form, or is too large or too deep; the message names the place.
     """
 
     def refuse(kind: str, why: str, path: Path) -> Any:
@@ -66,12 +66,12 @@ def encode(value: Any, root: str = "value") -> Any:
 
 
 def canonical(data: Any) -> str:
-    """The one JSON text of JSON-like data."""
+    """JSON-like data as JSON text in canonical form."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def tag_of(data: Any) -> tuple[str, Any]:
-    """The tag of tagged data and what it stands for; for plain data the name of its JSON type."""
+    """The tag and the content of tagged data; for plain data, the name of its JSON type and the data."""
     if type(data) is dict:
         if len(data) == 1:
             tag, content = next(iter(data.items()))
@@ -83,7 +83,7 @@ def tag_of(data: Any) -> tuple[str, Any]:
 
 
 def fields_of(content: Any) -> list[list[Any]]:
-    """The fields of an object, in pairs."""
+    """The fields of an object as pairs."""
     fields = content.get("fields") if isinstance(content, Mapping) else None
     if isinstance(fields, Mapping):
         return [[name, item] for name, item in fields.items()]
@@ -91,7 +91,7 @@ def fields_of(content: Any) -> list[list[Any]]:
 
 
 def show(data: Any, most: int = _SHOWN) -> str:
-    """Tagged data as Python would show the value, cut where it is long."""
+    """Show tagged data like Python's `repr`, truncated if long."""
     parts: list[str] = []
     _show(data, parts, [most])
     text = "".join(parts)
@@ -99,7 +99,7 @@ def show(data: Any, most: int = _SHOWN) -> str:
 
 
 def _show(data: Any, parts: list[str], room: list[int]) -> None:
-    """Show piece by piece, as long as there is room."""
+    """Add the parts of a value until the room is used up."""
     if room[0] <= 0:
         return
     tag, content = tag_of(data)

@@ -72,7 +72,7 @@ async def test_what_fails_is_no_success_whatever_the_model_says() -> None:
     _, message = await turn(agent)
     assert message.metadata[keys.OUTCOME] == "error"
     assert message.metadata[keys.STOP_REASON] == "same_code"
-    assert "double: -3 gives -6: result: -6 was expected, 9 came" in message.content
+    assert "double: -3 gives -6: result: expected -6, got 9" in message.content
 
 
 async def test_what_is_said_later_is_heeded_and_a_reset_forgets_it() -> None:

@@ -81,7 +81,7 @@ async def test_whatever_the_function_is(runner: TestRunner, source: str, fields:
     ("source", "fields", "why"),
     [
         ("def f(xs): xs.append(f)", {"inputs": {"xs": []}, "property": "len(after['xs']) == 1"}, "cannot be decoded"),
-        ("def f(xs): xs += [10**4_000] * 4_000", {"inputs": {"xs": []}, "property": "len(after['xs']) == 1"}, "left in its arguments cannot be looked at"),
+        ("def f(xs): xs += [10**4_000] * 4_000", {"inputs": {"xs": []}, "property": "len(after['xs']) == 1"}, "the arguments after the call cannot be read"),
         ("def f(xs): raise ValueError", {"inputs": {"xs": []}, "property": "after['xs'] == []"}, "it raised ValueError"),
         ("def f(xs): pass", {"inputs": {"xs": []}, "property": "after['ys'] == []"}, "KeyError"),
         # What the setup code has put in the function's place is refused, whatever it leaves.
@@ -110,7 +110,7 @@ def test_what_may_stand_in_a_property() -> None:
     assert not test_of(inputs={"after": []}, property="result == after").sees_after
     assert not test_of(inputs={"xs": []}, property="[after for after in result] == xs").sees_after
     for name in ("xs", "after"):
-        with pytest.raises(ValidationError, match="nothing about result"):
+        with pytest.raises(ValidationError, match="does not use result"):
             test_of(inputs={name: []}, property=f"{name} == []")
 
 
@@ -187,9 +187,9 @@ async def test_from_an_instruction_to_files(tmp_path: Path, sandbox: Sandbox) ->
     )
     solution = await AICodeGenerator(model, sandbox=sandbox, cache=False).generate_solution("Sort in place.")
     assert solution.all_tests_passed, report_markdown(solution)
-    assert "'vacuous' holds of" in model.questions[2]
+    assert "'vacuous' also holds for" in model.questions[2]
     assert "`after`" in model.questions[1]
-    assert "Left in its arguments: {'xs': [2, 1]}" in model.questions[-1]
+    assert "Arguments after the call: {'xs': [2, 1]}" in model.questions[-1]
     written = write_solution(solution, tmp_path / "out")
     assert written.tests is not None
     assert "after['xs']" in written.tests.read_text()

@@ -49,24 +49,24 @@ class TestImplementation:
     @pytest.mark.parametrize(
         ("source", "text"),
         [
-            ("def f(x:", "line 1: this is no Python"),
-            ("x = '\0'", "this is no Python"),
-            ("(" * 5_000, "this is no Python"),
+            ("def f(x:", "line 1: this is not valid Python"),
+            ("x = '\0'", "this is not valid Python"),
+            ("(" * 5_000, "this is not valid Python"),
             ("#" * 300_000, "300,000 characters"),
             ("def g(x): ...", "does not define the function 'f'"),
             ("f = lambda x: x", "does not define the function 'f'"),
             ("class A:\n    def f(x): ...", "does not define"),
             ("def f(x): ...\ndef f(x): ...", "line 2: it defines the function 'f' twice"),
-            ("def f(x): ...\nf = print", "is the function and something else too"),
+            ("def f(x): ...\nf = print", "is defined as the function and as something else"),
             ("def f(): ...", "the parameter 'x' of f(x) is missing"),
             ("def f(*args): ...", "the parameter 'x' of f(x) is missing"),
-            ("def f(x, y): ...", "'y' is no parameter of f(x)"),
-            ("def f(x): ...\nprint(1)", "line 2: at the top level .* an expression"),
-            ("def f(x): ...\nfor i in []: pass", "line 2: at the top level .* this is for"),
-            ("def f(x): ...\nif True:\n    print(1)", "line 3: at the top level"),
-            ("def f(x): ...\ndef dep(): ...", "line 2: 'dep' is a function of its own"),
-            ("def f(x): ...\nfrom dep import dep", "line 2: 'dep' is a function of its own"),
-            ("def f(x): ...\nfrom . import a", "no package here"),
+            ("def f(x, y): ...", "'y' is not a parameter of f(x)"),
+            ("def f(x): ...\nprint(1)", "line 2: .* at the top level, not an expression"),
+            ("def f(x): ...\nfor i in []: pass", "line 2: .* at the top level, not for"),
+            ("def f(x): ...\nif True:\n    print(1)", "line 3: only definitions"),
+            ("def f(x): ...\ndef dep(): ...", "line 2: 'dep' is another function"),
+            ("def f(x): ...\nfrom dep import dep", "line 2: 'dep' is another function"),
+            ("def f(x): ...\nfrom . import a", "relative imports"),
         ],
     )
     def test_what_is_wrong_is_said(self, source: str, text: str) -> None:
@@ -81,7 +81,7 @@ class TestImplementation:
         taken = dict.fromkeys(names_defined("import os\ndef _helper(): ...\nA = 1\nclass B: ...\ndef g(): ..."), "g")
         assert list(taken) == ["_helper", "A", "B", "g"]
         found = said("def f(x): ...\ndef _helper(): ...", taken={**taken, "f": "f"})
-        assert found == "line 2: '_helper' is defined by the code of 'g' already; take another name"
+        assert found == "line 2: '_helper' is already defined by the code of 'g'; use another name"
 
     @pytest.mark.parametrize("statement", ["import os", "import os.path", "from os import path", "import os as math"])
     def test_imports_may_be_limited_wherever_they_stand(self, statement: str) -> None:
@@ -103,7 +103,7 @@ class TestSetup:
         assert "may not define or change 'f'" in str(check_setup(code, ["f"])[0])
 
     def test_no_python(self) -> None:
-        assert "no Python" in str(check_setup("def", ["f"])[0])
+        assert "not valid Python" in str(check_setup("def", ["f"])[0])
 
 
 class TestScan:

@@ -159,7 +159,7 @@ async def test_what_came_is_compared_with_what_was_expected(runner: TestRunner, 
     assert result.duration > 0
     assert result.peak_memory
     result = await run_one(runner, words.adds, inputs={"x": 1}, expected_output=[1, 3])
-    assert (result.passed, result.why) == (False, "result[1]: 3 was expected, 2 came")
+    assert (result.passed, result.why) == (False, "result[1]: expected 3, got 2")
     result = await run_one(runner, words.same, inputs={"x": 1}, expected_output=True)
     assert not result.passed
 
@@ -168,25 +168,25 @@ async def test_an_error_may_be_expected(runner: TestRunner, words: Words) -> Non
     expected = {"inputs": {"x": 1}, "expected_error": words.error}
     assert (await run_one(runner, words.raises, **expected, error_message="NO")).passed
     assert "'yes' in its message" in (await run_one(runner, words.raises, **expected, error_message="yes")).why
-    assert f"{words.error} was expected, and it returned 1" in (await run_one(runner, words.same, **expected)).why
+    assert f"expected {words.error}, but it returned 1" in (await run_one(runner, words.same, **expected)).why
     result = await run_one(runner, words.raises, inputs={"x": 1}, expected_error="RangeError")
-    assert f"RangeError was expected, and it raised {words.error}: no" in result.why
+    assert f"expected RangeError, but it raised {words.error}: no" in result.why
     result = await run_one(runner, words.raises, inputs={"x": 1}, expected_output=1)
-    assert f"1 was expected, and it raised {words.error}: no" in result.why
+    assert f"expected 1, but it raised {words.error}: no" in result.why
 
 
 async def test_a_property_is_an_expression_of_python(runner: TestRunner, words: Words) -> None:
     assert (await run_one(runner, words.adds, inputs={"x": 1}, property="sum(result) == 2 * x + 1")).passed
     result = await run_one(runner, words.adds, inputs={"x": 1}, property="sum(result) == 2 * x")
     assert "does not hold" in result.why
-    assert "and it raised" in (await run_one(runner, words.raises, inputs={"x": 1}, property="result is None")).why
+    assert "but it raised" in (await run_one(runner, words.raises, inputs={"x": 1}, property="result is None")).why
 
 
 async def test_setup_code_changes_what_is_given_and_not_what_is_tested(runner: TestRunner, words: Words) -> None:
     assert (await run_one(runner, words.same, inputs={"x": 1}, setup=words.setup, expected_output=5)).passed
     assert words.language.check_setup(words.setup, ["f"]) == []
     (problem,) = words.language.check_setup(words.bad_setup, ["f"])
-    assert "setup code may not define or change 'f', which is to be tested" in str(problem)
+    assert "setup code may not define or change 'f', which is under test" in str(problem)
 
 
 async def test_functions_call_each_other(runner: TestRunner, words: Words) -> None:
@@ -242,9 +242,9 @@ def test_code_is_checked_before_it_runs(words: Words) -> None:
     assert said(words.same) == ""
     assert "does not define the function 'f'" in said(words.twice)
     assert "the parameter 'x' of f(x) is missing" in said(words.one.format(name="f"))
-    assert "'dep' is a function of its own" in said(f"{words.same}\n{words.one.format(name='dep')}")
+    assert "'dep' is another function" in said(f"{words.same}\n{words.one.format(name='dep')}")
     taken = f"{words.same}\n{words.one.format(name='other')}"
-    assert "'other' is defined by the code of 'g' already" in said(taken, taken={"other": "g"})
+    assert "'other' is already defined by the code of 'g'" in said(taken, taken={"other": "g"})
     assert language.names_defined(taken) == ["f", "other"]
 
 

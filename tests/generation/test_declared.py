@@ -171,7 +171,7 @@ def test_other_languages_have_other_types() -> None:
 )
 def test_text_that_may_be_base64_is_asked_about(declared: str, data: Any, letters: str) -> None:
     said = PYTHON.unclear(data, declared)
-    assert said.startswith(f"{letters!r} may be these letters")
+    assert said.startswith(f"{letters!r} is ambiguous for the type")
     assert f'{{"$bytes": "{letters}"}}' in said
     assert f'{{"$bytes": "{b64encode(letters.encode()).decode()}"}}' in said
     assert of_type(data, declared) == data
@@ -259,14 +259,14 @@ async def test_a_test_with_text_that_may_be_base64_is_sent_back(sandbox: Sandbox
     solution, model = await counted(sandbox, [{"tests": [*SOME, size("hi", 2, "aGk=")]}, {"tests": right}])
     assert solution.all_tests_passed, solution.missing
     assert model.count("tests", "size") == 2
-    assert "tests[3]: inputs['data']: 'aGk=' may be these letters" in model.questions[2]
+    assert "tests[3]: inputs['data']: 'aGk=' is ambiguous for the type" in model.questions[2]
     assert [each.inputs["data"] for each in solution.tests["size"]][3] == {"$bytes": "aGk="}
 
 
 async def test_it_is_left_out_where_that_is_not_said(sandbox: Sandbox) -> None:
     solution, _ = await counted(sandbox, [{"tests": [*SOME, size("hi", 2, "aGk=")]}])
     assert [each.name for each in solution.tests["size"]] == ["none", "three", "text"]
-    assert any("'aGk=' may be these letters" in each for each in solution.warnings)
+    assert any("'aGk=' is ambiguous for the type" in each for each in solution.warnings)
 
 
 async def test_a_test_is_not_changed_to_such_text(sandbox: Sandbox) -> None:
@@ -274,7 +274,9 @@ async def test_a_test_is_not_changed_to_such_text(sandbox: Sandbox) -> None:
     solution, model = await counted(sandbox, [size("none", 1, ""), *SOME[1:]], repair)
     assert not solution.all_tests_passed
     assert solution.test_changes == ()
-    assert "the test cannot be changed so: inputs['data']: 'aGk=' may be these letters" in model.questions[-1]
+    assert (
+        "the test cannot be changed like this: inputs['data']: 'aGk=' is ambiguous for the type" in model.questions[-1]
+    )
 
 
 SHIFT = {

@@ -124,7 +124,7 @@ class TestChanged:
     def test_nothing_is_no_change(self) -> None:
         tests = frozen("f", test_of("a", expected_output=1))
         for name, after in (("a", test_of("a", expected_output=1)), ("b", None)):
-            with pytest.raises(GenerationError, match="as it was"):
+            with pytest.raises(GenerationError, match="is the same as the old one"):
                 changed(tests, "f", name, after, by="me", reason="none")
 
     def test_the_last_one_cannot_go(self) -> None:

@@ -132,13 +132,13 @@ async def test_a_circle_is_named_and_sent_back_once(sandbox: Sandbox) -> None:
     model = ScriptedModel(["x"], DOUBLE_TESTS, {"double": GOOD})
     model._left["specs", ""] = [circle, {"function_specs": DOUBLE}]
     assert (await solve(model, sandbox)).all_tests_passed
-    assert "in a circle: " in model.questions[1]
+    assert "dependency cycle: " in model.questions[1]
 
     model._left["specs", ""] = [circle]
     model.asked.clear()
     solution = await solve(model, sandbox)
     assert model.asked == [("specs", "")] * 2
-    assert "in a circle: " in solution.error
+    assert "dependency cycle: " in solution.error
     assert solution.stop_reason is StopReason.UNUSABLE
     assert not solution.all_tests_passed
 
@@ -149,8 +149,8 @@ async def test_a_circle_is_named_and_sent_back_once(sandbox: Sandbox) -> None:
         ("I would rather not.", "no JSON object"),
         ({"function_specs": []}, "at least one"),
         ({"function_specs": [function("a"), function("a")]}, "twice"),
-        ({"function_specs": [function("2a")]}, "is no name"),
-        ({"function_specs": [function("a", needs=["b"])]}, "no such function"),
+        ({"function_specs": [function("2a")]}, "is not a valid identifier"),
+        ({"function_specs": [function("a", needs=["b"])]}, "which is not among the functions"),
         (Reply("{", complete=False), "cut off"),
     ],
 )
@@ -215,7 +215,7 @@ async def test_two_tests_that_contradict_each_other_are_not_both_taken(sandbox: 
     some = [*DOUBLE_TESTS["double"], test("again", 5, x=2)]
     model = ScriptedModel(DOUBLE, {"double": some}, {"double": GOOD})
     solution = await solve(model, sandbox)
-    assert "expects something else of the same call" in model.questions[2]
+    assert "expects a different result of the same call" in model.questions[2]
     assert solution.all_tests_passed
     assert len(solution.tests["double"]) == 3
 
@@ -264,7 +264,7 @@ async def test_after_two_patches_that_fail_there_is_another_approach(sandbox: Sa
     solution = await solve(model, sandbox)
     assert solution.all_tests_passed
     assert [each.approach for each in solution.functions[0].attempts] == ["first", "patch", "patch", "fresh"]
-    assert "in another way than before" in model.questions[-1]
+    assert "with a different approach" in model.questions[-1]
     assert "return x + 2" not in model.questions[-1]
 
 
@@ -315,7 +315,7 @@ async def test_the_best_code_keeps_its_names_when_worse_code_was_tried_after_it(
         {"double": mended(WRONG), "other": mended(OTHER.replace("_helper", "_more"))},
     )
     solution = await solve(model, sandbox, max_attempts=2)
-    assert "'_helper' is defined by the code of 'double' already" in solution.functions[1].attempts[0].problems[0]
+    assert "'_helper' is already defined by the code of 'double'" in solution.functions[1].attempts[0].problems[0]
     assert solution.implementations["double"] == square
     assert [(each.function, each.tests_passed) for each in solution.functions] == [("double", 2), ("other", 3)]
 
@@ -350,7 +350,7 @@ async def test_a_test_changes_only_by_a_recorded_decision(sandbox: Sandbox) -> N
     assert solution.functions[0].only_by_changed_tests
     assert not solution.all_tests_passed, "a model that changes the tests has shown nothing"
     assert solution.stop_reason is StopReason.PASSED_CHANGED_TESTS
-    assert solution.missing == ["double: it passes its tests only since they were changed"]
+    assert solution.missing == ["double: it passes its tests only because they were changed"]
 
 
 async def test_whoever_asks_for_it_takes_changed_tests(sandbox: Sandbox) -> None:
@@ -379,7 +379,7 @@ async def test_only_so_many_tests_may_be_changed(sandbox: Sandbox) -> None:
     solution = await solve(model, sandbox, max_test_changes=1)
     assert len(solution.test_changes) == 1
     assert not solution.all_tests_passed
-    assert any("no more may be" in problem for each in solution.functions[0].attempts for problem in each.problems)
+    assert any("which is the limit" in problem for each in solution.functions[0].attempts for problem in each.problems)
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ async def test_dangerous_setup_code_is_sent_back(sandbox: Sandbox) -> None:
     model = ScriptedModel(DOUBLE, {"double": some}, {"double": GOOD})
     solution = await solve(model, sandbox, block_severity="low")
     assert "setup: line 1: in setup code, `subprocess` is not allowed here" in model.questions[2]
-    assert "setup: a security scanner refuses it: line 2: B311" in model.questions[2]
+    assert "setup: the security scanner blocks it: line 2: B311" in model.questions[2]
     assert [each.name for each in solution.tests["double"]] == ["two", "zero", "minus"]
 
 

@@ -86,7 +86,7 @@ async def test_code_that_imports_something_else_under_a_name_is_sent_back(
     assert solution.all_tests_passed, solution.missing
     assert model.count("repair", "day") == 1
     assert model.count("repair", "year") == 0
-    said = "'datetime' is datetime.datetime here, and datetime in the code of 'year'"
+    said = "'datetime' is datetime.datetime here, but datetime in the code of 'year'"
     assert said in model.questions[-1]
     written = write_solution(solution, tmp_path / "out", name="solution")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(written.tests)]
@@ -121,4 +121,4 @@ async def test_in_javascript_too(node_sandbox: Sandbox) -> None:
     mended = "import path from 'path'\nexport function day(x) { return path.sep ? x : 0 }"
     solution, model = await solved(node_sandbox, year, day, mended, language="javascript")
     assert solution.all_tests_passed, solution.missing
-    assert "'path' is all of path here, and the default of path in the code of 'year'" in model.questions[-1]
+    assert "'path' is all of path here, but the default of path in the code of 'year'" in model.questions[-1]

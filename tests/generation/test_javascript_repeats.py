@@ -124,4 +124,4 @@ async def test_an_answer_that_repeats_a_function_costs_no_further_question(node_
     solution = await generator.generate_solution("Four times a number.")
     assert solution.all_tests_passed, solution.missing
     assert model.count("repair", "four") == 0
-    assert "its own 'double' was left out; the one that was tested is used" in solution.functions[1].attempts[0].notes
+    assert "its own 'double' was removed; the tested function is used" in solution.functions[1].attempts[0].notes

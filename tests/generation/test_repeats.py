@@ -146,15 +146,15 @@ async def test_an_answer_that_repeats_a_function_costs_no_further_question(defau
     assert solution.implementations["double"].strip() == DOUBLE.strip()
     assert "def double" not in solution.implementations["four"]
     (attempt,) = solution.functions[1].attempts
-    assert "its own 'double' was left out; the one that was tested is used" in attempt.notes
-    assert "was left out; the one that was tested is used" in report_markdown(solution)
+    assert "its own 'double' was removed; the tested function is used" in attempt.notes
+    assert "was removed; the tested function is used" in report_markdown(solution)
 
 
 async def test_the_model_learns_of_it_where_the_code_fails(default_sandbox: Sandbox) -> None:
     own = "def double(x, times=2):\n    return x * times\n\n\ndef four(x):\n    return double(x, times=4)"
     solution, model = await solved(default_sandbox, own, [f"```python\n{FOUR}```"])
     assert solution.all_tests_passed
-    assert "Note: its own 'double' was left out" in model.questions[-1]
+    assert "Note: its own 'double' was removed" in model.questions[-1]
 
 
 EVIL = "lambda x: x"

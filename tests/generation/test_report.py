@@ -85,10 +85,10 @@ def test_verdicts() -> None:
 
 
 def test_everything_is_told() -> None:
-    report = report_markdown(solution_of(failing={"sums": "3 was expected, 4 came"}, cached=True))
+    report = report_markdown(solution_of(failing={"sums": "expected 3, got 4"}, cached=True))
     for told in (
         "Add numbers.", "| add | 0/1 | 1 | 250 ms | 125 ms | 11.8 MiB | attempts |", "Attempt 1 (first)",
         "Call: add(x=1, y=2)",
-        "Expected: 3", "Why: 3 was expected, 4 came", "3 requests, 1,234 tokens", "1 min 15 s", "from the cache",
+        "Expected: 3", "Why: expected 3, got 4", "3 requests, 1,234 tokens", "1 min 15 s", "from the cache",
     ):  # fmt: skip
         assert told in report

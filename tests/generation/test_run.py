@@ -78,21 +78,21 @@ class TestVerdicts:
     @pytest.mark.parametrize(
         ("source", "fields", "why"),
         [
-            ("def f(x): return [x, x + 1]", {"inputs": {"x": 1}, "expected_output": [1, 3]}, "result[1]: 3 was expected, 2 came"),
-            ("def f(): return True", {"expected_output": 1}, "which is a bool and no int"),
-            ("def f(): return (1,)", {"expected_output": [1], "exact_types": True}, "a list was expected, a tuple came"),
-            ("def f(): yield 1", {"expected_output": [1]}, "cannot be compared: it gives its items only once"),
+            ("def f(x): return [x, x + 1]", {"inputs": {"x": 1}, "expected_output": [1, 3]}, "result[1]: expected 3, got 2"),
+            ("def f(): return True", {"expected_output": 1}, "of the type bool instead of int"),
+            ("def f(): return (1,)", {"expected_output": [1], "exact_types": True}, "expected the type list, got tuple"),
+            ("def f(): yield 1", {"expected_output": [1]}, "cannot be compared: it can be iterated only once"),
             ("def f(): return f", {"expected_output": [1]}, "functions have no value"),
-            ("def f(): return 1 / 0", {"expected_output": 1}, "1 was expected, and it raised ZeroDivisionError: division"),
-            ("def f(): return 1", {"expected_error": "ValueError"}, "ValueError was expected, and it returned 1"),
-            ("def f(): raise KeyError", {"expected_error": "ValueError"}, "ValueError was expected, and it raised KeyError"),
+            ("def f(): return 1 / 0", {"expected_output": 1}, "expected 1, but it raised ZeroDivisionError: division"),
+            ("def f(): return 1", {"expected_error": "ValueError"}, "expected ValueError, but it returned 1"),
+            ("def f(): raise KeyError", {"expected_error": "ValueError"}, "expected ValueError, but it raised KeyError"),
             ("def f(): raise ValueError('a')", {"expected_error": "ValueError", "error_message": "b"}, "with 'b' in its message"),
             ("def f(): return 1", {"property": "result == 2"}, "the property 'result == 2' does not hold"),
-            ("def f(): return 1", {"property": "result"}, "has to be True or False"),
-            ("def f(): return [1]", {"property": "(each == 2 for each in result)"}, "has to be True or False"),
-            ("def f(): return 1", {"property": "result.x"}, "could not be looked at: AttributeError"),
+            ("def f(): return 1", {"property": "result"}, "must be True or False"),
+            ("def f(): return [1]", {"property": "(each == 2 for each in result)"}, "must be True or False"),
+            ("def f(): return 1", {"property": "result.x"}, "could not be evaluated: AttributeError"),
             ("def f(): return f", {"property": "result is not None"}, "cannot be decoded"),
-            ("def f(): raise ValueError", {"property": "result is None"}, "and it raised ValueError"),
+            ("def f(): raise ValueError", {"property": "result is None"}, "but it raised ValueError"),
             ("def f(a): return 1", {"inputs": {"x": 1}, "expected_output": 1}, "unexpected keyword argument 'x'"),
             ("def g(): return 1", {"expected_output": 1}, "name 'f' is not defined"),
             ("def f(): return 1", {"setup": "1 / 0", "expected_output": 1}, "division by zero"),
@@ -137,7 +137,7 @@ class TestStates:
         source = "import sys\nsys.modules['_coderoom_tests_.batches'].begin = None\ndef f(): return 1"
         result = await run_one(runner, source, expected_output=1)
         assert not result.passed
-        assert "could not be run any more" in result.why
+        assert "could no longer be run" in result.why
 
     async def test_large_results_have_a_state_to_themselves(self, runner: TestRunner) -> None:
         tests = [test_of(f"{n}", inputs={"x": n}, expected_output=[n] * 20_000) for n in range(5)]

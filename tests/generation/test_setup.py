@@ -127,7 +127,7 @@ HOSTILE = {
     "a table": "TABLE['more'] = lambda x: 2",
     "a constant": "import program\nprogram.RIGHT = 1",
     "what it imports": "import program\nprogram.json = type('M', (), {'loads': lambda text: 2})",
-    "what is built in": "import builtins\nbuiltins.abs = lambda x: 2",
+    "built-in functions": "import builtins\nbuiltins.abs = lambda x: 2",
     "what could tell": (
         "import builtins, program\nprogram.more = lambda x: 2\n"
         "for name in ('len', 'any', 'enumerate', 'type', 'callable'):\n    setattr(builtins, name, lambda *a: False)"
@@ -816,8 +816,8 @@ async def test_setup_code_that_breaks_the_rule_is_sent_back_with_the_reason(sand
     generator = AICodeGenerator(model, sandbox=sandbox, cache=False)
     solution = await generator.generate_solution("Double a number.")
     assert (
-        "tests[2]: setup: line 1: setup code may not write into 'CACHE', which is the program's" in model.questions[2]
+        "tests[2]: setup: line 1: setup code may not change 'CACHE', which belongs to the program" in model.questions[2]
     )
     assert "tests[3]: setup: line 2: " in model.questions[2]
-    assert "changes only what it has made itself" in model.questions[2]
+    assert "changes only objects of its own" in model.questions[2]
     assert [each.name for each in solution.tests["double"]] == ["two", "zero", "honest", "calls"]

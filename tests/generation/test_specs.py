@@ -27,12 +27,12 @@ def test_a_dump_has_the_keys_of_the_form() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"name": "two words"}, "is no name"),
+        ({"name": "two words"}, "is not a valid identifier"),
         ({"name": "class"}, "keyword"),
         ({"name": "__init__"}, "underscores"),
-        ({"name": "é"}, "is no name"),
-        ({"inputs": [{"name": "a", "type": "int"}, {"name": "a", "type": "int"}]}, "'a' of 'f' stands there twice"),
-        ({"inputs": [{"name": "1", "type": "int"}]}, "is no name"),
+        ({"name": "é"}, "is not a valid identifier"),
+        ({"inputs": [{"name": "a", "type": "int"}, {"name": "a", "type": "int"}]}, "'a' of 'f' is listed twice"),
+        ({"inputs": [{"name": "1", "type": "int"}]}, "is not a valid identifier"),
         ({"dependencies": ["f"]}, "its own dependencies"),
         ({"dependencies": ["g", "g"]}, "twice"),
         ({"complexity": "easy"}, "simple"),
@@ -56,15 +56,18 @@ class TestOrder:
 
     def test_a_circle_is_named(self) -> None:
         specs = [spec("a", needs=["b"]), spec("b", needs=["c"]), spec("c", needs=["a"]), spec("d")]
-        with pytest.raises(GenerationError, match=r"circle: (a -> b -> c -> a|b -> c -> a -> b|c -> a -> b -> c)\."):
+        with pytest.raises(GenerationError, match=r"cycle: (a -> b -> c -> a|b -> c -> a -> b|c -> a -> b -> c)\."):
             order(specs)
 
     @pytest.mark.parametrize(
         ("specs", "said"),
         [
             ([], "no function"),
-            ([spec("a"), spec("a")], "'a' stands there twice"),
-            ([spec("a", needs=["b", "c"]), spec("d")], "'a' depends on 'b', 'c': no such function is among 'a', 'd'"),
+            ([spec("a"), spec("a")], "'a' is listed twice"),
+            (
+                [spec("a", needs=["b", "c"]), spec("d")],
+                "'a' depends on 'b', 'c', which is not among the functions 'a', 'd'",
+            ),
             ([spec(f"f{number}") for number in range(300)], "300 functions"),
         ],
     )

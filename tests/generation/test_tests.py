@@ -40,18 +40,18 @@ class TestForm:
     @pytest.mark.parametrize(
         ("data", "said"),
         [
-            ({}, "exactly one of .* there is none"),
-            ({"expected_error": None}, "there is none"),
+            ({}, "exactly one of .* found: none"),
+            ({"expected_error": None}, "found: none"),
             ({"expected_output": 1, "property": "result"}, "expected_output and property"),
-            ({"expected_output": {"$nope": 1}}, r"expected_output: '\$nope' is no tag"),
+            ({"expected_output": {"$nope": 1}}, r"expected_output: '\$nope' is not a tag"),
             ({"expected_output": float("nan")}, "is not JSON"),
             ({"expected_output": 1, "inputs": {"x": [{"$set": 1}]}}, r"inputs\['x'\]\[0\]"),
             ({"expected_output": 1, "inputs": {"class": 1}}, "keyword"),
-            ({"expected_error": "Value Error"}, "no exception's name"),
-            ({"expected_output": 1, "error_message": "x"}, "only beside expected_error"),
-            ({"property": "result ="}, "property: it is no Python"),
-            ({"property": "True"}, "nothing about result"),
-            ({"property": "result == y"}, "'y' is not known there"),
+            ({"expected_error": "Value Error"}, "is not an exception name"),
+            ({"expected_output": 1, "error_message": "x"}, "only with expected_error"),
+            ({"property": "result ="}, "property: it is not valid Python"),
+            ({"property": "True"}, "does not use result"),
+            ({"property": "result == y"}, "unknown name 'y'"),
             ({"expected_output": 1, "rel": -1}, "rel"),
             ({"expected_output": 1, "verdict": True}, "verdict"),
             ({"expected_output": 1, "kind": "hard"}, "kind"),
@@ -80,7 +80,7 @@ class TestSetupCode:
     TEST: ClassVar[dict[str, Any]] = {"name": "a", "inputs": {"x": 1}, "expected_output": 1}
 
     def test_it_has_to_be_python(self) -> None:
-        with pytest.raises(GenerationError, match=r"tests.f\[0\]: setup: line 1: this is no Python"):
+        with pytest.raises(GenerationError, match=r"tests.f\[0\]: setup: line 1: this is not valid Python"):
             read_tests({"f": [{**self.TEST, "setup": "const a = 1"}]}, [spec("f")])
 
     def test_or_what_the_language_takes(self) -> None:
@@ -114,9 +114,9 @@ class TestAgainstTheFunction:
             read_tests(data, [spec("f"), spec("h")])
         assert str(caught.value).splitlines() == [
             "tests.f[0]: the argument 'x' is not given.",
-            "tests.f[1]: another test of this function has the name 'a' too.",
+            "tests.f[1]: another test of this function has the same name 'a'.",
             "tests.g: there is no such function; there are 'f', 'h'.",
-            "tests: there is none for 'h'.",
+            "tests: there are none for 'h'.",
         ]
 
     def test_mistakes_in_the_form_have_their_place(self) -> None:

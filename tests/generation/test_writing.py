@@ -87,10 +87,10 @@ def test_a_name_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_without_code_there_are_only_reports(tmp_path: Path) -> None:
-    files = write_solution(solution_of({}, {}, error="the model could not be asked"), tmp_path)
+    files = write_solution(solution_of({}, {}, error="the model could not be called"), tmp_path)
     assert (files.module, files.tests) == (None, None)
     assert names(tmp_path) == ["report.json", "report.md"]
-    assert "the model could not be asked" in files.report.read_text()
+    assert "the model could not be called" in files.report.read_text()
 
 
 def test_a_hostile_instruction_stays_text(tmp_path: Path) -> None:

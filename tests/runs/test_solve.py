@@ -177,7 +177,7 @@ def test_a_service_that_fails_is_told_of(tmp_path: Path) -> None:
     env = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "test"}
     done = solve(tmp_path, "Double.", "--model", "openai:gpt-4o", "--retries", "0", env=env)
     assert done.returncode == 1
-    assert "could not be asked" in done.stdout
+    assert "could not be called" in done.stdout
     assert "Check the address of your model service" in " ".join(done.stdout.split())
 
 

@@ -37,7 +37,7 @@ _before: Dict[str, Tuple[int, ...]] = {}
 
 
 def remember(scratch: str) -> None:
-    """Take note of the files that there are.
+    """Record the files that exist.
 
     Args:
         scratch: The folder for temporary files.
@@ -48,16 +48,16 @@ def remember(scratch: str) -> None:
 
 
 def clear() -> bool:
-    """Leave nothing of the last job; say whether that has worked."""
+    """Remove what the last job left; return whether that worked."""
     try:
         os.waitpid(-1, os.WNOHANG)
-        return False  # Somebody is left, who was started by the job.
+        return False  # A process that the job started is still running.
     except ChildProcessError:
         return tidy()
 
 
 def tidy() -> bool:
-    """Remove files that were not there before; say whether all is as it was."""
+    """Remove new files; return whether all files are as before."""
     try:
         now = _files()
         if now == _before:
@@ -104,7 +104,7 @@ _fork: List[Callable[[], int]] = []
 
 
 class Out(io.TextIOBase):
-    """Keeps the beginning of what is printed."""
+    """Keeps the beginning of the printed text."""
 
     def __init__(self) -> None:
         self.kept: List[str] = []
@@ -121,7 +121,7 @@ class Out(io.TextIOBase):
 
 
 def begin() -> None:
-    """Take note of how things are before the first job."""
+    """Record the state before the first job."""
     remember(tempfile.gettempdir())
     _fork[:] = [os.fork]
     try:
@@ -129,36 +129,36 @@ def begin() -> None:
 
         here = ctypes.PyDLL(None)
         here.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        # Python's own does much in each child for threads, of which there are none, and costs as much as all the rest.
+        # `os.fork` handles threads in each child, which costs as much as everything else. There are no threads here.
         _fork[0] = here.fork
-    except Exception:  # What a job leaves running is then ended when the session goes back.
+    except Exception:  # Then processes that a job leaves running are ended by the rollback.
         pass
 
 
 def alone(job: Dict[str, Any]) -> str:
-    """Do a job in this process, if everything is as it was."""
+    """Run a job in this process, if the state is clean."""
     return answer_now(job) if tidy() else "untidy"
 
 
 def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
-    """Do jobs, as far as time and room go, and end at the first that takes too long or leaves something behind.
+    """Run jobs until time or room is used up, or a job takes too long or leaves something behind.
 
-    Calls are made, and properties looked at, in a fork each.
+    Each call and each evaluation of a property runs in a fork of its own.
 
     Args:
         jobs: The jobs.
-        each: The seconds that each may take.
-        whole: The seconds after which none is begun.
-        largest: The most bytes that an answer may have.
-        room: The most bytes that all answers may have.
+        each: The time limit of each job in seconds.
+        whole: The seconds after which no further job is started.
+        largest: The most bytes of an answer.
+        room: The most bytes of all answers together.
 
     Returns:
-        For each job, in their order, its answer, the seconds that it took and its memory; `None` if it gave none. For
-        jobs at the end there may be nothing.
+        For each job, in order, its answer, the printed text, its duration in seconds and its memory; `None` without an
+        answer. The list may be shorter than the jobs.
     """
     if _thread._count() > 1 or not tidy():
         return []
-    # Forks print into this; what they change is theirs, and each page of memory that they need not is time.
+    # Forks print into this. It is shared memory until they write, and each page that they do not copy saves time.
     sys.stdout = out = Out()
     return in_turn(jobs, lambda job: _forked(job, each, largest, out), whole, largest, room)
 
@@ -166,7 +166,7 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
 def run_together(
     jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int
 ) -> List[Optional[List[Any]]]:
-    """Do jobs that can leave nothing behind, as `run` does, but all those of a function in one fork."""
+    """Like `run`, for stateless jobs: all jobs of a function run in one fork."""
     if _thread._count() > 1 or not tidy():
         return []
     answers: List[Optional[List[Any]]] = []
@@ -187,14 +187,14 @@ def in_turn(
     largest: int,
     room: int,
 ) -> List[Any]:
-    """Do jobs one after the other, as `run` does.
+    """Run jobs one after the other, like `run`.
 
     Args:
         jobs: The jobs.
-        do: Does one; what it returns stands in the answers.
-        whole: The seconds after which none is begun.
-        largest: The most bytes that an answer may have.
-        room: The most bytes that all answers may have.
+        do: Runs one job and returns its answer.
+        whole: The seconds after which no further job is started.
+        largest: The most bytes of an answer.
+        room: The most bytes of all answers together.
     """
     answers: List[Any] = []
     end = time.monotonic() + whole
@@ -218,8 +218,8 @@ def _forked(job: Dict[str, Any], seconds: float, largest: int, out: Out) -> Opti
     pid = _fork[0]()
     if not pid:
         try:
-            told = answer(call, encoder) + "\n" + "".join(out.kept) + "\0"
-            _write(writer, told.encode("utf-8", "replace"))
+            text_of_answer = answer(call, encoder) + "\n" + "".join(out.kept) + "\0"
+            _write(writer, text_of_answer.encode("utf-8", "replace"))
         finally:
             os._exit(0)
     os.close(writer)
@@ -231,14 +231,14 @@ def _forked(job: Dict[str, Any], seconds: float, largest: int, out: Out) -> Opti
         peak = _end(pid)
     if text is None:
         return None
-    told, _, printed = text[:-1].partition("\n")
-    return [told, printed, took, peak]
+    text_of_answer, _, printed = text[:-1].partition("\n")
+    return [text_of_answer, printed, took, peak]
 
 
 def _forked_together(
     jobs: List[Dict[str, Any]], each: float, end: float, largest: int, room: int
 ) -> List[Optional[List[Any]]]:
-    """The answers of the jobs that were come to; the last one is `None` where a job took too long or ended it all."""
+    """The answers of the jobs that ran; the last one is `None` if a job took too long or ended the process."""
     reader, writer = os.pipe()
     pid = _fork[0]()
     if not pid:
@@ -264,11 +264,11 @@ def _tell_all(jobs: List[Dict[str, Any]], writer: int, end: float, largest: int,
         _forget()
         sys.stdout = out = Out()
         start = time.monotonic()
-        told = answer_now(job)
+        text_of_answer = answer_now(job)
         took = time.monotonic() - start
-        room -= 2 * len(told) + 100
+        room -= 2 * len(text_of_answer) + 100
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        found = None if len(told) > largest else [told, "".join(out.kept), took, peak]
+        found = None if len(text_of_answer) > largest else [text_of_answer, "".join(out.kept), took, peak]
         _write(writer, json.dumps(found).encode() + b"\n")
         if room < 2 * largest or time.monotonic() > end:
             break
@@ -276,7 +276,7 @@ def _tell_all(jobs: List[Dict[str, Any]], writer: int, end: float, largest: int,
 
 
 def _forget() -> None:
-    """Empty what Python itself keeps: patterns and types that equal earlier ones, and are not the same."""
+    """Clear caches of Python, which would return an earlier object that is equal but not the same."""
     re.purge()
     for forget in getattr(sys.modules.get("typing"), "_cleanups", ()):
         forget()
@@ -288,7 +288,7 @@ def _write(writer: int, data: bytes) -> None:
 
 
 def _lines(file: Any, seconds: float) -> Iterator[bytes]:
-    """The lines of a pipe, until it ends, or the next one has not come in time."""
+    """The lines of a pipe until it ends or the next line is too late."""
     poll = select.poll()
     poll.register(file, select.POLLIN)
     rest = b""
@@ -304,7 +304,7 @@ def _lines(file: Any, seconds: float) -> Iterator[bytes]:
 
 
 def _end(pid: int) -> int:
-    """End a fork, and return the most memory that it has had."""
+    """End a fork and return its peak memory."""
     try:
         os.kill(pid, signal.SIGKILL)
         return os.wait4(pid, 0)[2].ru_maxrss * 1024

@@ -24,15 +24,15 @@ __all__ = [
 ]
 
 _PACKAGE = __name__.rpartition(".")[0]
-_ASKING = frozenset(["input", "open", "print", "_"])  # Whoever tests what these are for has to replace them.
+_ASKING = frozenset(["input", "open", "print", "_"])  # Tests of functions that use these must replace them.
 _WRITING = ("write", "_exit", "fork")
 _none = object()
 
 
 class Guard:
-    """Finds out whether something else does the work than what was loaded.
+    """Detects whether functions, built-ins or the reporting of answers were replaced during setup.
 
-    Setup code was read before, and reaches none of this; what the program's own functions change is theirs.
+    The source of setup code was checked before, so this is a second line of defence.
 
     Args:
         names: The program's namespace.
@@ -44,18 +44,18 @@ class Guard:
         self._codes = [*_codes_of(names), *(each for names in _runners() for each in _codes_of(names))]
 
     def broken(self) -> str:
-        """What was changed; empty if nothing was."""
+        """What was replaced; empty if nothing was."""
         now = builtins.__dict__
         for name in {**self._builtins, **now}:
             if name not in _ASKING and now.get(name, _none) is not self._builtins.get(name, _none):
-                return "what is built in"
+                return "built-in functions"
         if any(function.__code__ is not code for function, code in self._codes):
-            return "what functions do"
-        return "" if self._writing == [getattr(os, name) for name in _WRITING] else "how answers are told"
+            return "the code of functions"
+        return "" if self._writing == [getattr(os, name) for name in _WRITING] else "the reporting of answers"
 
 
 def _runners() -> Iterator[Dict[str, Any]]:
-    """The names of the modules that run the program here."""
+    """The names of the modules of the harness."""
     for name, module in {**sys.modules}.items():
         if type(name) is str and name.startswith(_PACKAGE + "."):
             yield vars(module)
@@ -77,7 +77,7 @@ Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any], Optional[Dict[
 
 
 def _make_dumps() -> Callable[[Any], str]:
-    """What `json.dumps` does, made once: every fork would have to make it anew."""
+    """Like `json.dumps`, with an encoder that is created once and not in every fork."""
     encoder = json.JSONEncoder(separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
@@ -91,11 +91,11 @@ _dumps = _make_dumps()
 
 
 def make_call(job: Dict[str, Any]) -> Call:
-    """What is to be called for a job, with which arguments, and those that are to be told of after the call, by name.
+    """The function to call for a job, its arguments, and the arguments to report after the call, by name.
 
     Args:
-        job: A `function`, its `inputs` and `setup`, and `after` if the inputs are looked at after the call; or a
-            `property`, the `result`, the `inputs`, and what they were `after` the call.
+        job: A `function`, its `inputs` and `setup`, and `after` if the inputs are reported after the call; or a
+            `property`, the `result`, the `inputs`, and the inputs `after` the call.
     """
     inputs = {name: decode(data, name) for name, data in job["inputs"].items()}
     if "property" in job:
@@ -116,7 +116,7 @@ def make_call(job: Dict[str, Any]) -> Call:
 
 
 def answer(call: Call, encoder: Encoder) -> str:
-    """Make a call, and tell what came of it."""
+    """Make a call and return its answer."""
     function, positional, named, after = call
     try:
         value = function(*positional, **named)
@@ -125,20 +125,20 @@ def answer(call: Call, encoder: Encoder) -> str:
 
             value = asyncio.run(value)
         refused = type(value) is _Refused
-        told = {"value": value.told if refused else encoder.encode(value)}
+        report = {"value": value.report if refused else encoder.encode(value)}
         if after is not None and not refused:
-            told["after"] = {name: encoder.encode(item) for name, item in after.items()}
+            report["after"] = {name: encoder.encode(item) for name, item in after.items()}
     except BaseException as error:
-        told = _failed(error)
-    text = _dumps(told)
+        report = _failed(error)
+    text = _dumps(report)
     if len(text) > budget["text"]:
-        why = "as data it has more than %d characters" % budget["text"]
+        why = "it has more than %d characters as data" % budget["text"]
         text = _dumps({"value": {"$opaque": {"type": "value", "why": why}}})
     return text
 
 
 def answer_now(job: Dict[str, Any]) -> str:
-    """Do a job from its beginning to its end."""
+    """Run a whole job."""
     try:
         call = make_call(job)
     except BaseException as error:
@@ -147,7 +147,7 @@ def answer_now(job: Dict[str, Any]) -> str:
 
 
 def _warm() -> None:
-    """Do what every call does a few times, so that forks find it done."""
+    """Warm up what every call does, so that forks inherit it."""
     for value in (1, 1.5, "text", True, None, [1, 2], {"key": 1}, (1, 2), {1}, b"bytes"):
         for _ in range(10):
             answer((_same, (), {"value": value}, None), Encoder())
@@ -165,7 +165,7 @@ def _fail() -> None:
 
 
 def _arranged(function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
-    """The arguments by position and by name: some functions take some only by position."""
+    """The arguments by position and by name: some parameters are positional only."""
     code = getattr(function, "__code__", None)
     only = code.co_varnames[: getattr(code, "co_posonlyargcount", 0)] if code is not None else ()
     named = dict(inputs)
@@ -173,10 +173,10 @@ def _arranged(function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], D
 
 
 class _Refused:
-    """In the place of a result; it equals nothing, and no exception that may be expected is raised."""
+    """Replaces a result. It equals nothing and is not an exception that a test may expect."""
 
     def __init__(self, what: str) -> None:
-        self.told = {"$opaque": {"type": "result", "why": "setup code may not change " + what}}
+        self.report = {"$opaque": {"type": "result", "why": "setup code may not change " + what}}
 
 
 def _with_setup(setup: Any, name: str, functions: List[str], inputs: Dict[str, Any], after: Dict[str, Any]) -> Any:
@@ -200,21 +200,21 @@ def _look(look: Any, names: Dict[str, Any]) -> bool:
     found = eval(look, names)
     kind = type(found).__name__
     if kind not in ("bool", "bool_"):
-        raise TypeError("a property has to be True or False, and this one is of the type %s" % kind)
+        raise TypeError("a property must be True or False, not of the type %s" % kind)
     return bool(found)
 
 
 def _failed(error: BaseException) -> Dict[str, Any]:
-    """What is told of an exception; one of the setup code is none that a test may expect."""
+    """The report of an exception. A test cannot expect exceptions of setup code."""
     if type(error) is not SetupError:
         return {"error": _explain(error)}
-    told = _explain(error.error)
+    report = _explain(error.error)
     kind = _name_of(type(error.error))
-    return {"error": {**told, "types": [], "base": "SetupError", "message": "%s: %s" % (kind, told["message"])}}
+    return {"error": {**report, "types": [], "base": "SetupError", "message": "%s: %s" % (kind, report["message"])}}
 
 
 def _explain(error: BaseException) -> Dict[str, Any]:
-    """What is told of an exception: its class, those above it, its text, and the frames of the code under test."""
+    """The report of an exception: its class, base classes, message, and the frames of the code under test."""
     kind = type(error)
     classes = [(_name_of(each), each) for each in _classes_of(kind)]
     own = [name for name, each in classes if getattr(builtins, name, None) is not each]
@@ -222,7 +222,7 @@ def _explain(error: BaseException) -> Dict[str, Any]:
     try:
         message = str(error)[:_MOST_TOLD]
     except BaseException:
-        message = "its text could not be made"
+        message = "its message could not be read"
     return {"types": own[:20], "base": base, "message": message, "trace": _trace(error)}
 
 

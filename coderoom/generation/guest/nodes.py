@@ -28,7 +28,7 @@ _HOOK = "export async function coderoom$(inputs) { return { value: await eval(ar
 
 
 class Part(NamedTuple):
-    """The code of a function: what it is called in traces, its text, and what it imports."""
+    """The code of a function: its name in traces, its source, and its imports."""
 
     cell: str
     body: str
@@ -36,16 +36,16 @@ class Part(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What a process of Node has left: its answer if there is one, what it wrote, the time and the memory it took."""
+    """The result of a Node process: its answer if any, its output, its duration and its memory."""
 
-    told: Optional[str]
+    answer: Optional[str]
     printed: str
     complained: str
     seconds: float
     peak: int
 
 
-_helpers: Dict[str, str] = {}  # The files beside the program, by their names; the host adds them to this module.
+_helpers: Dict[str, str] = {}  # The files beside the program by name; the host adds them to this module.
 _flags: List[str] = []
 _parts: List[Part] = []
 _parameters: Dict[str, Any] = {}
@@ -53,22 +53,22 @@ _cells = [1]
 
 
 def load() -> Optional[str]:
-    """Find out how Node runs here.
+    """Check that Node runs here.
 
     Returns:
-        Why it does not run; `None` if it does.
+        Why it does not; `None` if it does.
     """
     remember(tempfile.gettempdir())
     try:
         version = subprocess.run(["node", "--version"], stdout=subprocess.PIPE, env=_environment()).stdout.decode()
     except OSError:
-        return "there is no node in it; apt-get install nodejs gives one"
+        return "it has no node; install it with apt-get install nodejs"
     if int(version.lstrip("v").split(".")[0] or 0) < _OLDEST:
-        return "its node is %s, and has to be %d or later" % (version.strip(), _OLDEST)
+        return "its node is %s, but must be %d or later" % (version.strip(), _OLDEST)
     addresses, memory = resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLIMIT_DATA)[0]
     room = _room(addresses)
     if room is None or (memory != resource.RLIM_INFINITY and room < memory // 2):
-        # V8 reserves many addresses for machine code; without a compiler it needs none of them.
+        # V8 reserves much address space for machine code, which it does not need without a compiler.
         _flags[:] = ["--jitless", "--no-expose-wasm"]
         room = _room(addresses)
     if room is None:
@@ -79,24 +79,24 @@ def load() -> Optional[str]:
 
 
 def _room(addresses: int) -> Optional[int]:
-    """How many addresses are left once Node has started; `None` if it does not."""
-    told = _start({}, [], _SECONDS_TO_TRY).told
-    if told is None:
+    """The address space that is left once Node has started; `None` if it does not start."""
+    answer = _start({}, [], _SECONDS_TO_TRY).answer
+    if answer is None:
         return None
-    return sys.maxsize if addresses == resource.RLIM_INFINITY else max(addresses - int(json.loads(told)["value"]), 0)
+    return sys.maxsize if addresses == resource.RLIM_INFINITY else max(addresses - int(json.loads(answer)["value"]), 0)
 
 
 def define(function: str, body: str, imports: List[str], parameters: Any) -> Optional[str]:
-    """Load the code of a function; what can be loaded is part of the program from then on.
+    """Load the code of a function; if that works, it becomes part of the program.
 
     Args:
         function: The function.
         body: Its code, without imports and exports.
         imports: What it imports.
-        parameters: The names of its parameters, and whether each takes all that is left; `None`: not known.
+        parameters: The names of its parameters, and whether each is a rest parameter; `None`: unknown.
 
     Returns:
-        An answer that says what is wrong; `None` if nothing is.
+        An answer with an error; `None` if it was loaded.
     """
     _cells[0] += 1
     part = Part("<cell %d>" % _cells[0], body, imports)
@@ -110,30 +110,30 @@ def define(function: str, body: str, imports: List[str], parameters: Any) -> Opt
 
 
 def alone(job: Dict[str, Any]) -> str:
-    """Do a job in a state that no other has had to do with, if everything is as it was.
+    """Run a job in a new process, if the state is clean.
 
     Raises:
-        MemoryError: The process wanted more memory than it may have.
+        MemoryError: The process exceeded its memory limit.
     """
     if not tidy():
         return "untidy"
     if "property" in job:
         return answer_now(job)
     done = _start(job, _parts, show=True)
-    if done.told is None and ("heap out of memory" in done.complained or "process out of memory" in done.complained):
+    if done.answer is None and ("heap out of memory" in done.complained or "process out of memory" in done.complained):
         raise MemoryError
-    return done.told or ""
+    return done.answer or ""
 
 
 def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
-    """Do jobs, as far as time and room go, and end at the first that takes too long or leaves something behind.
+    """Run jobs until time or room is used up, or a job takes too long or leaves something behind.
 
     Args:
         jobs: The jobs.
-        each: The seconds that each may take.
-        whole: The seconds after which none is begun.
-        largest: The most bytes that an answer may have.
-        room: The most bytes that all answers may have.
+        each: The time limit of each job in seconds.
+        whole: The seconds after which no further job is started.
+        largest: The most bytes of an answer.
+        room: The most bytes of all answers together.
 
     Returns:
         As `batches.run`.
@@ -145,13 +145,13 @@ def _done(job: Dict[str, Any], seconds: float, largest: int) -> Optional[List[An
     if "property" in job:
         return [answer_now(job), "", 0.0, 0]
     done = _start(job, _parts, seconds)
-    if done.told is None or len(done.told) > largest:
+    if done.answer is None or len(done.answer) > largest:
         return None
-    return [done.told, done.printed, done.seconds, done.peak]
+    return [done.answer, done.printed, done.seconds, done.peak]
 
 
 def _program(parts: List[Part]) -> Tuple[str, List[Tuple[str, int, int]]]:
-    """The text of the module, and the first and the last line of each part."""
+    """The source of the module, and the first and last line of each part."""
     lines: List[str] = []
     places: List[Tuple[str, int, int]] = []
     imports: Dict[str, None] = {}
@@ -159,13 +159,13 @@ def _program(parts: List[Part]) -> Tuple[str, List[Tuple[str, int, int]]]:
         first = len(lines) + 1
         lines += part.body.split("\n")
         places.append((part.cell, first, len(lines)))
-        lines.append(";")  # A bracket would go on with what stands before it.
+        lines.append(";")  # A bracket would continue the previous statement.
         imports.update(dict.fromkeys(part.imports))
     return "\n".join([*lines, *imports, _HOOK, ""]), places
 
 
 def _parsed(parts: List[Part]) -> Optional[str]:
-    """What is wrong with the form of the code."""
+    """The syntax error of the code."""
     text, places = _program(parts)
     folder = _write({"program.mjs": text})
     try:
@@ -179,33 +179,33 @@ def _parsed(parts: List[Part]) -> Optional[str]:
     said = done.stderr[:_MOST_COMPLAINED].decode("utf-8", "replace").splitlines()
     number = said[0].rpartition(":")[2] if said else ""
     line = int(number) if number.isdigit() else 0
-    message = next((each for each in said if "Error: " in each), "SyntaxError: it is no JavaScript")
+    message = next((each for each in said if "Error: " in each), "SyntaxError: it is not valid JavaScript")
     kind, _, message = message.partition(": ")
     trace = [[cell, line - first + 1, "<module>"] for cell, first, last in places if first <= line <= last]
     return json.dumps({"error": {"types": [], "base": kind, "message": message, "trace": trace}})
 
 
 def _loaded(parts: List[Part]) -> Optional[str]:
-    """What goes wrong when the code is loaded."""
+    """The error when the code is loaded."""
     done = _start({}, parts)
-    if done.told is None:
+    if done.answer is None:
         what = "the code ended its own process while it was loaded"
         return json.dumps({"error": {"types": [], "base": "Exit", "message": what, "trace": []}})
-    told = json.loads(done.told)
-    if "error" not in told:
+    answer = json.loads(done.answer)
+    if "error" not in answer:
         return None
-    # Of what does not fit together only the parser knows the line.
-    return (_parsed(parts) if told["error"].get("base") == "SyntaxError" else None) or done.told
+    # For conflicts between parts, only the parser knows the line.
+    return (_parsed(parts) if answer["error"].get("base") == "SyntaxError" else None) or done.answer
 
 
 def _start(job: Dict[str, Any], parts: List[Part], seconds: Optional[float] = None, show: bool = False) -> Done:
-    """Do a job in a process of its own, and end that and what it has started."""
+    """Run a job in a process of its own, and end that process and its children."""
     program, places = _program(parts)
     reader, writer = os.pipe()
     more = {"answer": writer, "longest": budget["text"], "parts": places}
-    told = {**job, **more, "parameters": _parameters.get(job.get("function", ""))}
-    # Written anew each time: an earlier job may have changed them.
-    folder = _write({**_helpers, "program.mjs": program, "job.json": json.dumps(told)})
+    request = {**job, **more, "parameters": _parameters.get(job.get("function", ""))}
+    # Written for each job: an earlier one may have changed them.
+    folder = _write({**_helpers, "program.mjs": program, "job.json": json.dumps(request)})
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
     command = ["node", *_flags, os.path.join(folder, "harness.mjs")]
     start = time.monotonic()
@@ -236,7 +236,7 @@ def _start(job: Dict[str, Any], parts: List[Part], seconds: Optional[float] = No
 
 
 def _read(readers: List[int], said: List[bytes], seconds: Optional[float]) -> None:
-    """Read until there is an answer, or the time is up; of what is printed the beginning is kept."""
+    """Read until there is an answer or the time is up; keep the beginning of the printed text."""
     end = None if seconds is None else time.monotonic() + seconds
     rooms = [4 * budget["text"] + 10, 4 * _MOST_PRINTED, _MOST_COMPLAINED]
     poll = select.poll()
@@ -262,8 +262,8 @@ def _read(readers: List[int], said: List[bytes], seconds: Optional[float]) -> No
 
 
 def _end(process: Any) -> int:
-    """End a process and its group; return the most memory that it has had."""
-    process.returncode = 0  # Nobody else waits for it.
+    """End a process and its group; return its peak memory."""
+    process.returncode = 0  # It was reaped here.
     try:
         os.killpg(process.pid, signal.SIGKILL)
         return os.wait4(process.pid, 0)[2].ru_maxrss * 1024
@@ -281,5 +281,5 @@ def _write(files: Dict[str, str]) -> str:
 
 def _environment() -> Dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NODE_")}
-    # Dates are to be the same everywhere; and each arena takes addresses.
+    # A fixed time zone for equal dates everywhere; one arena to save address space.
     return {**kept, "TZ": "UTC", "MALLOC_ARENA_MAX": "1"}

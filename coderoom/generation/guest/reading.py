@@ -1,4 +1,4 @@
-"""Decodes tagged data to values; `coderoom.generation.testing.values` describes the format."""
+"""Decodes tagged data to values; `coderoom.generation.values` describes the format."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class TaggedError(ValueError):
 
 
 def decode(data: Any, root: str = "value") -> Any:
-    """The value of tagged data.
+    """Convert tagged data to a value.
 
     Args:
         data: JSON-like data.
-        root: What the whole of it is called in an error.
+        root: The name of the whole value in error messages.
 
     Raises:
-        TaggedError: It has not the tagged form.
+        TaggedError: The data is not in the tagged form.
     """
     return _Reader(root).read(data)
 
@@ -47,14 +47,14 @@ class _Reader:
             return self.items(data)
         if type(data) is dict:
             return self._object(data)
-        raise self.wrong("%s is no JSON; use encode() for values" % type(data).__name__)
+        raise self.wrong("%s is not JSON; use encode() for values" % type(data).__name__)
 
     def _text(self, data: str) -> str:
         if not data.isascii():
             try:
                 data.encode()
             except UnicodeEncodeError:
-                raise self.wrong("it has halves of characters; use encode() for such text") from None
+                raise self.wrong("it has lone surrogates; use encode() for such text") from None
         return data
 
     def wrong(self, why: str) -> TaggedError:
@@ -68,7 +68,7 @@ class _Reader:
 
     def items(self, data: Any) -> Any:
         if type(data) is not list:
-            raise self.wrong("a list was expected, and this is %s" % type(data).__name__)
+            raise self.wrong("expected a list, not %s" % type(data).__name__)
         return [self.at("index", index, item) for index, item in enumerate(data)]
 
     def _object(self, data: Dict[str, Any]) -> Any:
@@ -76,14 +76,14 @@ class _Reader:
         if tag is None:
             for key in data:
                 if type(key) is not str:
-                    raise self.wrong("the key %r is no string; use {'$dict': [[key, value], ...]}" % (key,))
+                    raise self.wrong("the key %r is not a string; use {'$dict': [[key, value], ...]}" % (key,))
             return {key: self.at("key", key, item) for key, item in data.items()}
         read = TAGS.get(tag)
         if read is None or len(data) != 1:
             known = ", ".join(sorted(TAGS))
-            what = "%r stands beside other keys" % tag if read is not None else "%r is no tag" % tag
+            what = "%r is beside other keys" % tag if read is not None else "%r is not a tag" % tag
             raise self.wrong(
-                "%s. A tag stands alone, and is one of %s; "
+                "%s. A tag must be the only key, and one of %s;  "
                 "a dict with keys that begin with $ is written as {'$dict': [[key, value], ...]}" % (what, known)
             )
         self._path.append(("key", tag))
@@ -99,13 +99,13 @@ class _Reader:
 
 def _text(data: Any) -> str:
     if type(data) is not str:
-        raise ValueError("a text was expected, and this is %s" % type(data).__name__)
+        raise ValueError("expected a string, not %s" % type(data).__name__)
     return data
 
 
 def _ints(data: Any, count: int) -> Any:
     if type(data) is not list or len(data) != count or any(type(item) is not int for item in data):
-        raise ValueError("a list of %d integers was expected" % count)
+        raise ValueError("expected a list of %d integers" % count)
     return data
 
 
@@ -113,13 +113,13 @@ def _bytes(data: Any) -> bytes:
     text = _text(data)
     found = binascii.a2b_base64(text)
     if binascii.b2a_base64(found, newline=False).decode() != text:
-        raise ValueError("this is no base64")
+        raise ValueError("this is not valid base64")
     return found
 
 
 def _float(reader: _Reader, data: Any) -> float:
     if data not in ("nan", "inf", "-inf"):
-        raise ValueError("'nan', 'inf' or '-inf' was expected; other numbers are written as they are")
+        raise ValueError("expected 'nan', 'inf' or '-inf'; write other numbers as plain JSON")
     return float(data)
 
 
@@ -129,12 +129,12 @@ def _int(reader: _Reader, data: Any) -> int:
 
 def _pairs(reader: _Reader, data: Any) -> Any:
     if type(data) is not list or any(type(pair) is not list or len(pair) != 2 for pair in data):
-        raise ValueError("a list of pairs [key, value] was expected")
+        raise ValueError("expected a list of pairs [key, value]")
     found = {}
     for index, (key, item) in enumerate(data):
         name = reader.at("index", index, key)
         if name in found:
-            raise ValueError("the key %r stands there twice" % (name,))
+            raise ValueError("the key %r occurs twice" % (name,))
         found[name] = reader.at("key", name, item)
     return found
 
@@ -144,7 +144,7 @@ def _set(kind: Any) -> Callable[[_Reader, Any], Any]:
         items = reader.items(data)
         found = kind(items)
         if len(found) != len(items):
-            raise ValueError("an item stands there twice")
+            raise ValueError("an item occurs twice")
         return found
 
     return read
@@ -153,7 +153,7 @@ def _set(kind: Any) -> Callable[[_Reader, Any], Any]:
 def _complex(reader: _Reader, data: Any) -> complex:
     parts = reader.items(data)
     if len(parts) != 2 or any(type(part) not in (int, float) for part in parts):
-        raise ValueError("two numbers were expected")
+        raise ValueError("expected two numbers")
     return complex(*parts)
 
 
@@ -184,18 +184,18 @@ def _fraction(reader: _Reader, data: Any) -> Any:
 
     parts = reader.items(data)
     if len(parts) != 2 or any(type(part) is not int for part in parts):
-        raise ValueError("a list of 2 integers was expected")
+        raise ValueError("expected a list of 2 integers")
     return fractions.Fraction(*parts)
 
 
 def _fields(reader: _Reader, data: Any) -> Any:
-    """The name of a class, and the fields of an object: a mapping, or pairs in their order."""
+    """The class name and the fields of an object, given as a mapping or as ordered pairs."""
     if type(data) is not dict or "type" not in data or "fields" not in data:
-        raise ValueError("{'type': NAME, 'fields': {...}} was expected")
+        raise ValueError("expected {'type': NAME, 'fields': {...}}")
     fields = data["fields"]
     pairs = list(fields.items()) if type(fields) is dict else fields
     if type(pairs) is not list or any(len(pair) != 2 or type(pair[0]) is not str for pair in pairs):
-        raise ValueError("fields is a mapping of names to values")
+        raise ValueError("fields must be a mapping of names to values")
     return _text(data["type"]), {name: reader.at("field", name, item) for name, item in pairs}
 
 
@@ -212,19 +212,19 @@ def _namedtuple(reader: _Reader, data: Any) -> Any:
 
 def _enum(reader: _Reader, data: Any) -> Any:
     if type(data) is not dict or not {"type", "name", "value"} <= set(data):
-        raise ValueError("{'type': NAME, 'name': MEMBER, 'value': VALUE} was expected")
+        raise ValueError("expected {'type': NAME, 'name': MEMBER, 'value': VALUE}")
     value = reader.at("field", "value", data["value"])
     return value if data.get("mixed") is True else Record(_text(data["type"]), {"name": data["name"], "value": value})
 
 
 def _array(reader: _Reader, data: Any) -> Any:
     if type(data) is not dict or "items" not in data:
-        raise ValueError("{'dtype': ..., 'shape': [...], 'items': [...]} was expected")
+        raise ValueError("expected {'dtype': ..., 'shape': [...], 'items': [...]}")
     return reader.read(data["items"])
 
 
 def _opaque(reader: _Reader, data: Any) -> Any:
-    raise ValueError("what could not be encoded cannot be decoded")
+    raise ValueError("opaque data cannot be decoded")
 
 
 TAGS: Dict[str, Callable[[_Reader, Any], Any]] = {

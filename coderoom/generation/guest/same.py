@@ -1,6 +1,6 @@
 """Helpers for exported pytest files. Each file contains those definitions that it uses.
 
-It says of values what `coderoom.generation.compare` says of tagged data.
+They compare values with the same rules as `coderoom.generation.compare` compares tagged data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 class Record:
-    """An object by the name of its class and its fields, which are its attributes."""
+    """Stands for an object: the name of its class, and its fields as attributes."""
 
     def __init__(self, kind: Any, fields: Any) -> None:
         vars(self).update(fields, _kind=kind)
@@ -37,7 +37,7 @@ class Record:
 
 
 class Member:
-    """A member of an enum, by the names of both."""
+    """Stands for a member of an enum."""
 
     def __init__(self, kind: Any, name: Any) -> None:
         self.names = kind, name
@@ -50,7 +50,7 @@ class Member:
 
 
 class Array:
-    """An array of numpy, as nested lists; what is `None` does not count."""
+    """Stands for a NumPy array, as nested lists. A `dtype` or `shape` of `None` matches any."""
 
     def __init__(self, items: Any, dtype: Any = None, shape: Any = None) -> None:
         self.parts = items, dtype, shape
@@ -63,11 +63,11 @@ class Array:
 
 
 def same(result: Any, expected: Any, rel: float = 1e-9, abs: float = 1e-12, exact: bool = False) -> bool:
-    """Whether a result is what is expected.
+    """Whether a result equals the expected value.
 
-    A float may be off by a part `rel` or by `abs`; NaN is NaN, and True is not 1. Objects are the same if their classes
-    have the same name and their fields are the same. Unless `exact`, a tuple or an array will do for a list, a named
-    tuple for a tuple, and a frozenset for a set.
+    Floats are compared with the relative tolerance `rel` and the absolute tolerance `abs`; NaN equals NaN, and True
+    does not equal 1. Objects are equal if their class names and fields are equal. Unless `exact`, a tuple or an array
+    matches a list, a named tuple matches a tuple, and a frozenset matches a set.
     """
     again = functools.partial(same, rel=rel, abs=abs, exact=exact)
     kind, parts = kind_and_parts(result)
@@ -97,7 +97,7 @@ def same(result: Any, expected: Any, rel: float = 1e-9, abs: float = 1e-12, exac
 
 
 def kind_and_parts(value: Any) -> Any:
-    """What a value is for a comparison, and what it is made of."""
+    """The kind of a value for comparisons, and its parts."""
     kind = type(value)
     numpy = sys.modules.get("numpy")
     if value is None or kind is bool:
@@ -125,7 +125,7 @@ def kind_and_parts(value: Any) -> Any:
 
 
 def without_class(value: Any, base: Any) -> Any:
-    """The value as one of Python's own class, whatever its own class makes of it."""
+    """The value as one of a built-in class, ignoring methods of its own class."""
     if base is dict:
         return dict(dict.items(value))
     if base in (list, tuple, set, frozenset):
@@ -151,7 +151,7 @@ BASES: Any = (
 
 
 def object_and_fields(value: Any, kind: Any) -> Any:
-    """The fields of an object; functions, modules, iterators and the like are equal to nothing."""
+    """The fields of an object. Functions, modules, iterators and similar objects equal nothing."""
     if isinstance(value, type) or kind.__module__.split(".")[0] == "pathlib" or kind.__name__ in WITHOUT_VALUE:
         return "nothing", None
     if isinstance(value, BaseException):
@@ -171,7 +171,7 @@ WITHOUT_VALUE = str.split(
 
 
 def loosened(kind: Any, parts: Any, wanted: Any) -> Any:
-    """A value as another kind that it will do for, if there is one."""
+    """A value converted to the expected kind, if it is accepted for that."""
     if (kind, wanted) in (("tuple", "list"), ("frozenset", "set")):
         return wanted, parts
     if kind == "named tuple" and wanted in ("list", "tuple"):
@@ -182,7 +182,7 @@ def loosened(kind: Any, parts: Any, wanted: Any) -> Any:
 
 
 def close(one: Any, other: Any, rel: Any, abs: Any) -> bool:
-    """Whether two numbers are the same, or near to each other if one of them is a float."""
+    """Whether two numbers are equal, within the tolerances if one of them is a float."""
     if isinstance(one, int) and isinstance(other, int):
         return one == other
     if one != one or other != other:
@@ -194,7 +194,7 @@ def close(one: Any, other: Any, rel: Any, abs: Any) -> bool:
 
 
 def same_members(items: Any, needed: Any, same: Any) -> bool:
-    """Whether two sets have the same items: those that are equal first, and of the rest those that are close."""
+    """Whether two sets have the same items: first those that are equal, then those that are close."""
     ours, theirs = ({key(item): item for item in each} for each in (items, needed))
     left = [item for name, item in ours.items() if name not in theirs]
     missing = [item for name, item in theirs.items() if name not in ours]
@@ -209,7 +209,7 @@ def same_members(items: Any, needed: Any, same: Any) -> bool:
 
 
 def same_entries(pairs: Any, needed: Any, same: Any) -> bool:
-    """Whether two dicts have the same keys, and for each of them the same value."""
+    """Whether two dicts have the same keys and values."""
     if isinstance(pairs, dict):
         pairs, needed = dict.items(pairs), dict.items(needed)
     ours, theirs = ({key(name): item for name, item in each} for each in (pairs, needed))
@@ -217,7 +217,7 @@ def same_entries(pairs: Any, needed: Any, same: Any) -> bool:
 
 
 def key(value: Any) -> Any:
-    """What is the same for equal keys of a dict, and for nothing else."""
+    """A value that is equal only for equal keys of a dict."""
     kind, parts = kind_and_parts(value)
     if kind == "number":
         whole = isinstance(parts, float) and parts.is_integer() and -(2**53) < parts < 2**53
@@ -235,10 +235,10 @@ def key(value: Any) -> Any:
 
 
 def as_data(value: Any) -> Any:
-    """A value as data: of objects there are only their fields, and arrays are lists."""
+    """A value as data: objects become records of their fields, and arrays become lists."""
     kind, parts = kind_and_parts(value)
     if kind == "nothing":
-        raise TypeError(f"a {type(value).__name__} is no data")
+        raise TypeError(f"a {type(value).__name__} cannot be data")
     if kind == "enum":
         mixed = isinstance(value, (int, float, str))
         plain = as_data(value._value_)
@@ -255,5 +255,5 @@ def as_data(value: Any) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """What a coroutine comes to; any other value is itself."""
+    """The result of a coroutine; any other value is returned unchanged."""
     return asyncio.run(value) if inspect.iscoroutine(value) else value

@@ -1,6 +1,6 @@
-"""Runs setup code, which may use the program's functions and classes and nothing else of it.
+"""Runs setup code, which may use only the functions and classes of the program, and checks what it writes into.
 
-What can be read from its text was read before; here it is seen what it writes into.
+The source of setup code was checked on the host before.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _reconstruct: Any = copy._reconstruct  # type: ignore[attr-defined]
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
 _FUNCTIONS = (types.FunctionType, types.MethodType)
 _UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)
-_NOT_INTO = "setup code may not write into what is the program's (%s)"
+_NOT_INTO = "setup code may not change objects of the program (%s)"
 
 
 class SetupError(Exception):
-    """Setup code has raised something, or done what it may not do.
+    """Setup code raised an exception or did something forbidden.
 
     Args:
-        error: What it was.
+        error: The exception.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -54,17 +54,17 @@ class SetupError(Exception):
 
 
 class ForbiddenError(Exception):
-    """What setup code may not do."""
+    """Setup code did something forbidden."""
 
 
 def compile_setup(source: str) -> Any:
-    """The setup code, ready to be run, in which every write asks whether it may be.
+    """Compile setup code with a check around every write.
 
     Args:
         source: The code.
 
     Raises:
-        SetupError: It is no Python here.
+        SetupError: It is not valid in this version of Python.
     """
     try:
         return compile(ast.fix_missing_locations(_Asking().visit(ast.parse(source))), "<setup>", "exec")
@@ -82,10 +82,10 @@ def run_setup(code: Any, names: Dict[str, Any], functions: List[str], inputs: Di
         inputs: The inputs.
 
     Returns:
-        The inputs, as it leaves them.
+        The inputs after the setup.
 
     Raises:
-        SetupError: It has not come to its end.
+        SetupError: It raised an exception.
     """
     module = sys.modules[_NAME] = types.ModuleType(_NAME)  # Where dataclasses look for it.
     own = module.__dict__
@@ -97,7 +97,7 @@ def run_setup(code: Any, names: Dict[str, Any], functions: List[str], inputs: Di
     own.update(writes.askers())
     copy._reconstruct = writes.reconstruct  # type: ignore[attr-defined]
     _keep_files()
-    # A file that it writes is no module.
+    # A file that it writes cannot be imported.
     sys.path[:] = [each for each in sys.path if each and os.path.realpath(each) != os.getcwd()]
     try:
         exec(code, own)
@@ -107,7 +107,7 @@ def run_setup(code: Any, names: Dict[str, Any], functions: List[str], inputs: Di
 
 
 class _Writes:
-    """Knows what is the program's."""
+    """Checks writes: knows which objects belong to the program."""
 
     def __init__(self, names: Dict[str, Any], own: Dict[str, Any]) -> None:
         self._names = names
@@ -118,22 +118,22 @@ class _Writes:
         self.made(sys.argv)
 
     def askers(self) -> Dict[str, Callable[..., Any]]:
-        """What the setup code calls where it reads or writes a part of something."""
+        """The functions that the compiled setup code calls where it reads or writes a part of an object."""
         return {"$made": self.made, "$into": self.into, "$of": self.of, "$more": self.more, "$came": self.came}
 
     def made(self, value: Any) -> Any:
-        """Take note of something that the setup code has just made."""
+        """Record an object that the setup code has created."""
         self._mine[id(value)] = value
         return value
 
     def came(self, value: Any, maker: Any = None) -> Any:
-        """Take note of what a call has returned."""
+        """Record the result of a call."""
         if type(value).__module__ in _OWN:
             self._met[id(value)] = value
         return self.made(value) if maker in _FRESH and type(value) is maker else value
 
     def into(self, value: Any) -> Any:
-        """The same value, if a part of it may be set or deleted."""
+        """Return the value if a part of it may be set or deleted."""
         kind = type(value)
         if isinstance(value, type):
             allowed = value.__module__ == _NAME
@@ -146,13 +146,13 @@ class _Writes:
         return value
 
     def more(self, value: Any) -> Any:
-        """The same for what `+=` and the like change in place."""
+        """The same for values changed in place by `+=` and similar operators."""
         if isinstance(value, _CONTAINERS) and not self._is_mine(value):
             raise ForbiddenError(_NOT_INTO % _called(value))
         return value
 
     def of(self, value: Any, name: str) -> Any:
-        """A part of something."""
+        """Read a part of an object."""
         found = getattr(value, name)
         kind = type(found)
         self.came(value)
@@ -160,7 +160,7 @@ class _Writes:
         foreign = kind in _BUILTIN or (kind in _FUNCTIONS and self._is_foreign(found))
         if foreign and name in _CHANGING:
             if of_class:
-                raise ForbiddenError("setup code takes %r of an object, and not of a class" % name)
+                raise ForbiddenError("setup code may access %r only of an object, not of a class" % name)
             holder = getattr(found, "__self__", None)
             if not isinstance(holder, (type, types.ModuleType, type(None))) and not self._is_mine(holder):
                 raise ForbiddenError(_NOT_INTO % _called(holder))
@@ -171,7 +171,7 @@ class _Writes:
         return found
 
     def reconstruct(self, value: Any, memo: Any, make: Any, given: Any, *more: Any, **named: Any) -> Any:
-        """What `copy` does with an object that says how it is made; no other object may come of it and be changed."""
+        """Like `copy._reconstruct`, but the copy must be a new object, so that no other object is changed."""
 
         def ask(*parts: Any) -> Any:
             made = make(*parts)
@@ -180,7 +180,7 @@ class _Writes:
         return _reconstruct(value, memo, ask, given, *more, **named)
 
     def _is_foreign(self, function: Any) -> bool:
-        """Whether a function is neither the program's nor the setup code's."""
+        """Whether a function belongs neither to the program nor to the setup code."""
         names = getattr(getattr(function, "__func__", function), "__globals__", None)
         return names is not self._names and names is not self._own
 
@@ -197,7 +197,7 @@ class _Writes:
         return True
 
     def _held(self) -> Set[int]:
-        """All that the program's functions, classes and data hold, as far as it is not of somebody else's making."""
+        """All objects that functions, classes and data of the program refer to, except those of other modules."""
         seen: Set[int] = {id(self._names), id(self._own)}
         left = [*self._names.values(), *self._met.values()]
         while left:
@@ -225,13 +225,13 @@ def _called(value: Any) -> str:
 
 
 class _Asking(ast.NodeTransformer):
-    """Puts a question around whatever is written into, and around each attribute that is read."""
+    """Wraps every write target and every read of an attribute in a check."""
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
             node.value = _ask("$into", node.value, node)
-        elif not node.attr.startswith("__"):  # Private names are another's in each class.
+        elif not node.attr.startswith("__"):  # Names with two underscores are mangled differently in each class.
             return _ask("$of", node.value, node, ast.Constant(node.attr))
         return node
 
@@ -273,7 +273,7 @@ def _ask(name: str, value: Any, place: Any, *more: Any) -> Any:
 
 
 def _keep_files() -> None:
-    """Let nobody write into this process from now on: neither its memory nor what it has open to tell its answer."""
+    """Prevent writes into this process from now on: into its memory and into the descriptors for its answer."""
     before = (
         {int(each) for each in os.listdir("/proc/self/fd") if int(each) > 2} if os.path.isdir("/proc/self") else set()
     )
@@ -282,7 +282,7 @@ def _keep_files() -> None:
         if event != "open":
             return
         path, _, flags = about
-        # What is derived from text or numbers may answer otherwise than it is.
+        # Subclasses of strings and numbers may lie about their value.
         if isinstance(path, str):
             path = str.__str__(path)
         elif isinstance(path, bytes):
@@ -292,7 +292,7 @@ def _keep_files() -> None:
         writes = isinstance(flags, int) and (flags & os.O_WRONLY or flags & os.O_RDWR)
         if isinstance(path, int):
             if path in before:
-                raise ForbiddenError("setup code may not open what others have opened")
+                raise ForbiddenError("setup code may not open existing file descriptors")
         elif writes and os.path.realpath(os.fsdecode(path)).startswith(("/proc/", "/sys/")):
             raise ForbiddenError("setup code may not write into %s" % os.fsdecode(path))
 

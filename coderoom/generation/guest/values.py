@@ -10,7 +10,7 @@ __all__ = ["DEEPEST", "MOST_CHARACTERS", "MOST_ITEMS", "Encoder", "Record", "pla
 
 
 class Record:
-    """An object of a class that is not here: its fields, as attributes.
+    """Stands for an object whose class is not available: its fields as attributes.
 
     Args:
         kind: The name of its class.
@@ -40,20 +40,20 @@ MOST_ITEMS = 50_000
 MOST_CHARACTERS = 400_000
 DEEPEST = 60
 
-_MOST_BITS = 13_000  # Python reads no decimal integer of more than 4,300 digits.
+_MOST_BITS = 13_000  # By default, Python parses decimal integers of at most 4,300 digits.
 _WHY = {
-    "generator": "it gives its items only once; return a list",
-    "async_generator": "it gives its items only once; return a list",
-    "coroutine": "nobody has awaited it",
+    "generator": "it can be iterated only once; return a list",
+    "async_generator": "it can be iterated only once; return a list",
+    "coroutine": "it was not awaited",
     "function": "functions have no value to compare; return what it computes",
     "builtin_function_or_method": "functions have no value to compare; return what it computes",
     "method": "functions have no value to compare; return what it computes",
     "partial": "functions have no value to compare; return what it computes",
     "module": "modules have no value to compare",
     "range": "return a list of it",
-    "map": "it gives its items only once; return a list",
-    "filter": "it gives its items only once; return a list",
-    "zip": "it gives its items only once; return a list",
+    "map": "it can be iterated only once; return a list",
+    "filter": "it can be iterated only once; return a list",
+    "zip": "it can be iterated only once; return a list",
     "TextIOWrapper": "it is an open file; return its content",
     "BufferedReader": "it is an open file; return its content",
     "BufferedWriter": "it is an open file; return its content",
@@ -63,21 +63,21 @@ Path = List[Tuple[str, Any]]
 
 
 def place(root: str, path: Path) -> str:
-    """A place in a value, as one would write it in Python."""
-    told = root
+    """A place in a value, as a Python expression."""
+    text = root
     for kind, key in path:
-        told += ".%s" % key if kind == "field" else "[%s]" % (repr(key) if kind == "key" else key)
-    return told[:300]
+        text += ".%s" % key if kind == "field" else "[%s]" % (repr(key) if kind == "key" else key)
+    return text[:300]
 
 
 class Encoder:
     """Turns a value into tagged data.
 
     Args:
-        refuse: What to do with what has no form: it gets the value's type, why, and the place; what it returns stands
-            in the data. `None`: the tag `$opaque` says it.
-        most_items: How many items there may be in all.
-        most_characters: How much text there may be in all.
+        refuse: Called for a value without tagged form, with its type, the reason and the place; its result is put into
+            the data. `None`: such a value becomes `$opaque`.
+        most_items: The most items in total.
+        most_characters: The most characters of text in total.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Encoder:
         }
 
     def encode(self, value: Any) -> Any:
-        """The tagged data of a value, or of any part of one."""
+        """The tagged data of a value or of a part of one."""
         if value is None:
             return None
         kind = type(value)
@@ -127,7 +127,7 @@ class Encoder:
 
     def _opaque(self, value: Any, why: str = "") -> Any:
         kind = type(value).__name__
-        why = why or _WHY.get(kind, "there is no form for it; return plain data")
+        why = why or _WHY.get(kind, "it has no tagged form; return plain data")
         if self._refuse is not None:
             return self._refuse(kind, why, self._path)
         return {"$opaque": {"type": self._cut(kind), "why": why}}
@@ -142,7 +142,7 @@ class Encoder:
     def _take_items(self, value: Any, count: int) -> Any:
         self._items -= count
         if self._items < 0:
-            return self._opaque(value, "there are more than %d items in all" % self._most_items)
+            return self._opaque(value, "there are more than %d items in total" % self._most_items)
         return None
 
     def _int(self, value: int) -> Any:
@@ -155,7 +155,7 @@ class Encoder:
     def _take_characters(self, value: Any, count: int) -> Any:
         self._characters -= count
         if self._characters < 0:
-            return self._opaque(value, "there are more than %d characters in all" % self._most_characters)
+            return self._opaque(value, "there are more than %d characters in total" % self._most_characters)
         return None
 
     def _str(self, value: str) -> Any:
@@ -211,8 +211,8 @@ class Encoder:
         if enum is None or not issubclass(kind, enum.Enum):
             return None
         mixed = issubclass(kind, (int, str, float))
-        told = {"type": self._cut(kind.__name__), "name": self._cut(str(value._name_)), "mixed": mixed}
-        return {"$enum": {**told, "value": self._at("field", "value", value._value_)}}
+        content = {"type": self._cut(kind.__name__), "name": self._cut(str(value._name_)), "mixed": mixed}
+        return {"$enum": {**content, "value": self._at("field", "value", value._value_)}}
 
     def _numpy(self, value: Any, kind: type) -> Any:
         numpy = sys.modules.get("numpy")
@@ -224,7 +224,7 @@ class Encoder:
         if not issubclass(kind, numpy.ndarray):
             return None
         if value.size > self._items:
-            return self._opaque(value, "there are more than %d items in all" % self._most_items)
+            return self._opaque(value, "there are more than %d items in total" % self._most_items)
         items = self.encode(value.tolist())
         return {"$array": {"dtype": self._cut(str(value.dtype)), "shape": list(value.shape), "items": items}}
 
@@ -249,7 +249,7 @@ class Encoder:
         if module == "datetime" and kind.__name__ == "timedelta":
             return {"$timedelta": [value.days, value.seconds, value.microseconds]}
         if module.split(".")[0] == "pathlib":
-            return self._opaque(value, "paths differ from place to place; return its text")
+            return self._opaque(value, "paths differ between machines; return it as text")
         return None
 
     def _of_fields(self, value: Any, kind: type) -> Any:
@@ -282,7 +282,7 @@ def _float(value: float) -> Any:
 
 
 def _plain(value: Any, base: Any) -> Any:
-    """The value without what its own class makes of it."""
+    """The value as one of a built-in class, ignoring methods of its own class."""
     if base is dict:
         return dict(dict.items(value))
     if base in (list, tuple, set, frozenset):

@@ -33,24 +33,24 @@ __all__ = [
 ]
 
 Job = Mapping[str, Any]
-"""A call (`function`, `inputs`, `setup`), or a look at a property (`property`, `result`, `inputs`).
+"""A call (`function`, `inputs`, `setup`), or the evaluation of a property (`property`, `result`, `inputs`).
 
-A call has `after` where its answer is to tell of the inputs after it too, and the look what they were then.
+The `after` of a call says whether its answer includes the arguments after it; that of a property has these arguments.
 """
 
 
 UNTIDY = "untidy"
-"""The value of a cell that found things left by an earlier one, and so did nothing."""
+"""The value of a cell that did nothing because an earlier one had left something behind."""
 
 Level = Literal["low", "medium", "high"]
 
 
 class CodeProblem(BaseModel):
-    """Something that code has to do otherwise.
+    """A problem that must be fixed before code may run.
 
     Attributes:
-        line: The line, counted from 1; `None` where all of it is meant.
-        text: What, and what to do about it.
+        line: The line, counted from 1; `None` if it concerns the whole code.
+        text: The problem and how to fix it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -63,13 +63,13 @@ class CodeProblem(BaseModel):
 
 
 class SecurityFinding(BaseModel):
-    """Something that a security scanner has found.
+    """A finding of a security scanner.
 
     Attributes:
-        severity: How bad it would be.
-        confidence: How sure the scanner is.
-        id: The scanner's name for it, `B602` for instance.
-        text: What it is.
+        severity: Its severity.
+        confidence: The scanner's confidence.
+        id: The scanner's identifier, such as `B602`.
+        text: The description.
         line: The line, counted from 1.
     """
 
@@ -86,17 +86,17 @@ class SecurityFinding(BaseModel):
 
 
 class Language(ABC):
-    """A language that functions are written in.
+    """A programming language for generated functions.
 
-    Cells are Python for a `coderoom.sandbox.Session`; what they give back is text that the code under test may have
-    forged.
+    Several methods return cells: Python code for a `coderoom.sandbox.Session`. The values of cells are untrusted, since
+    the code under test may have forged them.
 
     Attributes:
-        name: What the language is called.
-        labels: What blocks of it may be called in Markdown, its name among them, in lower case.
-        suffix: The end of its files' names.
-        comment: What a comment of one line begins with.
-        ways: What a model has to know of how functions in it are written and tested here.
+        name: The name of the language.
+        labels: The labels of its code blocks in Markdown, including its name, in lower case.
+        suffix: The suffix of its files.
+        comment: What starts a one-line comment.
+        ways: Instructions for the model on how functions in this language are written and tested.
     """
 
     name: ClassVar[str]
@@ -106,53 +106,53 @@ class Language(ABC):
     ways: ClassVar[str]
 
     def tests_file(self, module: str) -> str:
-        """The name of the file with the tests of a module, by which its usual means find it."""
+        """The name of the test file of a module, as the language's test tool expects it."""
         return f"test_{module}{self.suffix}"
 
     @abstractmethod
     def name_problem(self, name: str) -> str | None:
-        """Why a text cannot be the name of a function; `None` if it can."""
+        """Why a string is not a valid function name; `None` if it is one."""
 
     @abstractmethod
     def signature(self, spec: FunctionSpec) -> str:
-        """The head of a function, as its author would write it."""
+        """The signature of a function as source code."""
 
     def as_declared(self, data: Any, declared: str) -> Any:
-        """A test's value that was written as plain JSON, as one of its type where JSON cannot show such a value.
+        """Convert a test value from plain JSON to its declared type, where JSON has no such type.
 
         Args:
-            data: The value, as tagged data.
-            declared: The type that the spec gives.
+            data: The value as tagged data.
+            declared: The type in the spec.
         """
         return data
 
     def fits(self, data: Any, declared: str) -> bool:
-        """Whether a value is one of its type as `as_declared` takes it; what is not known may be.
+        """Whether a value is of its declared type or convertible by `as_declared`; true for unknown types.
 
         Args:
-            data: The value, as tagged data.
-            declared: The type that the spec gives.
+            data: The value as tagged data.
+            declared: The type in the spec.
         """
         return True
 
     def unclear(self, data: Any, declared: str) -> str:
-        """What is to be asked of plain JSON that could be several values of its type; empty if nothing is.
+        """A question to the model about plain JSON that could mean several values of its type; empty if none.
 
         Args:
-            data: The value, as tagged data.
-            declared: The type that the spec gives.
+            data: The value as tagged data.
+            declared: The type in the spec.
         """
         return ""
 
     def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
-        """Code without what it repeats of functions that are there when it runs.
+        """Remove definitions from code that repeat functions it can already call.
 
         Args:
             source: The code.
-            known: The code of these functions.
+            known: The code of the functions that exist when it runs.
 
         Returns:
-            The code, and the names that it defines no more.
+            The code, and the names of the removed definitions.
         """
         return source, []
 
@@ -180,88 +180,88 @@ class Language(ABC):
 
     @abstractmethod
     def names_defined(self, source: str) -> list[str]:
-        """The names that the top level of code defines."""
+        """The names that code defines at its top level."""
 
     def imports(self, source: str) -> dict[str, str]:
-        """The names that the top level of code imports and gives no other value, and what each stands for.
+        """The names that code imports at its top level and does not rebind, and what each refers to.
 
-        Where it imports names that it does not tell, `*` is one of them.
+        `*` is one of the names if the code has a star import.
         """
         return {}
 
     @abstractmethod
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
-        """Look for what is dangerous in code; nothing where there is no scanner for the language."""
+        """Scan code for security problems; no findings if there is no scanner for the language."""
 
     def harness(self) -> Sequence[SourceModule]:
-        """The modules that `load` needs; sessions of a sandbox that preloads them find them made."""
+        """The modules that `load` needs. A sandbox may preload them into its worker."""
         return ()
 
     @abstractmethod
     def load(self) -> str:
-        """The cell that gets a session ready for `run` and `run_alone`; a text as its value says what is missing."""
+        """The cell that prepares a session for `run` and `run_alone`; a string as its value says what is missing."""
 
     @abstractmethod
     def define(self, function: str, source: str) -> str:
-        """The cell that loads the code of a function, after that of those that it needs.
+        """The cell that loads the code of a function, after its dependencies.
 
-        It has failed if it raises, or if its value is an answer with an error. Lines of the code are told as those of
-        `<cell N>`, where N is the number of the cell in its session; that of `load` is 1.
+        Loading failed if the cell raises or its value is an answer with an error. Tracebacks name the code `<cell N>`,
+        where N is the number of the cell in its session; that of `load` is 1.
         """
 
     @abstractmethod
     def begin(self) -> str:
-        """The cell that takes note of the state in which every test is to begin."""
+        """The cell that records the state in which every test starts."""
 
     @abstractmethod
     def run_alone(self, job: Job, longest: int) -> str:
-        """The cell that does one job in the session itself; its value is an answer, or `UNTIDY`.
+        """The cell that runs one job in the session itself; its value is an answer or `UNTIDY`.
 
         Args:
             job: The job.
-            longest: The most characters that the answer may have.
+            longest: The maximum length of the answer in characters.
         """
 
     def is_stateless(self, sources: Collection[str], job: Job) -> bool:
-        """Whether reading the code that is loaded shows that a job can leave nothing behind for the next one."""
+        """Whether the source of the loaded code proves that a job leaves nothing behind for the next one."""
         return False
 
     @abstractmethod
     def run(
         self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
     ) -> str:
-        """The cell that does as many jobs as it can, each in a clean state; its value is a list of answers.
+        """The cell that runs as many jobs as time allows, each in a clean state; its value is a list of answers.
 
         Args:
             jobs: The jobs.
-            each: The seconds that each may take.
-            whole: The seconds after which none is begun.
-            longest: The most characters that an answer may have.
-            room: The most that they may have all together.
-            stateless: That `is_stateless` is true of each; so they may be done one after the other in the same state.
+            each: The time limit of each job in seconds.
+            whole: The seconds after which no further job is started.
+            longest: The maximum length of an answer in characters.
+            room: The maximum length of all answers together.
+            stateless: Whether `is_stateless` holds for each job, so that they may share one state.
         """
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
-        """Compare what came with what a test expects."""
+        """Compare an actual value with the one that a test expects."""
         return compare(test.expected_output, actual, rel=test.rel, abs=test.abs, exact_types=test.exact_types)
 
     @abstractmethod
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
-        """Whether an exception is one of those that a name stands for.
+        """Whether an exception matches the name of an expected one.
 
         Args:
-            expected: The name.
-            types: The exception's own class and those above it that are not the language's own.
-            base: The nearest class above it that is the language's own.
+            expected: The expected name.
+            types: The names of the exception's class and its base classes, without those of the language itself.
+            base: The nearest base class of the language itself.
         """
 
     @abstractmethod
     def write_module(self, implementations: Mapping[str, str], about: str) -> str:
-        """The functions as a module that others import.
+        """Write the functions as a module.
 
         Args:
-            implementations: The code of each function, each after what it needs.
-            about: What the module is for.
+            implementations: The code of each function, dependencies first.
+            about: The purpose of the module.
         """
 
     @abstractmethod
@@ -274,20 +274,19 @@ class Language(ABC):
         implementations: Mapping[str, str] | None = None,
         outputs: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> str:
-        """The tests as a file that people of this language run by its usual means.
+        """Write the tests as a file for the usual test tool of the language.
 
         Args:
-            tests: The tests by the names of the functions.
-            module: The module that has the functions.
-            specs: The functions, for languages that know arguments by their order only. Without them it is the order
-                of each test.
-            implementations: Their code, for what it tells of how they are best tested; `None`: it is not known.
-            outputs: What came of the tests, as tagged data, by the names of functions and tests; those of tests that
-                returned nothing are not there.
+            tests: The tests by function name.
+            module: The module with the functions.
+            specs: The functions, for languages with positional arguments only; by default the inputs of each test
+                are in order.
+            implementations: The code of the functions, which allows simpler tests; `None`: unknown.
+            outputs: The actual outputs as tagged data, by function and test name, without tests that returned nothing.
         """
 
 
-_PACKAGE = "_coderoom_tests_"  # A name that no program has.
+_PACKAGE = "_coderoom_tests_"  # A name that no program uses.
 _MODULES = ("values", "reading", "setup", "calls", "batches")
 
 START = """\
@@ -296,8 +295,8 @@ sys.modules["program"] = sys.modules["__main__"]
 del sys
 __name__ = "program"
 """
-"""What a session runs before the program. `__main__` is what cells run in; under another name nobody takes the program
-for a script, and its classes are found."""
+"""What a session runs before the program. Cells run in `__main__`; under the name `program`, scripts guarded by
+`if __name__ == "__main__"` do not run, and classes of the program are still found by their module."""
 
 _MAKE = """\
 import sys, types
@@ -313,10 +312,10 @@ del make, sys, types
 
 @functools.cache
 def harness_modules(**more: str) -> tuple[SourceModule, ...]:
-    """The modules of the harness.
+    """The modules of the test harness.
 
     Args:
-        more: Modules that not every language needs, each with code that is added at its end.
+        more: Additional modules of a language, each with code to append.
     """
     folder = resources.files("coderoom.generation.guest")
     sources = {name: (folder / f"{name}.py").read_text("utf-8") for name in (*_MODULES, *more)}
@@ -324,19 +323,19 @@ def harness_modules(**more: str) -> tuple[SourceModule, ...]:
     return (SourceModule(_PACKAGE, ""), *modules)
 
 
-def make_harness(harness: Iterable[SourceModule], there: Sequence[object]) -> str:
-    """Code that makes the modules of the harness in a session; empty if its sandbox has them.
+def make_harness(harness: Iterable[SourceModule], preloaded: Sequence[object]) -> str:
+    """Code that creates the modules of the harness in a session; empty if its sandbox has preloaded them.
 
     Args:
         harness: The modules.
-        there: What the sandbox preloads.
+        preloaded: What the sandbox preloads.
     """
-    lacking = [tuple(each) for each in harness if each not in there]
+    lacking = [tuple(each) for each in harness if each not in preloaded]
     return _MAKE.format(modules=lacking, package=_PACKAGE) if lacking else ""
 
 
 def call_inside(module: str, function: str, *arguments: object) -> str:
-    """An expression that calls a function of the harness.
+    """A Python expression that calls a function of the harness.
 
     Args:
         module: Its module.
@@ -348,10 +347,10 @@ def call_inside(module: str, function: str, *arguments: object) -> str:
 
 
 def setting(longest: int) -> str:
-    """An expression, not true, that sets how long an answer may be."""
+    """A Python expression with a false value that sets the maximum length of an answer."""
     return f"__import__('sys').modules['{_PACKAGE}.calls'].budget.update(text={longest})"
 
 
 def _literal(data: object) -> str:
-    """JSON as an expression of one line, which nothing in the data can leave."""
+    """JSON-like data as a one-line expression that no content can break out of."""
     return f"__import__('json').loads({json.dumps(data, separators=(',', ':'))!r})"

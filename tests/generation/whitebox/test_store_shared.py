@@ -264,14 +264,14 @@ class TestPlace:
 
     def test_a_folder_is_no_database(self, cache: SolutionCache, caplog: pytest.LogCaptureFixture) -> None:
         cache.path.mkdir(parents=True)
-        useless(cache, caplog, "no ordinary file")
+        useless(cache, caplog, "not a regular file")
         with pytest.raises(RequestError, match="cannot be cleared"):
             cache.clear()
 
     def test_a_folder_that_everybody_may_write_to(self, cache: SolutionCache, caplog: pytest.LogCaptureFixture) -> None:
         cache.path.parent.mkdir()
         cache.path.parent.chmod(0o1777)
-        useless(cache, caplog, "everybody may write")
+        useless(cache, caplog, "every user may write")
 
     def test_links_to_what_is_ones_own(self, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir()
@@ -306,7 +306,7 @@ class TestPlace:
     def test_a_cache_that_is_locked_for_long_is_as_if_empty(
         self, cache: SolutionCache, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("coderoom.generation.store.database._PATIENCE", 0.05)
+        monkeypatch.setattr("coderoom.generation.database._PATIENCE", 0.05)
         cache.put("k", solution())
         connection = sqlite3.connect(cache.path, isolation_level=None)
         connection.execute("BEGIN EXCLUSIVE")

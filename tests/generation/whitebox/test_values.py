@@ -180,14 +180,14 @@ class TestObjects:
     @pytest.mark.parametrize(
         ("value", "why"),
         [
-            ((i for i in "ab"), "gives its items only once"),
+            ((i for i in "ab"), "can be iterated only once"),
             (len, "functions have no value"),
             (lambda: 1, "functions have no value"),
             (int, "classes have no value"),
             (math, "modules have no value"),
             (range(3), "return a list"),
-            (Path("a"), "return its text"),
-            (object(), "no form"),
+            (Path("a"), "return it as text"),
+            (object(), "no tagged form"),
         ],
         ids=lambda value: type(value).__name__,
     )
@@ -233,7 +233,7 @@ class TestBounds:
         ids=["items", "text", "bytes", "an integer", "both"],
     )
     def test_size(self, value: Any) -> None:
-        assert "in all" in json.dumps(Encoder().encode(value))
+        assert "in total" in json.dumps(Encoder().encode(value))
 
     def test_shown_values_are_short(self) -> None:
         assert len(show([["x" * 1_000]] * 1_000)) < 250
@@ -248,9 +248,9 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("data", "said"),
         [
-            ({"a": [{"$tupel": []}]}, r"^value\['a'\]\[0\]: '\$tupel' is no tag"),
-            ({"$tuple": [], "x": 1}, "stands beside other keys"),
-            ({"$tuple": 3}, r"value\['\$tuple'\]: a list was expected"),
+            ({"a": [{"$tupel": []}]}, r"^value\['a'\]\[0\]: '\$tupel' is not a tag"),
+            ({"$tuple": [], "x": 1}, "is beside other keys"),
+            ({"$tuple": 3}, r"value\['\$tuple'\]: expected a list"),
             ({"$set": [[1]]}, "unhashable"),
             ({"$set": [1, 1]}, "twice"),
             ({"$dict": [[1, 2], [1, 3]]}, "twice"),
@@ -266,8 +266,8 @@ class TestErrors:
             ({"$namedtuple": {"type": "X", "fields": {"class": 1}}}, "keyword|valid"),
             (math.nan, "is not JSON"),
             ((1, 2), "use encode"),
-            ({1: 2}, "is no string"),
-            ("\ud800", "halves"),
+            ({1: 2}, "is not a string"),
+            ("\ud800", "surrogates"),
         ],
         ids=str,
     )

@@ -21,8 +21,8 @@ from coderoom.generation.languages import (
 )
 from coderoom.generation.languages.javascript.check import RESERVED, check_setup, check_source, names_defined
 from coderoom.generation.languages.javascript.module import (
+    as_actual,
     as_expected,
-    as_told,
     for_judge,
     for_node,
     imported_names,
@@ -51,9 +51,9 @@ _ERRORS = frozenset(
 class JavaScriptLanguage(Language):
     """JavaScript on Node 18 or later, tested in a session of the engine `cpython`.
 
-    Node has to be installed where the code runs (`apt-get install nodejs`). Each test has a process of Node of its own.
-    JavaScript has one type of numbers, of lists and of sets: 2 equals 2.0, and an array equals an expected tuple.
-    An integer of more than 53 bits is a BigInt; as an output that is expected it equals nothing that is rounded.
+    Node must be installed where the code runs (`apt-get install nodejs`). Each test runs in its own Node process.
+    JavaScript has only one type of number, list and set: 2 equals 2.0, and an array equals an expected tuple. Integers
+    of more than 53 bits are BigInts, and an expected one never equals a rounded number.
     """
 
     name = "javascript"
@@ -77,11 +77,11 @@ class JavaScriptLanguage(Language):
     def name_problem(self, name: str) -> str | None:
         """See `Language.name_problem`."""
         if name in RESERVED:
-            return f"{name!r} is a word of JavaScript's own; take another name"
+            return f"{name!r} is a reserved word of JavaScript; use another name"
         return name_problem(name)
 
     def signature(self, spec: FunctionSpec) -> str:
-        """See `Language.signature`; types stand in a comment."""
+        """See `Language.signature`; types are in a comment."""
         lines = [f" * @param {{{_in_comment(each.type)}}} {each.name}" for each in spec.inputs]
         lines.append(f" * @returns {{{_in_comment(spec.outputs.type)}}}")
         return "\n".join(
@@ -100,7 +100,7 @@ class JavaScriptLanguage(Language):
         taken: Mapping[str, str] | None = None,
         allowed_imports: Collection[str] | None = None,
     ) -> list[CodeProblem]:
-        """See `Language.check`; whether it is JavaScript at all is told when it is loaded."""
+        """See `Language.check`; syntax errors are found when the code is loaded."""
         return check_source(source, spec, taken, allowed_imports)
 
     def check_setup(
@@ -123,7 +123,7 @@ class JavaScriptLanguage(Language):
         return imported_names(source)
 
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
-        """Nothing: there is no scanner for it."""
+        """See `Language.scan`; there is no scanner for JavaScript."""
         return []
 
     def harness(self) -> Sequence[SourceModule]:
@@ -155,27 +155,27 @@ class JavaScriptLanguage(Language):
         self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
     ) -> str:
         """See `Language.run`."""
-        told = [_for_node(job) for job in jobs]
-        return f"{setting(longest)} or {call_inside('nodes', 'run', told, each, whole, longest, room)}"
+        data = [_for_node(job) for job in jobs]
+        return f"{setting(longest)} or {call_inside('nodes', 'run', data, each, whole, longest, room)}"
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """See `Language.compare`."""
         if not is_sound(actual):
             return compare(None, actual)
         expected = as_expected(test.expected_output)
-        return compare(expected, as_told(actual), rel=test.rel, abs=test.abs, exact_types=test.exact_types)
+        return compare(expected, as_actual(actual), rel=test.rel, abs=test.abs, exact_types=test.exact_types)
 
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`.
 
-        What is thrown and is no error matches nothing. As in Python one line of classes counts.
+        Thrown values other than errors match nothing. As in Python, only the built-in class of `base` counts.
         """
         if base not in _ERRORS:
             return False
         return expected in (base, "Error") if expected in _ERRORS else expected in types
 
     def write_module(self, implementations: Mapping[str, str], about: str) -> str:
-        """See `Language.write_module`; all that the top level defines is exported."""
+        """See `Language.write_module`; all top-level definitions are exported."""
         return javascript_module(implementations, about)
 
     def write_tests(
@@ -187,7 +187,7 @@ class JavaScriptLanguage(Language):
         implementations: Mapping[str, str] | None = None,
         outputs: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> str:
-        """The tests as a file for `node --test`; those with a property, which is Python, are not in it."""
+        """See `Language.write_tests`; the file is for `node --test` and lacks tests with a (Python) property."""
         return node_test_file(tests, module + self.suffix, specs)
 
 

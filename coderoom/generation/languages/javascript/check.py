@@ -61,36 +61,36 @@ _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _SOMETIMES_WORDS: Final = ("as", "async", "from", "get", "of", "set", "static", "constructor")
 _VARIABLES: Final = ("const", "let", "var")
 _BEFORE_EXPRESSIONS: Final = (*_VARIABLES, "return", "of", "in", "await", "typeof", "case", "throw", "else", "yield")
-_WAY_OUT: Final = "setup builds inputs and calls the program's functions, and changes only what it has made itself"
+_WAY_OUT: Final = "setup code builds inputs, calls the program's functions, and changes only objects of its own"
 
 
 def problems_of_setup(
     tokens: list[Token], functions: Collection[str], reserved: Collection[str], known: bool
 ) -> Iterator[tuple[int, str]]:
-    """What setup code does beyond building inputs and calling the program's functions: lines, and what is wrong there.
+    """Find what setup code does besides building inputs and calling the program's functions: lines and problems.
 
     Args:
         tokens: The code.
         functions: The names of the program's functions.
-        reserved: The language's own words.
-        known: Whether these functions are all.
+        reserved: The reserved words of the language.
+        known: Whether `functions` is complete.
     """
     own = _declared(tokens) - {"inputs"}
     for index, token in enumerate(tokens):
         before, after = _near(tokens, index - 1), _near(tokens, index + 1)
         defined = token.text == "constructor" and token.kind == "word" and before in ("{", "}", ";")
         if (token.text.strip("'\"`") in _BEHIND and not defined) or (token.kind != "word" and "/proc" in token.text):
-            yield token.line, f"setup code has no use for {token.text}: {_WAY_OUT}"
+            yield token.line, f"setup code may not use {token.text}: {_WAY_OUT}"
         elif token.kind == "word" and before not in (".", "?.") and token.text not in reserved:
             yield from _of_name(tokens, index, own, functions, known)
         if token.text in _INTO_FILES and after == "(":
             named = tokens[index + 2 : index + 3]
             if named and named[0].kind not in ("text", "template"):
-                yield token.line, f"in setup code, the name of the file of {token.text}() has to stand there as text"
+                yield token.line, f"in setup code, the file name of {token.text}() must be a string literal"
         for written in _written(tokens, index):
             if not _may_be_written(tokens, written, own):
                 what = tokens[written].text
-                yield token.line, f"setup code may not write into {what!r}, which is the program's: {_WAY_OUT}"
+                yield token.line, f"setup code may not change {what!r}, which belongs to the program: {_WAY_OUT}"
 
 
 def _of_name(
@@ -101,7 +101,7 @@ def _of_name(
     if name in own or (after == ":" and before in ("{", ",")) or name in _SOMETIMES_WORDS:
         return
     if name == "process" and (after != "." or _near(tokens, index + 2) != "env"):
-        yield token.line, "of process, setup code uses only process.env"
+        yield token.line, "setup code may use only process.env of process"
     elif name == "import" or name in _GLOBALS:
         return
     elif (
@@ -109,10 +109,10 @@ def _of_name(
         and before in ("{", "}", ",", ";", "get", "set", "async", "static", "*")
         and _opens_body(tokens, index + 1)
     ):
-        return  # A method that it defines.
+        return  # A method that the setup code defines.
     elif known and name not in functions and not _may_be_class(name, before):
         called = ", ".join(map(repr, functions))
-        yield token.line, f"setup code does not know {name!r}; of the program it may call {called}, and use classes"
+        yield token.line, f"{name!r} is not known in setup code; it may call {called} and use classes of the program"
 
 
 def _may_be_class(name: str, before: str) -> bool:
@@ -120,7 +120,7 @@ def _may_be_class(name: str, before: str) -> bool:
 
 
 def _written(tokens: list[Token], index: int) -> list[int]:
-    """Where the names stand that the target of a write begins with, if a token writes."""
+    """The indexes of the names at the root of a write target, if a token writes."""
     token, after = tokens[index], _near(tokens, index + 1)
     if token.text == "delete" and _near(tokens, index - 1) not in (".", "?."):
         return [index + 1]
@@ -131,7 +131,7 @@ def _written(tokens: list[Token], index: int) -> list[int]:
     if token.text == "assign" and after == "(":
         return [index + 2]
     if token.kind == "word" and token.text in _CHANGING and after == "(" and _near(tokens, index - 1) in (".", "?."):
-        # What an object does is its own way to change; what a function hands out is not to be changed so.
+        # Methods of an object may change it, but methods must not change what a function returned.
         return [each for each in _roots(tokens, index) if _near(tokens, each + 1) == "("]
     return []
 
@@ -144,7 +144,7 @@ def _may_be_written(tokens: list[Token], index: int, own: set[str]) -> bool:
 
 
 def _roots(tokens: list[Token], index: int) -> list[int]:
-    """Where the names stand that an expression begins with, which ends at a token; several if it is a pattern."""
+    """The indexes of the root names of an expression that ends at a token; several for a pattern."""
     while index >= 0:
         token = tokens[index]
         if token.text in _CLOSE:
@@ -178,7 +178,7 @@ def _ends(token: Token) -> bool:
 
 
 def _declared(tokens: list[Token]) -> set[str]:
-    """The names that the code gives itself."""
+    """The names that the code binds."""
     found: set[str] = set()
     for index, token in enumerate(tokens):
         if token.text in ("const", "let", "var"):
@@ -193,7 +193,7 @@ def _declared(tokens: list[Token]) -> set[str]:
 
 
 def _opens_body(tokens: list[Token], index: int) -> bool:
-    """Whether a bracket is that of parameters."""
+    """Whether a bracket encloses parameters."""
     if _near(tokens, index - 1) in ("if", "for", "while", "switch", "with", "await"):
         return False
     end = next((at for at in range(index + 1, len(tokens)) if tokens[at].depth <= tokens[index].depth), len(tokens))
@@ -201,7 +201,7 @@ def _opens_body(tokens: list[Token], index: int) -> bool:
 
 
 def _names_in(tokens: list[Token], start: int, depth: int) -> set[str]:
-    """The names of a pattern that begins at a token: what stands for a default is none of them."""
+    """The names of a pattern that starts at a token, without those in default values."""
     found: set[str] = set()
     skipped: int | None = None
     for index in range(start, len(tokens)):
@@ -260,20 +260,20 @@ def check_setup(
             continue
         before, after = _near(tokens, index - 1), _near(tokens, index + 1)
         if token.text == "import" and after not in ("(", "."):
-            text = "setup code is no module of its own; write const { name } = await import('module')"
+            text = "setup code is not a module; write const { name } = await import('module')"
             found.append(_problem(token.line, text))
         elif token.text in functions and before not in (".", "?.") and (before in _DECLARING or after in SETTING):
-            text = f"setup code may not define or change {token.text!r}, which is to be tested"
+            text = f"setup code may not define or change {token.text!r}, which is under test"
             found.append(_problem(token.line, text))
     if not found:
         found = list(_of_imports(tokens, (), MODULES))
-        told = dict.fromkeys(problems_of_setup(tokens, functions, RESERVED, known))
-        found += [_problem(line, text) for line, text in told]
+        problems = dict.fromkeys(problems_of_setup(tokens, functions, RESERVED, known))
+        found += [_problem(line, text) for line, text in problems]
     return sorted(found, key=lambda problem: problem.line or 0)
 
 
 def names_defined(source: str) -> list[str]:
-    """The names that the top level of code defines, its imports not among them."""
+    """The names that code defines at its top level, without imports."""
     return [each.name for each in read_program(lines_of(source)).declared]
 
 
@@ -282,25 +282,25 @@ def _problem(line: int | None, text: str) -> CodeProblem:
 
 
 def _too_long(source: str) -> CodeProblem:
-    return _problem(None, f"there are {len(source):,} characters, and may be {_LONGEST:,}")
+    return _problem(None, f"the code has {len(source):,} characters; at most {_LONGEST:,} are allowed")
 
 
 def _of_statements(program: Program) -> Iterator[CodeProblem]:
     for line in program.passed_on:
-        yield _problem(line, "nothing of another module can be exported from here")
+        yield _problem(line, "exports from other modules are not allowed here")
     for each in program.imported:
         if not each.simple:
-            yield _problem(each.line, "this form of import has no place here; import names, a default, or *")
+            yield _problem(each.line, "this form of import is not supported; import names, a default, or *")
     for token in program.statements:
         if token.text in _FREE or (token.text not in _DOING and _sets(program.tokens, token)):
             continue
         what = token.text if token.text in _DOING else "an expression"
-        text = f"at the top level there may only be definitions, imports and assignments, and this is {what}"
-        yield _problem(token.line, f"{text}; put it into a function")
+        text = f"only definitions, imports and assignments are allowed at the top level, not {what}"
+        yield _problem(token.line, f"{text}; move it into a function")
 
 
 def _sets(tokens: list[Token], first: Token) -> bool:
-    """Whether the statement that begins with a token is an assignment, to something of this code."""
+    """Whether the statement that starts with a token is an assignment to something in this code."""
     for token in tokens[tokens.index(first) :]:
         if token.depth == 0 and token.text in SETTING:
             return first.text not in ("module", "exports")
@@ -319,21 +319,21 @@ def _of_imports(
             continue
         called = _near(tokens, index + 1) == "("
         if token.text == "require" and called and _near(tokens, index - 1) != "function":
-            yield _problem(token.line, "there is no require() in a module; use import")
+            yield _problem(token.line, "modules have no require(); use import")
         elif token.text == "import" and called and index + 2 < len(tokens):
             module = tokens[index + 2]
             if module.kind == "text" and _near(tokens, index + 3) in (")", ","):
                 yield from _of_module(module.text[1:-1], token.line, allowed)
             elif allowed is not None:
-                yield _problem(token.line, "the module of import() has to stand there as text")
+                yield _problem(token.line, "the module of import() must be a string literal")
     for token in tokens:
         if allowed is not None and token.text in ("getBuiltinModule", "createRequire", "binding"):
-            yield _problem(token.line, f"{token.text} is no way to get at modules here; use import")
+            yield _problem(token.line, f"{token.text} is not allowed here; use import")
 
 
 def _of_module(name: str, line: int, allowed: Collection[str] | None) -> Iterator[CodeProblem]:
     if name.startswith((".", "/", "file:")):
-        yield _problem(line, "there is no other file here to import from")
+        yield _problem(line, "imports of other files are not possible here")
         return
     plain = name.removeprefix("node:")
     parts = plain.split("/")
@@ -349,9 +349,9 @@ def _of_names(program: Program, spec: FunctionSpec, taken: Mapping[str, str]) ->
     bound += [(here, each.line) for each in program.imported for _, here in each.names]
     for name, line in bound:
         if name in others:
-            yield _problem(line, f"{name!r} is defined by the code of {others[name]!r} already; take another name")
+            yield _problem(line, f"{name!r} is already defined by the code of {others[name]!r}; use another name")
         elif name in spec.dependencies:
-            yield _problem(line, f"{name!r} is a function of its own, which is there when this code runs; leave it out")
+            yield _problem(line, f"{name!r} is another function, which exists when this code runs; remove it")
 
 
 def _of_function(program: Program, spec: FunctionSpec) -> list[CodeProblem]:
@@ -368,15 +368,17 @@ def _of_parameters(function: Declared, spec: FunctionSpec) -> list[CodeProblem]:
     parameters = function.parameters or ()
     names = [each.name for each in parameters]
     wanted = [each.name for each in spec.inputs]
-    told = f"{spec.name}({', '.join(wanted)})"
+    signature = f"{spec.name}({', '.join(wanted)})"
     found = [
-        _problem(function.line, f"the parameter {name!r} of {told} is missing") for name in wanted if name not in names
+        _problem(function.line, f"the parameter {name!r} of {signature} is missing")
+        for name in wanted
+        if name not in names
     ]
     found += [
-        _problem(function.line, f"{each.name or 'a pattern'!r} is no parameter of {told}; leave it out")
+        _problem(function.line, f"{each.name or 'a pattern'!r} is not a parameter of {signature}; remove it")
         for each in parameters
         if each.name not in wanted and not (each.optional and each.name)
     ]
     if not found and [name for name in names if name in wanted] != wanted:
-        found.append(_problem(function.line, f"the parameters are to stand in the order of {told}"))
+        found.append(_problem(function.line, f"the parameters must be in the order of {signature}"))
     return found

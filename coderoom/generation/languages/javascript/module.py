@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
 
 __all__ = [
+    "as_actual",
     "as_expected",
-    "as_told",
     "for_judge",
     "for_node",
     "imported_names",
@@ -38,7 +38,7 @@ _WITH_FIELDS = ("$object", "$namedtuple")
 
 
 def for_node(data: Any) -> Any:
-    """Tagged data without what its reader there does not know: large integers, halves of characters, dates."""
+    """Tagged data without tags that the reader in Node does not know: large integers, lone surrogates, dates."""
     tag, content = tag_of(data)
     if tag == "int" and abs(content) > _SAFE:
         return {"$int": hex(content)}
@@ -48,7 +48,7 @@ def for_node(data: Any) -> Any:
 
 
 def as_expected(data: Any) -> Any:
-    """What is expected, as far as JavaScript can have it: it has one kind of list, of set, of bytes and of moment."""
+    """An expected value as JavaScript can represent it: with one type each of lists, sets, bytes and moments."""
     tag, content = tag_of(data)
     if tag == "$enum" and content.get("mixed") is True:
         return as_expected(content["value"])
@@ -62,15 +62,15 @@ def as_expected(data: Any) -> Any:
     return found
 
 
-def as_told(data: Any) -> Any:
-    """What came. A whole number is an integer, so that where one is expected it has to be that one."""
+def as_actual(data: Any) -> Any:
+    """An actual value, with whole numbers as integers, so that expected integers are compared exactly."""
     if type(data) is float and data.is_integer():
         return int(data)
-    return _deeper(data, as_told)
+    return _deeper(data, as_actual)
 
 
 def for_judge(data: Any, *, hashed: bool = False) -> Any:
-    """What came, as Python can have it: in a set, and as a key, a list is a tuple and a set a frozen one."""
+    """An actual value as Python can represent it: in sets and as keys, lists become tuples and sets frozen sets."""
     tag, content = tag_of(data)
     if tag == "$set" and isinstance(content, list):
         return {"$frozenset" if hashed else "$set": [for_judge(item, hashed=True) for item in content]}
@@ -82,7 +82,7 @@ def for_judge(data: Any, *, hashed: bool = False) -> Any:
 
 
 def _moment(tag: str, content: Any) -> dict[str, str] | None:
-    """A moment in UTC, which is what one without a zone is taken for."""
+    """A moment in UTC, which is also the default time zone."""
     if tag not in ("$date", "$datetime") or not isinstance(content, str):
         return None
     moment = datetime.fromisoformat(content)
@@ -91,7 +91,7 @@ def _moment(tag: str, content: Any) -> dict[str, str] | None:
 
 
 def _deeper(data: Any, change: Callable[[Any], Any]) -> Any:
-    """The data with everything in it changed."""
+    """The data with a change applied to each part."""
     if type(data) is list:
         return [change(item) for item in data]
     if type(data) is not dict:
@@ -121,11 +121,11 @@ _SETTING = frozenset(["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "??="
 
 
 class _Statement(NamedTuple):
-    """A statement of the top level.
+    """A top-level statement.
 
     Attributes:
-        name: What it defines, if it defines one function, class or variable; empty otherwise.
-        lasting: Whether nobody can change what that is, unless by setting the name.
+        name: The one function, class or variable that it defines; empty otherwise.
+        lasting: Whether its value is immutable, apart from assignments to the name.
         callable: Whether it is a function or a class.
         tokens: Its tokens.
     """
@@ -137,25 +137,25 @@ class _Statement(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """How it is written, but for spaces and comments."""
+        """Its tokens as text, without spaces and comments."""
         texts = [each.text for each in self.tokens]
         return tuple(texts[1:] if texts[:1] == ["export"] else texts)
 
     @property
     def used(self) -> set[str]:
-        """The names in it, and maybe words that are none."""
+        """The names in it, and possibly keywords."""
         return {each.text for each in self.tokens if each.kind == "word"}
 
 
 def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Code without what it repeats of the functions that it calls; `_python.repeats` tells what that is.
+    """Remove definitions from code that repeat the functions that it calls; see the function for Python.
 
     Args:
         source: The code.
-        known: The code of the functions that are there when it runs.
+        known: The code of the functions that exist when it runs.
 
     Returns:
-        The code, and the names that it defines no more. If nothing is left out, it is what it was.
+        The code, unchanged if nothing was removed, and the names of the removed definitions.
     """
     text = lines_of(source)
     own = _statements(text) if known else []
@@ -175,7 +175,7 @@ def _repeats(own: Sequence[_Statement], known: Mapping[str, str], beside: Sequen
     there = {each.name for each in beside if each.name}
     same = _same(own, known, beside)
     count = -1
-    while len(found) > count:  # What only a repeat has used is used by nobody any more.
+    while len(found) > count:  # Removing a repeat may leave others unused.
         count = len(found)
         for each in [one for one in own if one not in found]:
             used = any(each.name in other.used for other in own if other is not each and other not in found)
@@ -187,7 +187,7 @@ def _repeats(own: Sequence[_Statement], known: Mapping[str, str], beside: Sequen
 
 
 def _same(own: Sequence[_Statement], known: Mapping[str, str], beside: Sequence[_Statement]) -> set[str]:
-    """The names that mean the same on both sides, in all that they use too, and cannot be changed by either."""
+    """The names whose definitions are the same and constant on both sides, including everything that they use."""
     here = _by_name(own)
     there = _by_name(beside)
     found = {
@@ -213,7 +213,7 @@ def _by_name(statements: Iterable[_Statement]) -> dict[str, list[_Statement]]:
 
 
 def _set_in(statement: _Statement) -> set[str]:
-    """The names that may get another value, or another field, in a statement."""
+    """The names that a statement may assign or whose fields it may change."""
     tokens = statement.tokens
     words = [index for index, each in enumerate(tokens) if each.kind == "word"]
     texts = ["", *(each.text for each in tokens), ""]
@@ -249,7 +249,7 @@ def _statement(text: str, tokens: Sequence[Token]) -> _Statement:
     value = [each for each in tokens if each.text not in ("export", ";")][3:]
     plain = words[0] == "const" and [each.kind in ("number", "text") for each in value] == [True]
     at = 2 if words[1:2] == ["*"] else 1
-    named = words[at : at + 1] == [declared.name]  # And not a part of a pattern.
+    named = words[at : at + 1] == [declared.name]  # Not a part of a pattern.
     callable_ = words[0] == "class" or declared.parameters is not None
     return _Statement(declared.name if named else "", function or plain, callable_ and named, tokens)
 
@@ -272,7 +272,7 @@ _OF_NODE = frozenset(_MODULES.split())
 
 
 def without_ends(source: str) -> tuple[str, list[str]]:
-    """The source without its imports and the words that export, line for line, and its imports, a binding each."""
+    """The source with imports and `export` keywords blanked out, and its imports, one per binding."""
     source = lines_of(source)
     program = read_program(source)
     parts, at = [], 0
@@ -284,7 +284,7 @@ def without_ends(source: str) -> tuple[str, list[str]]:
 
 
 def imported_names(source: str) -> dict[str, str]:
-    """The names that a source imports, and what each stands for."""
+    """The names that a source imports, and what each refers to."""
     kinds = {"*": "all of {}", "default": "the default of {}"}
     return {
         here: kinds.get(there, f"{{}}.{there}").format(each.module.removeprefix("node:"))
@@ -294,17 +294,17 @@ def imported_names(source: str) -> dict[str, str]:
 
 
 def javascript_module(implementations: Mapping[str, str], about: str) -> str:
-    """The text of the module.
+    """The source of the module.
 
     Args:
-        implementations: The code of each function, each after what it needs.
-        about: What the module is for; it becomes a comment.
+        implementations: The code of each function, dependencies first.
+        about: The purpose of the module, which becomes a comment.
     """
     bodies, imports, names = [], dict[str, None](), dict[str, None]()
     for source in implementations.values():
         body, needed = without_ends(source)
         program = read_program(body)
-        # A bracket would go on with what stands before it.
+        # A bracket would continue the previous statement.
         guard = ";" if program.tokens and program.tokens[0].kind in ("sign", "regex", "template") else ""
         bodies.append(guard + body.strip())
         imports.update(dict.fromkeys(needed))
@@ -314,7 +314,7 @@ def javascript_module(implementations: Mapping[str, str], about: str) -> str:
 
 
 def _import_statements(imported: Imported) -> Iterable[str]:
-    """An import for each name, so that the same one twice can be told."""
+    """An import for each name, so that duplicates can be found."""
     own = imported.module.split("/")[0] in _OF_NODE
     module = json.dumps(f"node:{imported.module}" if own else imported.module)
     if not imported.names:
@@ -333,21 +333,21 @@ def _comment(about: str) -> str:
     return "\n".join(f"// {line}".rstrip() for line in text.split("\n"))
 
 
-_CLOSE = 10**6  # Floats that are whole and smaller are written as they are.
+_CLOSE = 10**6  # Smaller whole floats are written as plain numbers.
 _NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 class _NoLiteralError(ValueError):
-    """JavaScript has no such value."""
+    """The value cannot be written in JavaScript."""
 
 
 def node_test_file(tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec]) -> str:
-    """The text of the file.
+    """The content of the file.
 
     Args:
-        tests: The tests by the names of the functions.
-        module: The name of the module's file, which is beside it.
-        specs: The functions. Without them the order of each test's inputs is that of the arguments.
+        tests: The tests by function name.
+        module: The file name of the module, in the same folder.
+        specs: The functions; by default, the inputs of each test are in the order of the arguments.
     """
     orders = {spec.name: [each.name for each in spec.inputs] for spec in specs}
     helpers = (resources.files("coderoom.generation.languages.javascript") / "node" / "alike.mjs").read_text("utf-8")
@@ -365,11 +365,11 @@ def node_test_file(tests: Mapping[str, Sequence[FunctionTest]], module: str, spe
 def _test(function: str, test: FunctionTest, names: Sequence[str]) -> str:
     title = json.dumps(f"{function}: {test.name}")
     if test.expects == "property":
-        return f"// Not here, since its property is an expression of Python: {title}"
+        return f"// Omitted, since its property is a Python expression: {title}"
     try:
         lines = _body(function, test, names)
     except _NoLiteralError as error:
-        return f"// Not here, since JavaScript has no {error}: {title}"
+        return f"// Omitted, since JavaScript has no  {error}: {title}"
     return "\n".join([f"test({title}, async () => {{", *(f"  {line}" for line in lines), "});"])
 
 
@@ -379,7 +379,7 @@ def _body(function: str, test: FunctionTest, names: Sequence[str]) -> list[str]:
     if test.setup:
         lines.append(f"const inputs = await prepared(given, {json.dumps(test.setup)});")
         inputs = "inputs"
-    # What is left out at the end takes its default; setup code may add what is not there.
+    # Omitted arguments at the end take their defaults; setup code may add arguments.
     last = max((names.index(name) for name in test.inputs if name in names), default=-1)
     given = names if test.setup else names[: last + 1]
     call = f"program.{function}({', '.join(f'{inputs}.{name}' for name in given)})"
@@ -391,14 +391,14 @@ def _body(function: str, test: FunctionTest, names: Sequence[str]) -> list[str]:
 
 
 def literal(data: Any, whole: str = "{}") -> str:
-    """Tagged data as an expression of JavaScript.
+    """Tagged data as a JavaScript expression.
 
     Args:
         data: The data.
-        whole: What to make of a float that is whole.
+        whole: The template for whole floats.
 
     Raises:
-        ValueError: JavaScript has no such value.
+        ValueError: The value cannot be written in JavaScript.
     """
     if data is None or isinstance(data, bool | str):
         return json.dumps(data)
@@ -442,6 +442,6 @@ def _number(value: float) -> str:
 
 
 def _object(fields: Mapping[str, Any], whole: str = "{}") -> str:
-    # As a name in the text of an object, this one would set its prototype.
+    # As a plain key of an object literal, `__proto__` would set the prototype.
     pairs = [(f"[{json.dumps(key)}]" if key == "__proto__" else json.dumps(key), item) for key, item in fields.items()]
     return f"{{{', '.join(f'{key}: {literal(item, whole)}' for key, item in pairs)}}}"

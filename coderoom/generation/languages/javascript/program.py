@@ -39,12 +39,12 @@ class Token(NamedTuple):
     """A token.
 
     Attributes:
-        kind: What it is.
-        text: How it is written.
-        start: Where it begins.
+        kind: Its kind.
+        text: Its source text.
+        start: Its offset.
         line: Its line, counted from 1.
-        depth: How many brackets are open around it.
-        first: Whether it is the first of its line.
+        depth: The number of brackets open around it.
+        first: Whether it is the first token of its line.
     """
 
     kind: Kind
@@ -56,17 +56,17 @@ class Token(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where it ends."""
+        """The offset of its end."""
         return self.start + len(self.text)
 
 
 def lines_of(source: str) -> str:
-    """The source with the ends of lines that this machine writes."""
+    """The source with Unix line ends."""
     return source.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def tokens_of(source: str) -> list[Token]:
-    """The tokens of a source. Of what is no JavaScript they are anything."""
+    """The tokens of a source. For invalid JavaScript they are arbitrary."""
     return _Scanner(source).scan()
 
 
@@ -86,7 +86,7 @@ class _Scanner:
         return self._tokens
 
     def _skip(self) -> bool:
-        """Go over a space, an end of a line, or a comment."""
+        """Skip white space, a line end or a comment."""
         if self._source[self._at] == "\n":
             self._line, self._at, self._first = self._line + 1, self._at + 1, True
             return True
@@ -123,7 +123,7 @@ class _Scanner:
             self._open.append(char)
 
     def _template(self, opening: str) -> None:
-        """A piece of a template, up to its end or to the next expression in it."""
+        """A part of a template literal, up to its end or the next expression in it."""
         found = _TEMPLATE.match(self._source, self._at + len(opening))
         end = len(self._source) if found is None else found.end()
         whole = self._source[end : end + 2] == "${"
@@ -163,8 +163,8 @@ class Parameter:
 
     Attributes:
         name: Its name; empty if it is a pattern.
-        optional: Whether it may be left out.
-        rest: Whether it takes all that is left.
+        optional: Whether it may be omitted.
+        rest: Whether it is a rest parameter.
     """
 
     name: str
@@ -174,12 +174,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Declared:
-    """Something that the top level declares.
+    """A top-level declaration.
 
     Attributes:
         name: Its name.
         line: Its line.
-        parameters: Those of a function; `None` if it is none.
+        parameters: The parameters of a function; `None` for other declarations.
     """
 
     name: str
@@ -189,13 +189,13 @@ class Declared:
 
 @dataclass(frozen=True)
 class Imported:
-    """A statement that imports.
+    """An import statement.
 
     Attributes:
         module: The module's name.
         line: Its line.
-        names: What each name is called there and here; `default` and `*` are not names but kinds.
-        simple: Whether that is all that it says.
+        names: The exported and local name of each binding; the exported name may be `default` or `*`.
+        simple: Whether these attributes describe all of it.
     """
 
     module: str
@@ -210,11 +210,11 @@ class Program:
 
     Attributes:
         tokens: All tokens.
-        declared: What it declares.
-        imported: What it imports.
-        spans: What has no place where several sources become one module: its imports and the words that export.
-        passed_on: The lines of statements that export what another module has.
-        statements: The first tokens of statements that declare nothing.
+        declared: Its declarations.
+        imported: Its imports.
+        spans: The parts to remove when sources are joined to one module: imports and `export` keywords.
+        passed_on: The lines of statements that re-export from another module.
+        statements: The first tokens of all other statements.
     """
 
     tokens: list[Token]
@@ -226,7 +226,7 @@ class Program:
 
 
 def read_program(source: str) -> Program:
-    """Read a source. Of what is no JavaScript it says anything."""
+    """Read a source. For invalid JavaScript the result is arbitrary."""
     program = Program(tokens_of(source))
     reader = _Reader(program)
     for index, token in enumerate(program.tokens):
@@ -236,7 +236,7 @@ def read_program(source: str) -> Program:
 
 
 def starts(tokens: list[Token], index: int) -> bool:
-    """Whether a statement begins with a token of the top level."""
+    """Whether a top-level token starts a statement."""
     token = tokens[index]
     if index == 0:
         return True
@@ -249,7 +249,7 @@ def starts(tokens: list[Token], index: int) -> bool:
 
 
 class _Reader:
-    """Reads statements of the top level into a program."""
+    """Reads top-level statements into a program."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -257,7 +257,7 @@ class _Reader:
         self.done = 0
 
     def statement(self, index: int) -> None:
-        """Read the statement that begins with a token."""
+        """Read the statement that starts with a token."""
         token = self._tokens[index]
         if token.text == "import" and self._text(index + 1) not in ("(", "."):
             self._import(index)
@@ -295,7 +295,7 @@ class _Reader:
         self._program.declared.append(Declared(token.text, token.line, parameters))
 
     def _variables(self, index: int) -> Iterator[int]:
-        """Where the names of a declaration of variables stand."""
+        """The indexes of the names in a declaration of variables."""
         while index < len(self._tokens):
             if self._name(index):
                 yield index
@@ -307,7 +307,7 @@ class _Reader:
             index += 1
 
     def _pattern(self, index: int) -> Iterator[int]:
-        """Where the names that a pattern binds stand."""
+        """The indexes of the names that a pattern binds."""
         for at in range(index + 1, self._closing(index)):
             follows = self._text(at + 1)
             if self._name(at) and follows in (",", "}", "]", "=") and self._text(at - 1) not in ("=", "."):
@@ -324,7 +324,7 @@ class _Reader:
         return index
 
     def _of_value(self, index: int) -> tuple[Parameter, ...] | None:
-        """The parameters of the function that a variable is set to."""
+        """The parameters of the function that is assigned to a variable."""
         if self._text(index) != "=":
             return None
         index += 2 if self._text(index + 1) == "async" else 1
@@ -347,7 +347,7 @@ class _Reader:
         return len(self._tokens)
 
     def _parameters(self, index: int) -> tuple[Parameter, ...]:
-        """Those between the bracket at a token and its end."""
+        """The parameters between the bracket at a token and its closing bracket."""
         depth, end = self._tokens[index].depth + 1, self._closing(index)
         groups: list[list[Token]] = [[]]
         for token in self._tokens[index + 1 : end]:
@@ -398,7 +398,7 @@ class _Reader:
 
 
 def _bindings(tokens: list[Token]) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """What `import a, * as b, {c as d} from` binds, and whether all of it was understood."""
+    """The bindings of `import a, * as b, {c as d} from`, and whether all of it was understood."""
     words = [token.text for token in tokens]
     if not words:
         return (), True

@@ -57,7 +57,7 @@ class PythonLanguage(Language):
         return name_problem(name)
 
     def signature(self, spec: FunctionSpec) -> str:
-        """See `Language.signature`; a type that is no Python is left out."""
+        """See `Language.signature`; a type that is not a valid expression is omitted."""
         parameters = [f"{each.name}: {each.type}" if _is_type(each.type) else each.name for each in spec.inputs]
         returned = f" -> {spec.outputs.type}" if _is_type(spec.outputs.type) else ""
         return f"def {spec.name}({', '.join(parameters)}){returned}:"
@@ -149,8 +149,7 @@ class PythonLanguage(Language):
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`.
 
-        One line of classes counts, that of the nearest class of Python's own: a process that lies cannot have raised
-        everything at once.
+        Only the built-in base classes of `base` count: a lying process cannot claim several kinds of exceptions.
         """
         own = getattr(builtins, base, None)
         known = own.__mro__ if isinstance(own, type) and issubclass(own, BaseException) else ()
@@ -171,7 +170,7 @@ class PythonLanguage(Language):
         implementations: Mapping[str, str] | None = None,
         outputs: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> str:
-        """The tests as a file for pytest."""
+        """See `Language.write_tests`; the file is for pytest."""
         return pytest_file(tests, module, implementations, outputs)
 
 

@@ -27,18 +27,18 @@ __all__ = [
 ]
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What is raised for text that is no Python."""
+"""The exceptions that parsing raises for invalid Python."""
 
 
 def parsed(source: str) -> ast.Module:
-    """The tree of code; what Python would warn of in it concerns nobody here."""
+    """Parse code without showing its syntax warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source)
 
 
 def parsed_expression(source: str) -> ast.expr:
-    """The tree of an expression."""
+    """Parse an expression without showing its syntax warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source, mode="eval").body
@@ -60,17 +60,17 @@ def check_implementation(
 ) -> list[CodeProblem]:
     """Check the code of a function.
 
-    At the top level there may be definitions, imports, assignments and text, `try` and `if` around these, and a block
-    `if __name__ == "__main__":`, which never runs. All else would do something while it is loaded.
+    Its top level may have definitions, imports, assignments and docstrings, `try` and `if` around these, and a block
+    `if __name__ == "__main__":`, which never runs. Anything else would run when the code is loaded.
 
     Args:
         source: The code.
-        spec: The function that it has to define.
-        taken: Names that other functions' code defines, and the function that does.
-        allowed_imports: The modules that may be imported, with what is below them; `None`: all.
+        spec: The function that it must define.
+        taken: Names that the code of other functions defines, each with that function.
+        allowed_imports: The modules that may be imported, with their submodules; `None`: all.
 
     Returns:
-        What is wrong with it, in the order of the lines.
+        The problems, in the order of the lines.
     """
     tree = _parse(source)
     if isinstance(tree, CodeProblem):
@@ -80,13 +80,13 @@ def check_implementation(
     for node in tree.body:
         for name in _bound(node):
             if name in spec.dependencies:
-                text = f"{name!r} is a function of its own, which is there when this code runs; do not define it"
+                text = f"{name!r} is another function, which exists when this code runs; do not define it"
                 found.append(CodeProblem(line=node.lineno, text=text))
             elif others.get(name) == name:
-                text = f"{name!r} is another function of the program; do not define it here, or take another name"
+                text = f"{name!r} is another function of the program; do not define it here, or use another name"
                 found.append(CodeProblem(line=node.lineno, text=text))
             elif name in others:
-                text = f"{name!r} is defined by the code of {others[name]!r} already; take another name"
+                text = f"{name!r} is already defined by the code of {others[name]!r}; use another name"
                 found.append(CodeProblem(line=node.lineno, text=text))
     return sorted(found, key=lambda problem: problem.line or 0)
 
@@ -100,14 +100,14 @@ def check_setup(
 ) -> list[CodeProblem]:
     """Check the setup code of a test before it runs anywhere.
 
-    It builds inputs, and brings the program into a state by calling its functions. Of the program it names these
-    functions and classes; it writes into nothing that is the program's, and looks at nothing behind it.
+    Setup code builds inputs and calls functions of the program. It may name only these functions and the program's
+    classes, must not change anything that belongs to the program, and must not access its internals.
 
     Args:
         source: The code.
         functions: The names of the program's functions.
-        allowed_imports: As for `check_implementation`; what setup code never imports is not among them.
-        known: Whether these functions are all that there are.
+        allowed_imports: As for `check_implementation`. Setup code has a fixed list of modules in addition.
+        known: Whether `functions` is complete.
     """
     tree = _parse(source)
     if isinstance(tree, CodeProblem):
@@ -117,16 +117,16 @@ def check_setup(
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt) and id(node) not in methods:
             for name in sorted(set(_bound(node)) & set(functions)):
-                text = f"setup code may not define or change {name!r}, which is to be tested"
+                text = f"setup code may not define or change {name!r}, which is under test"
                 found.append(CodeProblem(line=node.lineno, text=text))
     if not found:
-        told = dict.fromkeys(problems_of_setup(tree, functions, known))
-        found = [CodeProblem(line=line, text=text) for line, text in told]
+        problems = dict.fromkeys(problems_of_setup(tree, functions, known))
+        found = [CodeProblem(line=line, text=text) for line, text in problems]
     return sorted(found, key=lambda problem: problem.line or 0)
 
 
 def names_defined(source: str) -> list[str]:
-    """The names that the top level of code defines; none if it is no Python."""
+    """The names that code defines at its top level; none if it is invalid."""
     tree = _parse(source)
     if isinstance(tree, CodeProblem):
         return []
@@ -136,13 +136,13 @@ def names_defined(source: str) -> list[str]:
 
 def _parse(source: str) -> ast.Module | CodeProblem:
     if len(source) > _LONGEST:
-        return CodeProblem(line=None, text=f"there are {len(source):,} characters, and may be {_LONGEST:,}")
+        return CodeProblem(line=None, text=f"the code has {len(source):,} characters; at most {_LONGEST:,} are allowed")
     try:
         return parsed(source)
     except SyntaxError as error:
-        return CodeProblem(line=error.lineno, text=f"this is no Python: {error.msg}")
+        return CodeProblem(line=error.lineno, text=f"this is not valid Python: {error.msg}")
     except (ValueError, RecursionError, MemoryError) as error:
-        return CodeProblem(line=None, text=f"this is no Python: {error}")
+        return CodeProblem(line=None, text=f"this is not valid Python: {error}")
 
 
 def _of_statements(body: list[ast.stmt]) -> Iterator[CodeProblem]:
@@ -156,8 +156,8 @@ def _of_statements(body: list[ast.stmt]) -> Iterator[CodeProblem]:
             yield from _of_statements([*node.body, *handlers, *node.orelse, *node.finalbody])
         else:
             what = type(node).__name__.lower() if not isinstance(node, ast.Expr) else "an expression"
-            text = f"at the top level there may only be definitions, imports and assignments, and this is {what}"
-            yield CodeProblem(line=node.lineno, text=f"{text}; put it into a function")
+            text = f"only definitions, imports and assignments are allowed at the top level, not {what}"
+            yield CodeProblem(line=node.lineno, text=f"{text}; move it into a function")
 
 
 def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeProblem]:
@@ -169,10 +169,10 @@ def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeP
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
             if node.level:
-                found.append(CodeProblem(line=node.lineno, text="there is no package here to import from"))
+                found.append(CodeProblem(line=node.lineno, text="relative imports are not possible here"))
                 continue
         elif allowed is not None and isinstance(node, ast.Name) and node.id == "__import__":
-            text = "__import__() is not there; write an import of one of the modules that are allowed"
+            text = "__import__() is not available; import one of the allowed modules"
             found.append(CodeProblem(line=node.lineno, text=text))
         for name in names:
             parts = name.split(".")
@@ -191,7 +191,11 @@ def _of_function(tree: ast.Module, spec: FunctionSpec) -> list[CodeProblem]:
     if len(functions) > 1:
         return [CodeProblem(line=functions[1].lineno, text=f"it defines the function {spec.name!r} twice")]
     if any(spec.name in _bound(node) for node in tree.body if node is not functions[0]):
-        return [CodeProblem(line=functions[0].lineno, text=f"{spec.name!r} is the function and something else too")]
+        return [
+            CodeProblem(
+                line=functions[0].lineno, text=f"{spec.name!r} is defined as the function and as something else"
+            )
+        ]
     return _of_parameters(functions[0], spec)
 
 
@@ -206,29 +210,31 @@ def _of_parameters(node: _Function, spec: FunctionSpec) -> list[CodeProblem]:
         for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         if default is not None
     }
-    told = f"{spec.name}({', '.join(wanted)})"
+    signature = f"{spec.name}({', '.join(wanted)})"
     found = [
-        CodeProblem(line=node.lineno, text=f"the parameter {name!r} of {told} is missing")
+        CodeProblem(line=node.lineno, text=f"the parameter {name!r} of {signature} is missing")
         for name in wanted
         if name not in names
     ]
     found += [
-        CodeProblem(line=node.lineno, text=f"{name!r} is no parameter of {told}; leave it out, or give it a default")
+        CodeProblem(
+            line=node.lineno, text=f"{name!r} is not a parameter of {signature}; remove it or give it a default"
+        )
         for name in names
         if name not in wanted and name not in defaulted
     ]
     if not found and [name for name in names if name in wanted] != wanted:
-        found.append(CodeProblem(line=node.lineno, text=f"the parameters are to stand in the order of {told}"))
+        found.append(CodeProblem(line=node.lineno, text=f"the parameters must be in the order of {signature}"))
     return found
 
 
 def _bound(node: ast.stmt) -> list[str]:
-    """The names that a statement binds where it stands."""
+    """The names that a statement binds in its own scope."""
     return [*_defined(node), *_by_walrus(node)]
 
 
 def _by_walrus(statement: ast.stmt) -> Iterator[str]:
-    """The names that expressions of a statement bind where it stands; bodies of functions have a scope of their own."""
+    """The names that `:=` binds in the scope of a statement, without the bodies of functions and classes."""
     left: list[ast.AST] = [statement]
     while left:
         node = left.pop()
@@ -268,14 +274,14 @@ def _is_main(node: ast.stmt) -> bool:
 
 
 def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium") -> list[SecurityFinding]:
-    """Look for what is dangerous in Python code. It is early feedback, and no wall.
+    """Scan Python code for security problems. This is early feedback, not security.
 
-    Marks like `# nosec` in the code do not count: whoever wrote it is not to say what is found in it.
+    Comments like `# nosec` are ignored, since the author of the code is not trusted.
 
     Args:
-        source: The code. What is no Python has no findings.
-        severity: The least severity that is told of.
-        confidence: The least confidence that is told of.
+        source: The code. Invalid Python has no findings.
+        severity: The lowest severity to report.
+        confidence: The lowest confidence to report.
     """
     with _quiet(), tempfile.TemporaryDirectory() as folder:
         from bandit.core import config, manager  # type: ignore[import-untyped]
@@ -301,7 +307,7 @@ def _finding(issue: Any) -> SecurityFinding:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the scanner from telling of files that are no Python, as others do that, and of its own old ways."""
+    """Suppress the scanner's messages about invalid files, which are reported elsewhere, and its own warnings."""
     loggers = [logging.getLogger(name) for name in ("bandit", "stevedore")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

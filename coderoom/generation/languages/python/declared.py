@@ -1,6 +1,6 @@
 """Converts plain JSON in tests to the declared types, for example a list to a set and text to a date.
 
-Only what cannot be of the declared type as it stands becomes something else, and only where that can be one thing.
+A value is converted only if it is not of the declared type and there is exactly one possible conversion.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["as_declared", "fits", "unclear"]
 
 _LONGEST = 500
 _LONGEST_KEY = 200
-_UNCLEAR = "$unclear"  # In the place of a value that could be one of several; nobody else knows this tag.
+_UNCLEAR = "$unclear"  # An internal tag that replaces an ambiguous value.
 _ANY = ast.Name("Any")
 _NONE = ast.Constant(None)
 _WORDS = {"null": "None", "true": "True", "false": "False"}
 _RATIO = re.compile(r"[-+]?\d{1,1000}([/.]\d{1,1000})?")
 _ENDLESS = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 
-# For each type what its values may be, of which the first is what a list becomes.
+# The tags that values of each type may have. A list is converted to the first one.
 _ITEMS = {
     "list": ("list",),
     "tuple": ("$tuple", "$namedtuple"),
@@ -60,25 +60,25 @@ _PLAIN = {
 }
 
 _Made = tuple[Any, bool]
-"""Data, and whether it is of the type now, as far as that can be told."""
+"""Data, and whether it is now of the type as far as known."""
 
 
 def as_declared(data: Any, declared: str) -> Any:
-    """Tagged data as a value of a type.
+    """Convert tagged data to a declared type.
 
     Args:
         data: The data.
-        declared: The type, as an annotation; what is none says nothing.
+        declared: The type as an annotation; ignored if it is not one.
 
     Returns:
-        The data as it was, if it is of the type already, cannot be, or could be several values of it.
+        The converted data; the same data if it is of the type already, cannot be converted, or is ambiguous.
     """
     found = _read(data, declared)
     return found[0] if found is not None and not any(_unclear_in(found[0])) else data
 
 
 def fits(data: Any, declared: str) -> bool:
-    """Whether data is, or is taken for, a value of a type; so does everything if the type is none.
+    """Whether data is of a type or can be converted to it; true if the type is not a valid annotation.
 
     Args:
         data: The data.
@@ -89,7 +89,7 @@ def fits(data: Any, declared: str) -> bool:
 
 
 def unclear(data: Any, declared: str) -> str:
-    """What is to be asked of data that could be several values of its type; empty if nothing is.
+    """A question about data that could mean several values of its type; empty if it is clear.
 
     Args:
         data: The data.
@@ -101,13 +101,13 @@ def unclear(data: Any, declared: str) -> str:
         return ""
     letters = base64.b64encode(text.encode("ascii")).decode()
     return (
-        f"{text!r} may be these letters or, as base64, what they stand for, and the type is {declared}: write "
-        f'{{"$bytes": "{letters}"}} for the letters, {{"$bytes": "{text}"}} for the other'
+        f"{text!r} is ambiguous for the type {declared}, plain text or base64: write "
+        f'{{"$bytes": "{letters}"}} for the text, {{"$bytes": "{text}"}} for the base64'
     )
 
 
 def _read(data: Any, declared: str) -> _Made | None:
-    """The data as it is meant; `None` if one of both is not what it has to be."""
+    """The converted data; `None` if the data or the type is invalid."""
     if len(declared) > _LONGEST:
         return None
     try:
@@ -143,7 +143,7 @@ def _made(data: Any, kind: ast.expr) -> _Made:
     if name in _DICTS:
         return _entries(data, content, parts) if tag == "$dict" else (data, False)
     if tag.startswith("$") and tag != "$dict":
-        return data, True  # Somebody knew the tags.
+        return data, True  # The author used tags, so the type is intended.
     if tag in _PLAIN.get(name, ()):
         return data, True
     read = _READERS.get(name)
@@ -174,14 +174,14 @@ def _items(data: Any, tag: str, content: Any, name: str, parts: Sequence[ast.exp
     made = [_made(item, each) for item, each in zip(content, kinds, strict=True)]
     items, fits = [item for item, _ in made], all(fits for _, fits in made)
     if fitting[0] in ("$set", "$frozenset"):
-        items = [*{canonical(item): item for item in items}.values()]  # Twice is once in a set.
+        items = [*{canonical(item): item for item in items}.values()]  # Without duplicates.
     if tag != "list":
         return {tag: items}, fits and tag in fitting
     return (items if fitting[0] == "list" else {fitting[0]: items}), fits
 
 
 def _kinds(name: str, parts: Sequence[ast.expr], count: int) -> list[ast.expr] | None:
-    """The type of each of so many items; `None` if there cannot be so many."""
+    """The types of the items; `None` if the type has another number of items."""
     if name != "tuple" or not parts:
         return [parts[0] if parts else _ANY] * count
     if len(parts) == 2 and isinstance(parts[1], ast.Constant) and parts[1].value is ...:
@@ -204,7 +204,7 @@ def _entries(data: Any, pairs: Any, parts: Sequence[ast.expr]) -> _Made:
 
 
 def _key(text: str, kind: ast.expr) -> _Made:
-    """In JSON all keys are text, also those that stand for numbers."""
+    """Convert a key: in JSON all keys are strings, even those that represent numbers."""
     made, fits = _made(text, kind)
     if fits or len(text) > _LONGEST_KEY:
         return made, fits
@@ -217,7 +217,7 @@ def _key(text: str, kind: ast.expr) -> _Made:
 
 
 def _named(kind: ast.expr) -> tuple[str, Sequence[ast.expr]]:
-    """The last name of a type, and what stands in its brackets."""
+    """The last name of a type and its parameters."""
     if isinstance(kind, ast.Subscript):
         inner = kind.slice
         return _named(kind.value)[0], inner.elts if isinstance(inner, ast.Tuple) and inner.elts else [inner]
@@ -229,7 +229,7 @@ def _named(kind: ast.expr) -> tuple[str, Sequence[ast.expr]]:
 
 
 def _of(*types: type) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Only data of these types can be read so."""
+    """Restrict a reader to data of some types."""
 
     def limited(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
         @functools.wraps(read)
@@ -263,7 +263,7 @@ def _decimal(data: Any) -> Decimal:
 @_of(str, int, list)
 def _fraction(data: Any) -> Fraction:
     if isinstance(data, str) and not _RATIO.fullmatch(data):
-        raise ValueError  # An exponent can be so large that nobody waits for it.
+        raise ValueError  # A large exponent would take too long.
     return Fraction(*_two(data)) if isinstance(data, list) else Fraction(data)
 
 
@@ -274,7 +274,7 @@ def _timedelta(data: list[Any]) -> datetime.timedelta:
 
 
 class _UnclearError(ValueError):
-    """It may be these letters, or what they stand for."""
+    """The text may be plain or base64."""
 
 
 @_of(str, list)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import functools
+import re
 import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 
 from coderoom.generation.languages.python.check import UNREADABLE, parsed
 
 __all__ = [
+    "HELPERS",
     "Facts",
     "facts_of",
+    "help_with",
     "imported_names",
     "imports_in",
     "modules_of",
@@ -23,7 +28,7 @@ __all__ = [
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-# What is in these has no state that one test could leave to another, and returns nothing that `==` sees otherwise.
+# Modules without state that a test could leave to another one, and whose values compare normally with `==`.
 _HARMLESS = frozenset(
     str.split(
         "__future__ abc array ast base64 bisect calendar cmath collections contextlib copy csv dataclasses datetime "
@@ -38,16 +43,16 @@ _DECORATORS = frozenset(str.split("property staticmethod classmethod abstractmet
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a program; what is not known is taken for the worse.
+    """Facts about a program; in doubt, the worse one is assumed.
 
     Attributes:
-        functions: The functions of its top level.
-        classes: The classes of its top level.
-        state: Whether calls may leave something in the module that later ones find.
-        reaching: Whether calls may change something outside of the module: files, settings, other modules.
+        functions: Its top-level functions.
+        classes: Its top-level classes.
+        state: Whether calls may change the state of the module.
+        reaching: Whether calls may change something outside of the module, such as files, settings or other modules.
         modules: The modules of the standard library that it imports.
-        plain: Whether what it returns is of Python's own classes, so that `==` and `is` can be relied on.
-        coroutines: Whether anything in it is asynchronous.
+        plain: Whether it returns only values of built-in classes, so that `==` and `is` are reliable.
+        coroutines: Whether it has asynchronous code.
     """
 
     functions: Mapping[str, _Function] = field(default_factory=dict)
@@ -60,7 +65,7 @@ class Facts:
 
 
 def facts_of(sources: Mapping[str, str] | None) -> Facts:
-    """What is known of a program from its code; `None`: nothing."""
+    """The facts about a program with some code; `None`: unknown code."""
     trees = [tree_of(source) for source in (sources or {}).values()]
     body = [node for tree in trees if tree is not None for node in tree.body]
     if not body or None in trees:
@@ -82,7 +87,7 @@ def facts_of(sources: Mapping[str, str] | None) -> Facts:
 
 
 def tree_of(source: str) -> ast.Module | None:
-    """The tree of code; `None` if it is no Python."""
+    """The tree of code; `None` if it is invalid."""
     try:
         return parsed(source)
     except UNREADABLE:
@@ -90,7 +95,7 @@ def tree_of(source: str) -> ast.Module | None:
 
 
 def modules_of(names: set[str]) -> tuple[str, ...]:
-    """Those of some modules that are of the standard library, and whose names can be put back after a test."""
+    """The modules among some names that are in the standard library and can be restored after a test."""
     return tuple(sorted((names & sys.stdlib_module_names) - {"__future__", "typing"}))
 
 
@@ -102,13 +107,13 @@ def _imported(node: ast.AST) -> Iterator[str]:
 
 
 def imports_in(source: str) -> set[str]:
-    """The modules that code imports."""
+    """The top-level names of the modules that code imports."""
     tree = tree_of(source)
     return set() if tree is None else {name.split(".")[0] for node in ast.walk(tree) for name in _imported(node)}
 
 
 def _is_fixed(node: ast.stmt) -> bool:
-    """Whether what a statement of the top level, or of a class, defines stays as it is."""
+    """Whether what a statement at the top level or in a class defines cannot change."""
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass):
         return True
     if isinstance(node, ast.Expr):
@@ -145,7 +150,7 @@ def _makes_class(node: ast.AST) -> bool:
 
 
 def _leaves(node: ast.AST) -> bool:
-    """Whether a piece of code may change what outlives a call: a global, an attribute of a function or a class."""
+    """Whether code may change something that outlives a call: a global, or an attribute of a function or class."""
     if isinstance(node, ast.Global):
         return True
     if not isinstance(node, ast.Attribute):
@@ -155,7 +160,7 @@ def _leaves(node: ast.AST) -> bool:
 
 
 def _is_own(node: ast.expr) -> bool:
-    """Whether an object is `self`, or something below it."""
+    """Whether an expression is `self`."""
     return isinstance(node, ast.Name) and node.id == "self"
 
 
@@ -175,7 +180,7 @@ def _assigns_outside(nodes: list[ast.AST]) -> bool:
 
 
 def imported_names(source: str) -> dict[str, str]:
-    """The names that the top level imports and gives no other value, and what each stands for; `*` is one of them."""
+    """The names that the top level imports and does not rebind, and what each refers to; a star import has `*`."""
     tree = tree_of(source)
     found: dict[str, set[str]] = {}
     others: set[str] = set()
@@ -188,7 +193,7 @@ def imported_names(source: str) -> dict[str, str]:
 
 
 def _bound(body: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
-    """The names that statements bind, each with what is imported by it; empty where that is something else."""
+    """The names that statements bind, each with what it imports; empty for other bindings."""
     for node in body:
         if isinstance(node, ast.Import):
             for each in node.names:
@@ -208,7 +213,7 @@ def _bound(body: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 
 def _known(module: str, name: str) -> str:
-    """What is imported; what `typing` has of `collections.abc` does for that."""
+    """What is imported; aliases in `typing` count as their originals in `collections.abc`."""
     origin = getattr(getattr(typing, name, None), "__origin__", None) if module == "typing" else None
     same = getattr(origin, "__module__", "") == "collections.abc" and getattr(origin, "__name__", "") == name
     return f"{'collections.abc' if same else module}.{name}"
@@ -219,18 +224,17 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Code without what it repeats of the functions that it calls.
+    """Remove definitions from code that repeat the functions that it calls.
 
-    Left out are definitions of these functions, and of what stands beside them in their code: where it is the same, or
-    where nothing that is left uses it. What differs and is used stays, and is for others to refuse. So do names that
-    get their value otherwise than by a definition.
+    Removed are definitions of these functions, and of their helpers if they are the same or unused in the rest.
+    Definitions that differ and are used stay, as do names bound other than by a definition; a later check rejects them.
 
     Args:
         source: The code.
-        known: The code of the functions that are there when it runs.
+        known: The code of the functions that exist when it runs.
 
     Returns:
-        The code, and the names that it defines no more. If nothing is left out, it is what it was.
+        The code, unchanged if nothing was removed, and the names of the removed definitions.
     """
     lines = source.replace("\r\n", "\n").replace("\r", "\n")
     try:
@@ -238,8 +242,8 @@ def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[st
         beside = _definitions(node for code in known.values() for node in parsed(code).body)
         repeats = _repeats(body, known, beside) if known and len(body) <= _MOST else []
         text = _without(lines, repeats)
-        # Others may stand on the lines that were left out.
-        if repeats and _told(parsed(text).body) == _told([node for node in body if node not in repeats]):
+        # The removed lines may contain other statements, too.
+        if repeats and _dumps(parsed(text).body) == _dumps([node for node in body if node not in repeats]):
             return text, [_name(node) for node in repeats]
     except UNREADABLE:
         pass
@@ -253,7 +257,7 @@ def _repeats(
     uses = {node: _used(node) for node in body}
     same = _same(_definitions(body), known, beside)
     count = -1
-    while len(found) > count:  # What only a repeat has used is used by nobody any more.
+    while len(found) > count:  # Removing a repeat may leave others unused.
         count = len(found)
         for node in [each for each in body if each not in found]:
             name = _name(node)
@@ -268,7 +272,7 @@ def _repeats(
 def _same(
     own: Mapping[str, Sequence[ast.stmt]], known: Mapping[str, str], beside: Mapping[str, Sequence[ast.stmt]]
 ) -> set[str]:
-    """The names that mean the same on both sides, in all that they use too, and cannot be changed by either."""
+    """The names whose definitions are the same and constant on both sides, including everything that they use."""
     found = {
         name
         for name in own.keys() & beside.keys()
@@ -293,7 +297,7 @@ def _definitions(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.stmt]]:
 
 
 def _name(node: ast.stmt) -> str:
-    """The one name that a statement defines; empty if it is no definition."""
+    """The one name that a statement defines; empty if it is not a definition."""
     if isinstance(node, _DEFINING):
         return node.name
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -312,7 +316,7 @@ def _is_lasting(node: ast.stmt) -> bool:
 
 
 def _is_immutable(node: ast.expr | None) -> bool:
-    """Whether a value is one that nobody can change."""
+    """Whether a value is immutable."""
     if isinstance(node, ast.Tuple):
         return all(map(_is_immutable, node.elts))
     if isinstance(node, ast.BinOp):
@@ -333,16 +337,16 @@ def _without(source: str, repeats: Sequence[ast.stmt]) -> str:
     return "\n".join(line for line in lines if line is not None)
 
 
-def _told(body: Sequence[ast.stmt]) -> list[str]:
+def _dumps(body: Sequence[ast.stmt]) -> list[str]:
     return [ast.dump(node) for node in body]
 
 
 def python_module(implementations: Mapping[str, str], about: str) -> str:
-    """The text of the module.
+    """The source of the module.
 
     Args:
-        implementations: The code of each function, each after what it needs.
-        about: What the module is for; it becomes the docstring.
+        implementations: The code of each function, dependencies first.
+        about: The purpose of the module, which becomes the docstring.
     """
     future: dict[str, None] = {}
     parts = []
@@ -351,23 +355,23 @@ def python_module(implementations: Mapping[str, str], about: str) -> str:
         future.update(dict.fromkeys(features))
         parts.append(text.strip("\n"))
     head = _docstring(about)
-    if future:  # It has to stand before everything else.
+    if future:  # It must come first.
         head += f"\n\nfrom __future__ import {', '.join(future)}"
     return "\n\n\n".join([head, *parts]) + "\n"
 
 
 def _without_future(source: str) -> tuple[str, list[str]]:
-    """Code without its statements `from __future__ import`, and what they ask for."""
+    """Code without its `from __future__ import` statements, and the features that they enable."""
     lines = source.split("\n")
     features: list[str] = []
     tree = tree_of(source)
-    for node in tree.body if tree is not None else ():  # What is no Python has failed, and is told of as such.
+    for node in tree.body if tree is not None else ():  # Invalid code is reported elsewhere.
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             features += [alias.name for alias in node.names]
             last = node.end_lineno or node.lineno
             begin = lines[node.lineno - 1].encode()[: node.col_offset].decode()
             end = lines[last - 1].encode()[node.end_col_offset :].decode()
-            # Other statements may stand on its lines.
+            # The same lines may contain other statements.
             lines[node.lineno - 1 : last] = [f"{begin}pass{end}" if (begin + end).strip() else ""] + [""] * (
                 last - node.lineno
             )
@@ -379,3 +383,47 @@ def _docstring(about: str) -> str:
     text = text.replace("\\", "\\\\").replace('"""', "'''")
     space = " " if text.endswith('"') else ""
     return f'"""{text}{space}"""'
+
+
+# Type annotations and linter comments, which are left out of exported files.
+_FOR_DEVELOPERS = re.compile(
+    r"  # (?:type: ignore|noqa).*|: (?:Any|float|bool)(?=[,)= ])| -> (?:Any|bool|str|int|None)(?=:)"
+)
+
+
+@functools.cache
+def _helper_definitions() -> dict[str, str]:
+    """The definitions of `guest/same.py` by name, in order."""
+    text = (resources.files("coderoom.generation.guest") / "same.py").read_text("utf-8")
+    lines = _FOR_DEVELOPERS.sub("", text).splitlines()
+    found = {}
+    for node in ast.parse("\n".join(lines)).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            name = node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+        else:
+            continue
+        found[name] = "\n".join(lines[node.lineno - 1 : node.end_lineno]) + "\n"
+    return found
+
+
+HELPERS = frozenset(_helper_definitions())
+
+
+def help_with(names: Collection[str]) -> tuple[list[str], set[str]]:
+    """The definitions of helpers and of everything these use, and all other names in them."""
+    left = list(names)
+    wanted: set[str] = set()
+    used: set[str] = set()
+    while left:
+        name = left.pop()
+        if name in wanted:
+            continue
+        wanted.add(name)
+        tree = ast.parse(_helper_definitions()[name])
+        found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        found -= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        left += found & HELPERS
+        used |= found
+    return [text for name, text in _helper_definitions().items() if name in wanted], used

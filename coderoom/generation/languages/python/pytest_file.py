@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import ast
 import builtins
-import functools
 import keyword
 import re
-from collections.abc import Collection, Mapping, Sequence
-from importlib import resources
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coderoom._util.text import encodable, visible
 from coderoom.generation.languages.python.check import parsed_expression
-from coderoom.generation.languages.python.module import Facts, facts_of, imports_in, modules_of
+from coderoom.generation.languages.python.module import HELPERS, Facts, facts_of, help_with, imports_in, modules_of
 from coderoom.generation.values import canonical, decode, fields_of, tag_of
 
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
 
 __all__ = [
-    "HELPERS",
     "Literals",
     "Written",
     "body_of",
-    "help_with",
     "pytest_file",
     "text_literal",
     "wrapped",
 ]
 
 _WIDTH = 100
-_MOST_BITS = 13_000  # Python reads no decimal integer of more than 4,300 digits.
+_MOST_BITS = 13_000  # By default, Python parses decimal integers of at most 4,300 digits.
 _PREFIXES = {
     "$decimal": "decimal.",
     "$fraction": "fractions.",
@@ -43,21 +39,21 @@ _PREFIXES = {
 
 
 class Literals:
-    """Writes tagged data as expressions, and keeps in mind what these need.
+    """Writes tagged data as Python expressions, and collects what these need.
 
     Attributes:
-        needs: The modules and helpers that what was written needs.
+        needs: The modules and helpers that the expressions need.
     """
 
     def __init__(self) -> None:
         self.needs: set[str] = set()
 
     def given(self, data: Any) -> str:
-        """What a function is called with: the same as `decode` gives."""
+        """An argument of a call: the value that `decode` returns."""
         return self._write(data, False)
 
     def expected(self, data: Any) -> str:
-        """What a result is compared with; members of enums and arrays are stand-ins of themselves."""
+        """An expected value; members of enums and arrays are represented by helpers."""
         return self._write(data, True)
 
     def _write(self, data: Any, expected: bool) -> str:
@@ -104,7 +100,7 @@ class Literals:
         else:
             named: dict[str, Any] = {}
             for name, item in fields_of(content):
-                named[name] = item  # The last of those with one name counts.
+                named[name] = item  # The last of several items with one name counts.
             fields = [[*pair] for pair in named.items()]
         kind = text_literal(content["type"])
         if tag == "$namedtuple":
@@ -126,7 +122,7 @@ class Literals:
 
 
 def text_literal(text: str) -> str:
-    """Text as a literal of one line, in which nothing hides."""
+    """Text as a one-line literal in which all characters are visible."""
     plain = visible(text) == text and "\x7f" not in text
     return repr(text) if plain else ascii(text)
 
@@ -140,54 +136,12 @@ def _of_items(tag: str, items: list[str]) -> str:
 
 
 def wrapped(opening: str, items: list[str], closing: str) -> str:
-    """Items in one line, or each in its own if they are too long for that."""
+    """Items in one line, or in a line each if they are too long."""
     line = f"{opening}{', '.join(items)}{closing}"
     if (len(line) <= _WIDTH and "\n" not in line) or not items:
         return line
     rows = "".join(f"    {item},\n".replace("\n", "\n    ")[:-4] for item in items)
     return f"{opening}\n{rows}{closing}"
-
-
-# What types and marks of linters say is for those who work on it here.
-_FOR_US = re.compile(r"  # (?:type: ignore|noqa).*|: (?:Any|float|bool)(?=[,)= ])| -> (?:Any|bool|str|int|None)(?=:)")
-
-
-@functools.cache
-def _helper_definitions() -> dict[str, str]:
-    """The definitions by their names, in their order."""
-    text = (resources.files("coderoom.generation.guest") / "same.py").read_text("utf-8")
-    lines = _FOR_US.sub("", text).splitlines()
-    found = {}
-    for node in ast.parse("\n".join(lines)).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            name = node.name
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-        else:
-            continue
-        found[name] = "\n".join(lines[node.lineno - 1 : node.end_lineno]) + "\n"
-    return found
-
-
-HELPERS = frozenset(_helper_definitions())
-
-
-def help_with(names: Collection[str]) -> tuple[list[str], set[str]]:
-    """The definitions of some names and of all that these use, and every other name in them."""
-    left = list(names)
-    wanted: set[str] = set()
-    used: set[str] = set()
-    while left:
-        name = left.pop()
-        if name in wanted:
-            continue
-        wanted.add(name)
-        tree = ast.parse(_helper_definitions()[name])
-        found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        found -= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        left += found & HELPERS
-        used |= found
-    return [text for name, text in _helper_definitions().items() if name in wanted], used
 
 
 _POSITIONAL = 3
@@ -197,12 +151,12 @@ _METHODS = frozenset(str.split("startswith endswith issubset issuperset isdisjoi
 
 
 class Written(Literals):
-    """What is known while the tests of a file are written, and what they turn out to need.
+    """The state of writing the tests of one file.
 
     Attributes:
-        facts: What is known of the program.
-        prefix: What stands before the program's names.
-        module: What the module is called in the file.
+        facts: Facts about the program.
+        prefix: The prefix of the program's names.
+        module: The name of the module in the file.
         imported: The names of the program that are used.
     """
 
@@ -224,25 +178,25 @@ class Written(Literals):
         return name
 
 
-def body_of(function: str, test: FunctionTest, written: Written, came: Any) -> list[str]:
+def body_of(function: str, test: FunctionTest, written: Written, actual: Any) -> list[str]:
     """The lines of a test.
 
     Args:
         function: The function.
         test: The test.
-        written: What is known; what the lines need is noted in it.
-        came: What the function has returned, as tagged data; `...` if nobody knows.
+        written: The state; the needs of the lines are added to it.
+        actual: What the function returned, as tagged data; `...` if unknown.
     """
     before, call = _call(function, test, written)
     if test.expects == "error":
         return _raises(test, written, before, call)
     if test.expects == "property":
-        return [*before, *_holds(test, written, call, came)]
-    return [*before, *_equals(test, written, call, came)]
+        return [*before, *_holds(test, written, call, actual)]
+    return [*before, *_equals(test, written, call, actual)]
 
 
 def _call(function: str, test: FunctionTest, written: Written) -> tuple[list[str], str]:
-    """What comes before the call, and the call."""
+    """The lines before the call, and the call."""
     node = written.facts.functions.get(function)
     bare = node is not None and not node.decorator_list
     first = [each.arg for each in node.args.posonlyargs] if node is not None and bare else []
@@ -270,7 +224,7 @@ def _call(function: str, test: FunctionTest, written: Written) -> tuple[list[str
 
 
 def _arguments(node: Any, first: list[str], values: dict[str, str]) -> list[str]:
-    """Few arguments stand by their position, if it is theirs; more are easier to read with their names."""
+    """Write few arguments by position if possible, and more by name, which is easier to read."""
     order = [*first, *(each.arg for each in node.args.args)] if node is not None else []
     given = [name for name in order if name in values]
     count = len(given) if given == order[: len(given)] and len(values) <= _POSITIONAL else 0
@@ -294,20 +248,20 @@ def _raises(test: FunctionTest, written: Written, before: list[str], call: str) 
     return lines
 
 
-def _holds(test: FunctionTest, written: Written, call: str, came: Any) -> list[str]:
-    """The property as code where that means the same, and as text otherwise."""
+def _holds(test: FunctionTest, written: Written, call: str, actual: Any) -> list[str]:
+    """The property as code if that is equivalent, and as text for `eval` otherwise."""
     text = (test.property or "").strip()
     tree = parsed_expression(text)
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     bound = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    result = call if written.facts.plain and _is_plain(came) else f"{written.helper('as_data')}({call})"
+    result = call if written.facts.plain and _is_plain(actual) else f"{written.helper('as_data')}({call})"
     given = {name: written.given(data) for name, data in test.inputs.items() if name in names and name != "result"}
     if "math" in names and "math" not in given:
         written.helper("math")
     results = [f"result = {result}"]
     results += [f"after = {written.helper('as_data')}(after)"] if test.sees_after else []
     odd = any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr) for node in ast.walk(tree))
-    # A name that the test itself gives a value to cannot be that of something else in the test.
+    # A local name of the test must not hide another name that it uses.
     taken = (names | bound | set(given)) & {written.module, *written.facts.functions} or written.needs & set(given)
     if odd or taken or "\n" in text or "\r" in text or "\f" in text or "#" in text or "lambda" in text:
         shown = [f"{text_literal(name)}: {value}" for name, value in {**given, "result": "result"}.items()]
@@ -323,7 +277,7 @@ def _holds(test: FunctionTest, written: Written, call: str, came: Any) -> list[s
 
 
 def _is_bool(node: ast.expr) -> bool:
-    """Whether an expression over data can only be true or false."""
+    """Whether an expression over data always has a boolean value."""
     if isinstance(node, ast.BoolOp):
         return all(map(_is_bool, node.values))
     if isinstance(node, ast.Call):
@@ -333,16 +287,16 @@ def _is_bool(node: ast.expr) -> bool:
     return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
 
 
-def _equals(test: FunctionTest, written: Written, call: str, came: Any) -> list[str]:
+def _equals(test: FunctionTest, written: Written, call: str, actual: Any) -> list[str]:
     expected = test.expected_output
     text = written.expected(expected)
     if written.facts.plain:
         if expected is None or type(expected) is bool:
             return _asserted(call, "is", text)
-        if tag_of(expected)[0] == "int" and type(came) is int and expected in (0, 1):
-            # For Python, True is 1.
+        if tag_of(expected)[0] == "int" and type(actual) is int and expected in (0, 1):
+            # In Python, True == 1.
             return [f"result = {call}", f"assert result == {text} and result is not {bool(expected)}"]
-        if tag_of(expected)[0] == "str" or (came is not ... and _says_all(expected, came, test.exact_types)):
+        if tag_of(expected)[0] == "str" or (actual is not ... and _says_all(expected, actual, test.exact_types)):
             return _asserted(call, "==", text)
     given = test.model_dump(include={"rel", "abs"}, exclude_defaults=True)
     more = [f"{name}={given[name]!r}" for name in ("rel", "abs") if name in given]
@@ -359,13 +313,13 @@ def _asserted(call: str, sign: str, text: str) -> list[str]:
     return [f"assert {call} {sign} {text}"]
 
 
-def _says_all(expected: Any, came: Any, exact: bool) -> bool:
-    """Whether `==` passes with what came, and is as strict as `compare` is with what else may come."""
-    return canonical(expected) == canonical(came) and _is_simple(expected, exact)
+def _says_all(expected: Any, actual: Any, exact: bool) -> bool:
+    """Whether `==` passes for the actual value and is as strict as `compare` for any other one."""
+    return canonical(expected) == canonical(actual) and _is_simple(expected, exact)
 
 
 def _is_simple(data: Any, exact: bool) -> bool:
-    """Whether no part of it is equal to something of another type: as 1 is to True, and to 1.0000000000000002."""
+    """Whether no part equals a value of another type, as 1 equals True."""
     tag, content = tag_of(data)
     if tag == "list" or (tag in ("$tuple", "$set") and not exact):
         return all(_is_simple(item, exact) for item in content)
@@ -375,7 +329,7 @@ def _is_simple(data: Any, exact: bool) -> bool:
 
 
 def _is_plain(data: Any) -> bool:
-    """Whether it is what it is as data too, or the same for a property."""
+    """Whether the value itself and its form as data look the same to a property."""
     tag, content = tag_of(data)
     if tag in ("list", "$tuple", "$set", "$frozenset"):
         return all(map(_is_plain, content))
@@ -395,7 +349,7 @@ _MODULES = frozenset(
 _FRESH = '''\
 @pytest.fixture
 def {alias}():
-    """The module, imported anew for each test: none finds what another one has left in it."""
+    """The module, imported again for each test, so that no test sees what another one left in it."""
     sys.modules.pop({module!r}, None)
     return importlib.import_module({module!r})
 '''
@@ -403,7 +357,7 @@ def {alias}():
 _CLEAN = '''\
 @pytest.fixture(autouse=True)
 def clean_surroundings(monkeypatch, tmp_path):
-    """Each test begins in an empty folder with nobody to answer input(); what it changes elsewhere is put back."""
+    """Each test starts in an empty folder without input; what it changes elsewhere is restored."""
     modules = [importlib.import_module(name) for name in {modules!r}]
     names = [(module, dict(vars(module))) for module in modules]
     environ, limit, numbers = dict(os.environ), sys.getrecursionlimit(), random.getstate()
@@ -428,18 +382,18 @@ def pytest_file(
     implementations: Mapping[str, str] | None = None,
     outputs: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
-    """The text of the file.
+    """The content of the file.
 
-    Every test begins in a clean state here, and has to do so there: if the code may leave something to later calls, the
-    module is imported anew for each test, and what the standard library has of state is put back. That costs little; a
-    process for each test would cost more, and be harder to debug. Where nothing can be left, the file has none of it.
+    In CodeRoom every test starts in a clean state, and the file does the same: if the code may leave something behind,
+    the module is imported again for each test and the state of the standard library is restored. That is cheaper and
+    easier to debug than a process for each test. If the code leaves nothing behind, the file has no such fixtures.
 
     Args:
-        tests: The tests by the names of the functions.
-        module: The module that has the functions.
-        implementations: Their code. The better it is known, the plainer the file can be.
-        outputs: What came of the tests, by the names of functions and tests. Plain `==` stands where it passes with
-            this, and says as much as `compare` does.
+        tests: The tests by function name.
+        module: The module with the functions.
+        implementations: The code of the functions, which allows a simpler file; `None`: unknown.
+        outputs: The actual outputs, by function and test name. Plain `==` is used where it passes with these and is as
+            strict as `compare`.
     """
     facts = facts_of(implementations)
     setups = [test.setup for cases in tests.values() for test in cases if test.setup]
@@ -478,7 +432,7 @@ def _head(module: str, alias: str, modules: set[str], names: Sequence[str], fres
 
 
 def _may_be_imported(names: set[str], defined: set[str], tests: Mapping[str, Sequence[FunctionTest]]) -> bool:
-    """Whether names can stand in the file by themselves: pytest would take some for tests, others are used in it."""
+    """Whether names can be imported into the file: pytest would collect some as tests, others are used in it."""
     arguments = {name for cases in tests.values() for test in cases for name in test.inputs if test.property}
     taken = _USED | _MODULES | arguments | {"caught"}
     return names <= defined and not any(name in taken or name.lower().startswith("test") for name in names)
@@ -496,18 +450,18 @@ def _test_functions(
         for test in cases:
             slug = re.sub(r"\W+|_+", "_", test.name, flags=re.ASCII).strip("_").lower()
             name = _unused(f"test_{function}_{slug[:_LONGEST].rstrip('_')}".rstrip("_"), names)
-            came = outputs.get(function, {}).get(test.name, ...)
-            lines = body_of(function, test, written, came)
+            actual = outputs.get(function, {}).get(test.name, ...)
+            lines = body_of(function, test, written, actual)
             if slug != re.sub(r"[ _-]+", "_", test.name).lower() or len(slug) > _LONGEST:
-                told = visible(encodable(" ".join(test.name.split())))
-                lines = [f"# {told}".rstrip(), *lines]
+                title = visible(encodable(" ".join(test.name.split())))
+                lines = [f"# {title}".rstrip(), *lines]
             body = "".join(f"    {line}\n" for line in "\n".join(lines).split("\n"))
             parts.append(f"def {name}({fixture}):\n{body}")
     return parts
 
 
 def _unused(name: str, names: set[str]) -> str:
-    """A name that is not there yet: of two functions with one name, Python forgets the first."""
+    """A name that is not used yet, since the second of two functions with one name would replace the first."""
     found, number = name, 1
     while found in names:
         number += 1

@@ -1,4 +1,4 @@
-"""Checks by its text that setup code only builds inputs and calls the program; the harness checks the rest."""
+"""Checks the source of setup code: it may only build inputs and call the program. The harness checks the rest."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = [
     "setup_rules",
 ]
 
-# Instead of what the policy says, or beyond it. `None`: all that is public. What evaluates text, takes the names of
-# attributes as data, or changes classes and functions that it is given is not among them.
+# Names that setup code may use, in addition to or instead of those of the policy. `None`: all public names. Functions
+# that evaluate text, take attribute names as data, or modify the classes and functions passed to them are left out.
 _MODULES: Final[dict[str, str | None]] = {
     **dict.fromkeys(["base64", "binascii", "calendar", "csv", "hashlib", "os.path", "secrets", "uuid"]),
     "abc": "ABC abstractmethod",
@@ -78,7 +78,7 @@ _MODULES: Final[dict[str, str | None]] = {
 }
 
 _ATTRIBUTES: Final = "ctypes enable_load_extension eval get_field load_extension mro query tb_frame"
-_DYNAMIC: Final = "write the name of the attribute out"
+_DYNAMIC: Final = "write the attribute name literally"
 _NAMESPACE: Final = "setup only calls the program's functions"
 _FORBIDDEN_BUILTINS: Final = {
     **dict.fromkeys(["getattr", "setattr", "delattr"], _DYNAMIC),
@@ -96,28 +96,28 @@ PATCHED: Final[dict[str, frozenset[str] | None]] = {
     "time": None,
     "uuid": None,
 }
-"""What setup may put something else in the place of: clocks, chance, files, and whoever is asked. `None`: anything."""
+"""What setup code may replace: clocks, random numbers, files and user input. `None`: any name of the module."""
 
 IN_PLACE: Final = {
     "bisect": ("insort", "insort_left", "insort_right"),
     "heapq": ("heapify", "heappop", "heappush", "heappushpop", "heapreplace"),
     "random": ("shuffle",),
 }
-"""Functions that change the list that they are given."""
+"""Functions that modify their argument in place."""
 
 DECORATORS: Final = {
     "dataclasses": ("dataclass",),
     "enum": ("unique",),
     "functools": ("total_ordering", "wraps"),
 }
-"""What changes the function or class that it is given, and so has to stand over one of the setup's own."""
+"""Functions that modify the function or class passed to them, so they may only decorate definitions of the setup."""
 
 DEFINED: Final = frozenset(restricted_rules()["dunders"]) - {"__module__", "__dict__", "__class__"}
-"""What setup's own classes may define, of the names that begin and end with two underscores."""
+"""The special methods and attributes that classes of setup code may define."""
 
 
 def setup_rules() -> dict[str, Any]:
-    """The rules as `coderoom.sandbox` keeps them."""
+    """The rules for `coderoom.sandbox.Rulebook`."""
     rules = restricted_rules()
     modules = {name: None if members is None else members.split() for name, members in _MODULES.items()}
     builtins = {name: why for name, why in rules["builtins"].items() if name not in ("open", "input")}
@@ -136,32 +136,32 @@ _CALLING = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 _BUILTINS: Final = frozenset(dir(builtins)) - {"copyright", "credits", "exit", "license", "quit"}
 _OF_NAMED_TUPLES: Final = frozenset({"_asdict", "_fields", "_make", "_replace"})
 _GROWING: Final = frozenset({"append", "appendleft", "extend", "insert", "popitem", "reverse", "setdefault", "sort"})
-_WAY_OUT: Final = "setup builds inputs and calls the program's functions, and changes only what it has made itself"
+_WAY_OUT: Final = "setup code builds inputs, calls the program's functions, and changes only objects of its own"
 
 
 def problems_of_setup(
     tree: ast.Module, functions: Collection[str], known: bool = True
 ) -> Iterator[tuple[int | None, str]]:
-    """What setup code does beyond building inputs and calling the program's functions.
+    """Find what setup code does besides building inputs and calling the program's functions.
 
     Args:
-        tree: The code, which this changes.
+        tree: The code, which is modified.
         functions: The names of the program's functions.
-        known: Whether these are all.
+        known: Whether `functions` is complete.
 
     Returns:
-        Lines, and what is wrong there.
+        Lines and problems.
     """
     reader = _Reader(tree, functions, known)
     for node in ast.walk(tree):
-        for text in reader.said_of(node):
+        for text in reader.problems_of(node):
             yield getattr(node, "lineno", None), text
     for finding in find_violations(_without_super(tree), _RULES):
         yield finding.line, f"in setup code, {finding.message.replace(' under this policy', '')}"
 
 
 class _Reader:
-    """What is bound where, and what is done with it."""
+    """Analyses the names of setup code and their uses."""
 
     def __init__(self, tree: ast.Module, functions: Collection[str], known: bool) -> None:
         self._functions = functions
@@ -187,13 +187,13 @@ class _Reader:
         ]
         self._made = {name: callee for node in nodes for name, callee in self._made_by_program(node)}
 
-    def said_of(self, node: ast.AST) -> Iterator[str]:
-        """What is wrong with a node."""
+    def problems_of(self, node: ast.AST) -> Iterator[str]:
+        """The problems of a node."""
         for name in _names_bound(node):
             if name.startswith("__") and name.endswith("__") and name not in DEFINED:
                 yield f"setup code may not define {name!r}"
             elif name in self._modules and not isinstance(node, ast.Import | ast.alias):
-                yield f"{name!r} is a module in this setup code; take another name"
+                yield f"{name!r} is a module in this setup code; use another name"
         if isinstance(node, ast.ImportFrom):
             yield from _of_import(node)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -203,17 +203,17 @@ class _Reader:
             if not isinstance(node.ctx, ast.Load):
                 yield from self._of_target(node)
         elif isinstance(node, ast.AugAssign) and any(isinstance(each, _CALLING) for each in ast.walk(node.target)):
-            yield "setup code changes in place only what has a name; give it one first"
+            yield "setup code may change objects in place only by their names; assign it to a name first"
 
     def _of_name(self, node: ast.Name) -> Iterator[str]:
         name = node.id
         if name == "super" and (node not in self._called or any(node is each.func for each in self._bare_super)):
-            yield "setup code writes super() only so, with nothing in the brackets"
+            yield "setup code may call super() only without arguments"
         if name in self._modules and node not in self._bases:
-            yield f"setup code uses the module {name!r} only by what is in it, as in {name}.name"
+            yield f"setup code may use the module {name!r} only for its members, as in {name}.name"
         elif self._is_free(name) and self._known and name not in self._functions and not self._may_be_class(node):
             called = ", ".join(map(repr, self._functions))
-            yield f"setup code does not know {name!r}; of the program it may call {called}, and use classes"
+            yield f"{name!r} is not known in setup code; it may call {called} and use classes of the program"
         yield from self._of_decorator(node)
 
     def _of_part(self, node: ast.Attribute | ast.Subscript) -> Iterator[str]:
@@ -223,13 +223,13 @@ class _Reader:
             yield f"{attribute!r} is private; {_WAY_OUT}"
         made_by = self._made.get(node.value.id) if isinstance(node.value, ast.Name) else None
         if attribute in _GROWING and made_by in self._functions:
-            yield f"setup code may not change what {made_by!r} has returned; copy it first"
+            yield f"setup code may not change what {made_by!r} returned; copy it first"
         yield from self._of_decorator(node)
 
     def _of_decorator(self, node: ast.expr) -> Iterator[str]:
         module, name = self._member(node)
         if name in DECORATORS.get(module, ()) and node not in self._over:
-            yield f"{name!r} stands in setup code only over what it defines itself, as @{name}"
+            yield f"{name!r} may be used in setup code only as a decorator of its own definitions, as @{name}"
 
     def _of_target(self, node: ast.Attribute | ast.Subscript) -> Iterator[str]:
         root = _root(node)
@@ -242,12 +242,12 @@ class _Reader:
             if not name or (patched is not None and name not in patched):
                 yield f"setup code may not change {ast.unparse(node)!r}"
         elif self._is_free(root.id):
-            yield f"setup code may not write into {root.id!r}, which is the program's: {_WAY_OUT}"
+            yield f"setup code may not change {root.id!r}, which belongs to the program: {_WAY_OUT}"
         elif root.id in self._made:
-            yield f"setup code may not write into what {self._made[root.id]!r} has made: {_WAY_OUT}"
+            yield f"setup code may not change what {self._made[root.id]!r} returned: {_WAY_OUT}"
 
     def _member(self, node: ast.expr) -> tuple[str, str]:
-        """The module and the name in it that an expression stands for; two empty texts if it is something else."""
+        """The module and the member that an expression refers to; two empty strings if it is something else."""
         if isinstance(node, ast.Name):
             return self._members.get(node.id, ("", ""))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self._modules:
@@ -258,11 +258,11 @@ class _Reader:
         return name not in self._bound and name not in _BUILTINS and name != "inputs"
 
     def _may_be_class(self, node: ast.Name) -> bool:
-        """Whether a name looks like that of a class; what is none is not there when the setup code runs."""
+        """Whether a name looks like a class name; other names are not available when the setup code runs."""
         return node.id[0].isupper() and (not node.id.isupper() or len(node.id) == 1 or node in self._called)
 
     def _made_by_program(self, node: ast.AST) -> Iterator[tuple[str, str]]:
-        """Names that are given to what a function or a class of the program has returned, and what that is called."""
+        """Names assigned from calls of functions or classes of the program, each with the callee."""
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             callee = _root(node.value)
             if isinstance(callee, ast.Name) and self._is_free(callee.id):
@@ -273,7 +273,7 @@ def _of_import(node: ast.ImportFrom) -> Iterator[str]:
     module = node.module or ""
     for alias in node.names:
         if alias.name == "*":
-            yield f"setup code names what it imports from {module!r}"
+            yield f"setup code must name what it imports from {module!r}"
         elif alias.name in IN_PLACE.get(module, ()):
             yield f"in setup code, write import {module}, and {module}.{alias.name}(...)"
         elif f"{module}.{alias.name}" in _RULES.modules:
@@ -292,7 +292,7 @@ def _names_bound(node: ast.AST) -> list[str]:
 
 
 def _root(node: ast.expr) -> ast.expr:
-    """What an expression begins with: `a` of `a.b[0]`, and of `a()[0]`."""
+    """The root of an expression: `a` in `a.b[0]` and in `a()[0]`."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node
@@ -303,7 +303,7 @@ def _is_super(node: ast.AST) -> bool:
 
 
 def _without_super(tree: ast.Module) -> ast.Module:
-    """The code with other names for what is taken of `super()`, which reaches only what the setup code has defined."""
+    """Rename attributes of `super()`, so that the policy accepts them: they reach only classes of the setup code."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and _is_super(node.value) and node.attr in DEFINED:
             node.attr = node.attr.strip("_")

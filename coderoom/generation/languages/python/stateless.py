@@ -33,7 +33,7 @@ _BUILTINS: Final = _words(
     "reversed round set slice sorted str sum tuple zip"
 ) | {name for name, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception)}
 
-# What of these modules has no state, and gives nobody what has some. All of it can only be read or called.
+# The members of modules that have no state and do not give access to any. They can only be read or called.
 _MODULES: Final = MappingProxyType(
     {
         module: _words(names)
@@ -65,17 +65,17 @@ _MODULES: Final = MappingProxyType(
     }
 )
 
-# By these, frames and code are reached, and by what begins with an underscore all else.
+# Prefixes of attributes that give access to frames and code, or (with an underscore) to anything.
 _REACHING: Final = ("_", "ag_", "co_", "cr_", "f_", "gi_", "tb_")
 
-# Where there are no classes, objects are of these types. Abstract classes have more: `register` changes them for good.
+# Without classes, all objects are of these types. Abstract classes are left out: `register` changes them permanently.
 _TYPES: Final[tuple[type, ...]] = (
     str, bytes, bytearray, int, float, complex, list, dict, set, frozenset, tuple, range, slice, Counter, OrderedDict,
     defaultdict, deque, date, datetime, time, timedelta, timezone, Decimal, Fraction, re.Pattern, re.Match, re.error,
     StopIteration, UnicodeError, UnicodeDecodeError, OSError, type({}.items()), GeneratorType,
 )  # fmt: skip
 _ATTRIBUTES: Final = frozenset(name for kind in _TYPES for name in dir(kind) if not name.startswith(_REACHING))
-# A format may name attributes of what is formatted, also within the format of a field.
+# A format string may access attributes, also within nested fields.
 _FIELD: Final = re.compile(r"\{[^{}:!]*[.\[]")
 
 _NODES: Final = (
@@ -88,18 +88,18 @@ _NODES: Final = (
     *(ast.Tuple, ast.Slice, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop),
 )
 
-# What may be done with a list, dict or set that stands at the top level: nothing that changes it or hands it on.
+# Uses of a top-level list, dict or set that neither change it nor pass it on.
 _READING_CALLS: Final = _words("all any dict enumerate frozenset len list max min reversed set sorted sum tuple")
 _READING_METHODS: Final = _words("copy count get index items keys values")
 
 
 @functools.lru_cache(maxsize=512)
 def is_stateless(sources: tuple[str, ...]) -> bool:
-    """Whether nothing that these functions do is seen by a later call of any of them.
+    """Whether provably no call of these functions affects a later call of any of them.
 
-    It is so where they only reach their arguments, each other, constants, and what of Python has no state: there is no
-    class, no attribute that is set, no `global`, no decorator, no default or constant that can change and be got at.
-    Where that is not plain to see, the answer is no.
+    That holds if they access only their arguments, each other, constants, and stateless parts of Python: no classes,
+    assigned attributes, `global`, decorators, or mutable defaults and constants that could be changed. The result is
+    false in all cases of doubt.
 
     Args:
         sources: The code of the functions, each of which may use the others.
@@ -116,11 +116,11 @@ def is_stateless(sources: tuple[str, ...]) -> bool:
 
 @functools.lru_cache(maxsize=4_096)
 def is_stateless_expression(source: str, names: frozenset[str]) -> bool:
-    """The same for an expression, over values that are made anew for each time it is looked at, and `math`.
+    """The same for an expression that uses `math` and values that are created for each evaluation.
 
     Args:
         source: The expression.
-        names: What the values are called.
+        names: The names of the values.
     """
     code = _read(source, "eval")
     program = _Program(any_fields=True)
@@ -130,22 +130,22 @@ def is_stateless_expression(source: str, names: frozenset[str]) -> bool:
 
 
 class _Program:
-    """What all sources together define at their top level, by kinds.
+    """The top-level definitions of all sources, by kind.
 
     Args:
-        any_fields: Whether there are objects that have attributes of any name.
+        any_fields: Whether objects may have attributes of any name.
     """
 
     def __init__(self, any_fields: bool = False) -> None:
         self._any_fields = any_fields
-        self.values: set[str] = set()  # Functions and constants, of which nothing can be changed.
+        self.values: set[str] = set()  # Functions and immutable constants.
         self.tables: set[str] = set()  # Lists, dicts and sets of constants.
         self.modules: dict[str, str] = {}
         self._parents: dict[ast.AST, ast.AST] = {}
         self._bound: set[str] = set()
 
     def take(self, tree: ast.AST) -> bool:
-        """Take a source's definitions; whether they are all of such a kind."""
+        """Add the definitions of a source; return whether all are of an allowed kind."""
         for node in ast.walk(tree):
             for each in node.names if isinstance(node, ast.Import) else ():
                 if self.modules.setdefault(each.asname or each.name, each.name) != each.name:
@@ -174,8 +174,8 @@ class _Program:
         return True
 
     def holds(self, tree: ast.AST, scopes: Sequence[symtable.SymbolTable]) -> bool:
-        """Whether code keeps to what is allowed."""
-        # What one source calls a table, or a module, is none where another takes the name for something else.
+        """Whether code is allowed."""
+        # A name must be of the same kind in all sources.
         kinds = [self.values, self.tables, set(self.modules)]
         if sum(map(len, kinds)) != len(set().union(*kinds)):
             return False
@@ -189,7 +189,7 @@ class _Program:
         if isinstance(node, ast.FunctionDef):
             return not node.decorator_list
         if isinstance(node, ast.Import):
-            # Without a name of its own, `import collections.abc` would bring all of `collections`.
+            # Without `as`, `import collections.abc` would bind all of `collections`.
             return all(each.name in _MODULES and (each.asname or "." not in each.name) for each in node.names)
         if isinstance(node, ast.ImportFrom):
             known = _MODULES.get(node.module or "", frozenset())
@@ -202,7 +202,7 @@ class _Program:
         if isinstance(node, ast.NamedExpr):
             return self._is_in_body(node)
         if isinstance(node, ast.Yield | ast.YieldFrom):
-            # What comes after it could be done whenever the generator is thrown away, in a later call too.
+            # The `finally` of a generator could run whenever it is collected, even in a later call.
             return not any(isinstance(each, ast.Try) for each in self._above(node))
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             return self._is_allowed_name(node)
@@ -219,13 +219,13 @@ class _Program:
         return self._any_fields or node.attr in _ATTRIBUTES
 
     def _above(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What a node stands in, up to its function."""
+        """The nodes around a node, up to its function."""
         while not isinstance(node, ast.FunctionDef | ast.Lambda) and (parent := self._parents.get(node)) is not None:
             yield parent
             node = parent
 
     def _is_in_body(self, node: ast.AST) -> bool:
-        """Whether a node is done when a function is called, and not when it is defined."""
+        """Whether a node is evaluated when a function is called, not when it is defined."""
         while (parent := self._parents.get(node)) is not None and not isinstance(parent, ast.arguments):
             if isinstance(parent, ast.FunctionDef):
                 return any(node is each for each in parent.body)
@@ -242,7 +242,7 @@ class _Program:
             return parent.value is node and isinstance(parent.ctx, ast.Load)
         if isinstance(parent, ast.Attribute):
             return parent.attr in _READING_METHODS
-        if isinstance(parent, ast.Call):  # With a second argument, some return the first as it is.
+        if isinstance(parent, ast.Call):  # With a second argument, some of them return the first one unchanged.
             reads = isinstance(parent.func, ast.Name) and parent.func.id in _READING_CALLS - self._bound - self.values
             return reads and parent.args == [node]
         if isinstance(parent, ast.For | ast.comprehension):
@@ -250,7 +250,7 @@ class _Program:
         return isinstance(parent, ast.Compare) and all(isinstance(each, ast.In | ast.NotIn) for each in parent.ops)
 
     def _names_are_known(self, scope: symtable.SymbolTable) -> bool:
-        """Whether what a scope looks up outside of all functions is known."""
+        """Whether all global names that a scope uses are known."""
         known = _BUILTINS | self.values | self.tables | set(self.modules)
         for symbol in scope.get_symbols():
             outside = symbol.is_global() or scope.get_type() == "module"
@@ -259,7 +259,7 @@ class _Program:
         return True
 
     def _is_constant(self, node: ast.expr | None) -> bool:
-        """Whether a value at the top level is one that cannot be changed."""
+        """Whether a top-level value is immutable."""
         if isinstance(node, ast.UnaryOp):
             return self._is_constant(node.operand)
         if isinstance(node, ast.BinOp):
@@ -280,7 +280,7 @@ class _Program:
         return all(map(self._is_constant, nodes))
 
     def _module_of(self, node: ast.expr | None) -> str | None:
-        """The module that an attribute is one of."""
+        """The module whose member an expression is."""
         named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         return self.modules.get(node.value.id) if named else None  # type: ignore[union-attr]
 
@@ -288,8 +288,8 @@ class _Program:
 def _read(source: str, mode: Literal["exec", "eval"]) -> _Code | None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # What a model writes is no concern of the user's.
-            compile(source, "<code>", mode, dont_inherit=True)  # What can be parsed may still be no Python.
+            warnings.simplefilter("ignore")  # The user need not see warnings about a model's code.
+            compile(source, "<code>", mode, dont_inherit=True)  # Finds some errors that parsing does not.
             return ast.parse(source, mode=mode), [*_scopes(symtable.symtable(source, "<code>", mode))]
     except UNREADABLE:
         return None
@@ -302,7 +302,7 @@ def _scopes(scope: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def _compares_values(operator: ast.cmpop, left: ast.expr, right: ast.expr) -> bool:
-    """Whether it is not about which object one is: that tells what is kept from earlier."""
+    """Whether a comparison does not depend on object identity, which could reveal objects kept from earlier calls."""
     lone = (None, True, False, ...)
     return not isinstance(operator, ast.Is | ast.IsNot) or any(
         isinstance(each, ast.Constant) and any(each.value is known for known in lone) for each in (left, right)

@@ -1,11 +1,11 @@
-// A float that is whole: near it is near enough, which for an integer it is not.
+// A whole float, which is compared with a tolerance, unlike an integer.
 class Float {
   constructor(value) {
     this.value = value;
   }
 }
 
-// Whether a value is what was expected: the order of keys and of sets does not count, nor what is within a tolerance.
+// Whether a value equals the expected one within the tolerances. The order of keys and of sets does not matter.
 function alike(actual, expected, rel, abs) {
   if (actual == null || expected == null) return actual == null && expected == null;
   if (expected instanceof Float) return isNumber(actual) && near(Number(actual), expected.value, rel, abs);
@@ -66,16 +66,16 @@ function paired(actual, expected, same) {
   });
 }
 
-// An object of a class of that name.
+// An object of a class with that name.
 function instance(name, fields) {
   return Object.assign(new ({ [name]: class {} })[name](), fields);
 }
 
 function equal(actual, expected, rel, abs) {
-  assert.ok(alike(actual, expected, rel, abs), `${inspect(expected)} was expected, ${inspect(actual)} came`);
+  assert.ok(alike(actual, expected, rel, abs), `expected ${inspect(expected)}, got ${inspect(actual)}`);
 }
 
-// Whether an error is of a class of that name, or of one below it.
+// Whether an error is an instance of a class with that name.
 function isA(error, name, message) {
   if (!(error instanceof Error)) return false;
   const names = [Object.hasOwn(error, 'name') && !/^(Type|Range|Syntax|Reference)?Error$/.test(error.name) ? error.name : ''];
@@ -85,7 +85,7 @@ function isA(error, name, message) {
   return names.includes(name) && error.message.toLowerCase().includes(message.toLowerCase());
 }
 
-// Runs code that goes before a call; it sees what the program exports, and may change the inputs.
+// Runs setup code before a call. It sees the exports of the program, and may change the inputs.
 async function prepared(inputs, setup) {
   const AsyncFunction = (async () => {}).constructor;
   const names = Object.keys(program);

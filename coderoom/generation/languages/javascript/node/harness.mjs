@@ -1,4 +1,4 @@
-// Makes one call in a process of its own, and tells what came of it. What was expected is not known here.
+// Makes one call in its own process and reports the result. It does not know the expected result.
 import fs from 'node:fs';
 import { Encoder, NoValue, decode, namesOf, opaque, plainText } from './values.mjs';
 
@@ -25,7 +25,7 @@ const peak = 1024 * Number(/VmPeak:\s+(\d+)/.exec(fs.readFileSync('/proc/self/st
 
 let told = false;
 
-// Setup code has thrown something: no error that a test may expect.
+// Setup code threw something. A test cannot expect that.
 class SetupError {
   constructor(cause) {
     this.cause = cause;
@@ -42,7 +42,7 @@ function tell(text) {
   while (data.length) data = data.subarray(writeSync(job.answer, data));
 }
 
-// Nothing that a test can expect has such a base: it is no exception that the function has raised.
+// A base that no expected error has, for errors that the function did not throw.
 function tellOfTest(base, message) {
   tell(`{"error":{"types":[],"base":${plainText(base)},"message":${plainText(message)},"trace":[]}}`);
 }
@@ -112,7 +112,7 @@ function frames(error) {
 }
 
 function placeOf(file, line) {
-  // What stands around setup code, and behind the functions, nobody has written.
+  // Omit frames of the code around setup code and of the harness.
   if (file === '<setup>') return line <= job.setup.split('\n').length ? ['<setup>', line] : null;
   if (file !== `${folder}program.mjs`) return null;
   const part = job.parts.find(([, first, last]) => first <= line && line <= last);

@@ -1,5 +1,5 @@
-// Values to tagged data and back. It runs beside the code under test, so nothing here is to be trusted with a verdict;
-// what it needs is taken before that code is loaded, so that code which changes the built-ins spoils little.
+// Converts values to tagged data and back. It runs in the process of the code under test, so its output is untrusted.
+// It keeps references to the built-ins that it needs before that code is loaded, since the code may change them.
 import { Buffer } from 'node:buffer';
 import { types } from 'node:util';
 
@@ -7,7 +7,7 @@ const MOST_ITEMS = 50_000;
 const MOST_CHARACTERS = 400_000;
 const DEEPEST = 60;
 const MOST_DIGITS = 4_000;
-const RETURN_LIST = 'it gives its items only once; return an array';
+const RETURN_LIST = 'it can be iterated only once; return an array';
 
 const { apply, getPrototypeOf, getOwnPropertyDescriptor } = Reflect;
 const { keys, is, fromEntries } = Object;
@@ -27,7 +27,7 @@ const plainPrototype = Object.prototype;
 
 export class NoValue extends Error {}
 
-// Tagged data to values.
+// Converts tagged data to values.
 
 export function decode(data, place) {
   if (data === null || typeof data !== 'object') return data;
@@ -73,7 +73,7 @@ function record(type, fields, place) {
   return made;
 }
 
-// Values to tagged data, as the text of JSON.
+// Converts values to tagged data as JSON text.
 
 export class Encoder {
   #items = MOST_ITEMS;
@@ -115,7 +115,7 @@ export class Encoder {
   }
 
   #object(value) {
-    if (types.isProxy(value)) return opaque('Proxy', 'what it is changes with who looks; return plain data');
+    if (types.isProxy(value)) return opaque('Proxy', 'its properties may change with each access; return plain data');
     if (isArray(value)) return this.#list(value.length, (index) => value[index]) ?? this.#tooMany('Array');
     if (types.isSet(value)) return this.#set(value);
     if (types.isMap(value)) return this.#map(value);
@@ -126,7 +126,7 @@ export class Encoder {
       return this.#list(value.length, (index) => value[index]) ?? this.#tooMany('typed array');
     }
     if (types.isBoxedPrimitive(value)) return this.encode(value.valueOf());
-    if (types.isPromise(value)) return opaque('Promise', 'nobody has awaited it');
+    if (types.isPromise(value)) return opaque('Promise', 'it was not awaited');
     if (types.isGeneratorObject(value) || types.isMapIterator(value) || types.isSetIterator(value)) {
       return opaque('iterator', RETURN_LIST);
     }
@@ -137,13 +137,13 @@ export class Encoder {
     if (typeof value.next === 'function' && typeof value[Symbol.iterator] === 'function') {
       return opaque(kind, RETURN_LIST);
     }
-    // Of what is built in one cannot see what is inside.
-    if (isBuiltIn(kind, prototype)) return opaque(kind, 'there is no form for it; return plain data');
+    // The content of other built-in objects is not accessible.
+    if (isBuiltIn(kind, prototype)) return opaque(kind, 'it has no tagged form; return plain data');
     return this.#fields(kind, value, []);
   }
 
   #tooMany(kind) {
-    return opaque(kind, `there are more than ${MOST_ITEMS} items in all`);
+    return opaque(kind, `there are more than ${MOST_ITEMS} items in total`);
   }
 
   #list(count, get) {
@@ -206,20 +206,20 @@ export class Encoder {
   #bigint(value) {
     const digits = write(value);
     this.#characters -= digits.length;
-    if (this.#characters < 0) return opaque('bigint', `there are more than ${MOST_CHARACTERS} characters in all`);
+    if (this.#characters < 0) return opaque('bigint', `there are more than ${MOST_CHARACTERS} characters in total`);
     if (digits.length <= MOST_DIGITS) return digits;
     return value < 0n ? `{"$int":"-0x${(-value).toString(16)}"}` : `{"$int":"0x${value.toString(16)}"}`;
   }
 
   #text(value) {
     this.#characters -= value.length;
-    if (this.#characters < 0) return opaque('string', `there are more than ${MOST_CHARACTERS} characters in all`);
+    if (this.#characters < 0) return opaque('string', `there are more than ${MOST_CHARACTERS} characters in total`);
     return wellFormed(value) ? quoted(value) : `{"$str":"${base64(halves(value))}"}`;
   }
 
   #bytes(value) {
     this.#characters -= value.length;
-    if (this.#characters < 0) return opaque('bytes', `there are more than ${MOST_CHARACTERS} characters in all`);
+    if (this.#characters < 0) return opaque('bytes', `there are more than ${MOST_CHARACTERS} characters in total`);
     return `{"$bytes":"${base64(bytesFrom(value.buffer, value.byteOffset, value.length))}"}`;
   }
 }
@@ -233,14 +233,14 @@ export function nameOf(value) {
   }
 }
 
-// The name of the class that a prototype is of.
+// The class name of a prototype.
 export function namesOf(prototype) {
   const made = getOwnPropertyDescriptor(prototype, 'constructor')?.value;
   const name = typeof made === 'function' ? getOwnPropertyDescriptor(made, 'name')?.value : undefined;
   return typeof name === 'string' && name ? apply(slice, name, [0, 200]) : 'anonymous';
 }
 
-// JSON of any text, halves of characters replaced.
+// Any text as JSON, with lone surrogates replaced.
 export function plainText(value) {
   return quoted(wellFormed(value) ? value : value.replace(/\p{Surrogate}/gu, '?'));
 }
@@ -254,7 +254,7 @@ function quoted(value) {
 }
 
 function isBuiltIn(name, prototype) {
-  const found = getOwnPropertyDescriptor(globalThis, name); // To look at all of them beforehand would load much.
+  const found = getOwnPropertyDescriptor(globalThis, name); // Reading all of them in advance would load a lot.
   const made = getOwnPropertyDescriptor(prototype, 'constructor')?.value;
   if (found === undefined || made === undefined) return false;
   return (found.get === undefined ? found.value : apply(found.get, globalThis, [])) === made;
@@ -264,7 +264,7 @@ function number(value) {
   if (value !== value) return '{"$float":"nan"}';
   if (value === Infinity || value === -Infinity) return `{"$float":"${value > 0 ? 'inf' : '-inf'}"}`;
   if (is(value, -0)) return '-0.0';
-  // So that all digits of what is no safe integer are those of a float.
+  // So that unsafe integers are written with all digits of a float.
   return isInteger(value) && (value > 2 ** 53 || value < -(2 ** 53)) && value < 1e21 && value > -1e21
     ? `${write(value)}.0`
     : write(value);
@@ -293,7 +293,7 @@ function base64(value) {
   return apply(toBase64, value, ['base64']);
 }
 
-// UTF-8 in which halves of characters are written as if they were characters.
+// UTF-8 that also encodes lone surrogates.
 function halves(value) {
   return Buffer.concat(
     listOf(value, (char) => {
