@@ -231,9 +231,9 @@ for pid in others: os.kill(pid, signal.NAME)
 RUNNER = """
 import gc, sys, time
 gc.unfreeze()
-runner = next(item for item in gc.get_objects() if type(item).__name__ == "Runner" and hasattr(item, "settle"))
+runner = next(item for item in gc.get_objects() if type(item).__name__ == "Runner" and hasattr(item, "move_to"))
 """
-# The one never reads what it is told; the other does, and its fork says nothing.
+# The first never reads its requests; the second does, but its fork never reports that it is ready.
 DEAF = f"""{RUNNER}
 sys.modules[type(runner).__module__.rpartition(".")[0] + ".fork_server"].ForkServer.serve = lambda self: time.sleep(60)
 """
