@@ -1,4 +1,4 @@
-"""The environment variables of the code: an allow-list, without those of the host. Used by `CPythonEngine`."""
+"""The environment variables of the code: an allow-list, without those of the host. Used by the engine and by walls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from coderoom.errors import RequestError
 
-__all__ = ["check_variables", "environment"]
+__all__ = ["DEFAULTS", "check_variables", "environment"]
 
-_BASE = {
+DEFAULTS = {
     "HOME": "/tmp",
     "LANG": "C.UTF-8",
     "MPLBACKEND": "Agg",
@@ -30,14 +30,14 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Return all environment variables of the code.
 
     Args:
-        extra: More variables; they replace default ones of the same name.
+        extra: More variables, or other values of the default ones.
 
     Raises:
         RequestError: A name or a value is not valid.
     """
     check_variables(extra)
     zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
-    return {**_BASE, **zone, **extra}
+    return {**DEFAULTS, **zone, **extra}
 
 
 def check_variables(variables: Mapping[str, str]) -> None:
