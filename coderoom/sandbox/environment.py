@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from coderoom.errors import RequestError
 
-__all__ = ["check_variables", "environment"]
+__all__ = ["DEFAULTS", "check_variables", "environment"]
 
-_BASE = {
+DEFAULTS = {
     "HOME": "/tmp",
     "LANG": "C.UTF-8",
     "MPLBACKEND": "Agg",
@@ -37,7 +37,7 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """
     check_variables(extra)
     zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
-    return {**_BASE, **zone, **extra}
+    return {**DEFAULTS, **zone, **extra}
 
 
 def check_variables(variables: Mapping[str, str]) -> None:
