@@ -51,7 +51,16 @@ from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OutputChunk
 
-__all__ = ["CodingAgent", "Conversation", "ConversationState", "Item", "ModelAgent", "StreamingAgent"]
+__all__ = [
+    "CodingAgent",
+    "Conversation",
+    "ConversationState",
+    "Item",
+    "ModelAgent",
+    "OnOutput",
+    "StreamingAgent",
+    "Turn",
+]
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -193,7 +202,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         system_message: The first message of every model call, or `None`.
         runner: Runs the code.
         languages: The languages that run.
-        code_format: Where code to run stands in the model's replies; `None`: in fences and in `<execute>` tags.
+        code_format: Where code to run is in the model's replies; `None`: in fences and in `<execute>` tags.
     """
 
     def __init__(
@@ -339,7 +348,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._resumed.clear()
 
     async def on_resume(self, cancellation_token: CancellationToken) -> None:
-        """Go on after `on_pause`."""
+        """Continue after `on_pause`."""
         self._resumed.set()
 
     def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:

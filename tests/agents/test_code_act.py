@@ -342,7 +342,7 @@ async def test_a_sandbox_that_cannot_be_had_is_no_output(actor: MakeActor, monke
         ({"on_error": "undo"}, "on_error must be one of 'keep', 'rollback', not 'undo'"),
         ({"code_executor": LocalCodeExecutor("x")}, "needs a SandboxCodeExecutor, not 'LocalCodeExecutor'"),
         ({"code_executor": SandboxCodeExecutor(state="fresh")}, "state='session', not 'fresh'"),
-        ({"tools": [3]}, "3 cannot be offered: it is no function"),
+        ({"tools": [3]}, "3 cannot be offered: it is not a function"),
         ({"tools": [add, add]}, "under the name 'add'"),
         ({"tools": add}, "tools=<function add at .* must be a list of functions"),
         ({"tools": "add"}, "tools='add' must be a list"),
