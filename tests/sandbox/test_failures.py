@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, Sandbox, Session
@@ -163,3 +164,16 @@ async def test_with_a_network_it_is_not(place: Place) -> None:
     async with place.sandbox(network=True) as sandbox:
         result = await sandbox.run("import socket; socket.getaddrinfo('no.such.name.invalid', 80)")
     assert "turns it on" not in error_of(result).message
+
+
+async def test_a_host_with_as_many_open_files_as_the_limit_can_start_a_sandbox() -> None:
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        for highest in range(62, 68):  # The number of the worker's end of its socket comes next.
+            while opened[-1] < highest:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+            async with Sandbox("none", limits=Limits(open_files=64)) as sandbox:
+                assert (await sandbox.run("1")).value == 1
+    finally:
+        for fd in opened:
+            os.close(fd)

@@ -44,9 +44,9 @@ def serve(control_fd: int) -> None:
     Args:
         control_fd: This side of the control socket. The first message on it is the configuration.
     """
-    sock = socket.socket(fileno=control_fd)
-    sock.set_inheritable(False)
-    channel = Channel(sock)
+    # The host's number may be one of those that runners reserve, or be forbidden by the limit on open files.
+    channel = Channel(socket.socket(fileno=os.dup(control_fd)))
+    os.close(control_fd)
     first = channel.receive()
     if first is None:
         return
