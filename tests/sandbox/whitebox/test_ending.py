@@ -95,7 +95,8 @@ async def test_nothing_is_left_when_it_is_ended(wall: str) -> None:
     assert children() == []
     await inside.worker.end()
     inside.worker.kill()
-    assert "SIGKILL" in inside.worker.describe_death()
+    how = inside.worker.describe_death()
+    assert "SIGKILL" in how or "exit code 0" in how  # It may notice that its socket was closed before it is killed.
 
 
 async def test_ended_before_it_was_told_anything(wall: str) -> None:
