@@ -27,6 +27,8 @@ _MOST_NODES = 400_000
 _DEEPEST = 200
 _MOST_PAIRED = 60  # The most items of sets that are matched within a tolerance.
 _EXACT = 2**53
+_REL = 1e-9
+_ABS_OF_ZERO = 1e-12
 
 _MOMENTS: dict[str, Any] = {"$datetime": datetime, "$date": date, "$time": time}
 _NAMES = {"$float": "float", "None": "None", "$str": "str", "$int": "int"}
@@ -46,19 +48,20 @@ class Comparison:
 
 
 def compare(
-    expected: Any, actual: Any, *, rel: float = 1e-9, abs: float = 1e-12, exact_types: bool = True
+    expected: Any, actual: Any, *, rel: float | None = None, abs: float | None = None, exact_types: bool = True
 ) -> Comparison:
     """Compare tagged data.
 
-    Numbers are equal within the tolerances if one of them is a float, and exactly otherwise; NaN equals NaN. `True`
-    does not equal 1. The order of sets and dicts does not matter. Objects are equal if their class names and their
-    fields are equal. Opaque data equals nothing.
+    An expected integer equals only the same number, an expected float one within a relative tolerance of 1e-9, and 0.0
+    one within 1e-12. Tolerances that are given hold instead, also for integers, unless both sides are integers. NaN
+    equals NaN. `True` does not equal 1. The order of sets and dicts does not matter. Objects are equal if their class
+    names and their fields are equal. Opaque data equals nothing.
 
     Args:
         expected: The expected value.
         actual: The actual value.
-        rel: The relative tolerance for floats.
-        abs: The absolute tolerance for floats.
+        rel: The relative tolerance; `None`: see above.
+        abs: The absolute tolerance; `None`: see above.
         exact_types: Whether an expected list must be a list. Otherwise it also matches a tuple, a named tuple or an
             array with the same items, an expected tuple matches a named tuple, and a set a `frozenset`, since authors
             of JSON can hardly express these types. An expected tuple never matches a list.
@@ -110,7 +113,7 @@ def _is_text(text: str) -> bool:
 class _Differences:
     """Yields the differences of two values in order."""
 
-    def __init__(self, rel: float, abs: float, exact_types: bool) -> None:
+    def __init__(self, rel: float | None, abs: float | None, exact_types: bool) -> None:
         self._rel = rel
         self._abs = abs
         self._exact = exact_types
@@ -237,12 +240,15 @@ class _Differences:
         self._path.pop()  # Not reached if the caller stops at the first difference.
 
     def _close(self, wanted: Any, actual_content: Any) -> bool:
-        if isinstance(wanted, int) and isinstance(actual_content, int):
+        whole, given = isinstance(wanted, int), (self._rel, self._abs) != (None, None)
+        if whole and (isinstance(actual_content, int) or not given):
             return bool(wanted == actual_content)
         if wanted != wanted or actual_content != actual_content:
             return bool(wanted != wanted and actual_content != actual_content)
         try:
-            return math.isclose(wanted, actual_content, rel_tol=self._rel, abs_tol=self._abs)
+            rel = (0.0 if whole else _REL) if self._rel is None else self._rel
+            slack = (_ABS_OF_ZERO if wanted == 0 and not given else 0.0) if self._abs is None else self._abs
+            return math.isclose(wanted, actual_content, rel_tol=rel, abs_tol=slack)
         except OverflowError:  # An integer beyond the range of floats.
             return bool(wanted == actual_content)
 

@@ -24,7 +24,7 @@ __all__ = [
     "tests_request",
 ]
 
-PROMPT_VERSION = "4"
+PROMPT_VERSION = "5"
 
 _MOST_SHOWN = 6
 _LONGEST = 1_500
@@ -83,7 +83,8 @@ JSON; for types that JSON lacks there are {{"$tuple": [...]}}, {{"$set": [...]}}
 {{"$float": "nan" | "inf" | "-inf"}}, {{"$complex": [1.0, 2.0]}}, {{"$decimal": "1.10"}},
 {{"$fraction": [1, 3]}}, {{"$datetime": "2024-02-29T12:30:00"}},
 {{"$date": "2024-02-29"}}, {{"$time": "12:30:00"}}, {{"$timedelta": [days, seconds, microseconds]}}.
-An expected list also matches a tuple, and floats are compared with a tolerance."""
+An expected list also matches a tuple. An expected integer matches only the same number, and a float one within a
+relative tolerance of 1e-9; for a rougher result, add "rel" or "abs" with the tolerance."""
 
 _CODE = """\
 Instruction of the whole program:

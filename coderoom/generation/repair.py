@@ -25,7 +25,7 @@ from coderoom.generation.solution import (
     TestsRun,
 )
 from coderoom.generation.specs import FunctionSpec, order
-from coderoom.generation.tests import FrozenTests, FunctionTest, changed, read_tests
+from coderoom.generation.tests import FrozenTests, FunctionTest, changed, read_tests, tolerance_problem, vacuous_tests
 
 __all__ = [
     "FunctionWork",
@@ -134,7 +134,7 @@ class Program:
         assert self.tests is not None
         needed = self._needed(spec.name)
         sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
-        return await runner.run(sources, self.tests, functions=[spec.name])
+        return await runner.run(sources, self.tests, functions=[spec.name], final=False)
 
     def in_order(self, names: Collection[str]) -> list[str]:
         """Names of functions, dependencies first."""
@@ -297,7 +297,7 @@ class FunctionWork:
         if repair.wrong == "implementation":
             return _Proposal("patch", repair.code, reason=repair.reason)
         try:
-            self._change_test(repair)
+            await self._change_test(repair)
         except GenerationError as error:
             problems = tuple(f"the test cannot be changed like this: {line}" for line in str(error).splitlines())
             return _Proposal("patch", "", problems, repair.reason)
@@ -364,7 +364,7 @@ class FunctionWork:
             self._repeated = StopReason.SAME_ERROR
         self._signatures.append(signature)
 
-    def _change_test(self, repair: Repair) -> None:
+    async def _change_test(self, repair: Repair) -> None:
         """Change a test, and record it.
 
         Raises:
@@ -380,7 +380,11 @@ class FunctionWork:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():
             raise GenerationError("no reason is given")
-        if problems := [*unclear_values(test, spec, program.language), *program.check_setup(test.setup)]:
+        problems = [*unclear_values(test, spec, program.language), *program.check_setup(test.setup)]
+        problems += filter(None, [tolerance_problem(test)])
+        for _, values in await vacuous_tests([test], spec, self._runner):
+            problems.append(f"the property also holds for {values}")
+        if problems:
             raise GenerationError("\n".join(problems))
         program.tests = changed(program.tests, spec.name, test.name, test, by="the model", reason=repair.reason[:2_000])
         self._changes += 1

@@ -284,7 +284,7 @@ def _as_test(data: Mapping[str, Any], number: int, spec: FunctionSpec, names: se
     given = [key for key in _EXPECTATIONS if test.get(key) not in (None, "")]
     for key in _EMPTY:  # Models often fill fields that do not apply with empty strings.
         if test.get(key) == "":
-            del test[key]
+            test[key] = None
     if test.get("expected_output") == "" and given:
         del test["expected_output"]
     if test.get("kind") not in ("normal", "edge", "error"):
@@ -309,7 +309,7 @@ def _of_types(test: dict[str, Any], spec: FunctionSpec, language: Language) -> d
             name: language.as_declared(data, types[name]) if name in types else data for name, data in inputs.items()
         }
     if "expected_output" in test:
-        test["expected_output"] = language.as_declared(test["expected_output"], spec.outputs.type)
+        test["expected_output"] = language.as_declared(test["expected_output"], spec.outputs.type, result=True)
     return test
 
 

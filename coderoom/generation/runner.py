@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, Self
 
 from coderoom.errors import GenerationError, RequestError
@@ -16,6 +18,7 @@ from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.session import (
     Answer,
     Failure,
+    Raised,
     TestQueue,
     TestResult,
     TestSession,
@@ -24,9 +27,9 @@ from coderoom.generation.session import (
     why_no_answer,
 )
 from coderoom.generation.tests import FrozenTests, FunctionTest
-from coderoom.generation.values import tag_of
+from coderoom.generation.values import show, tag_of
 from coderoom.outcome import Outcome
-from coderoom.sandbox import ExecutionResult, Sandbox
+from coderoom.sandbox import Sandbox
 
 __all__ = [
     "TestRunner",
@@ -68,6 +71,11 @@ _PER_SESSION = 24  # Loading a program takes as long as a few tests, so a sessio
 _MOST_PRINTED = 10_000
 _JUDGE_SECONDS = 5.0
 _MOST_PROBLEMS = 5
+_MOST_TIMEOUTS = 3  # After this many, the other tests of a function are not run.
+_RUNS = 60  # The runs of all tests of a function, so that code that answers at random cannot pass.
+_LEAST_RUNS = 3
+_SECONDS_TO_REPEAT = 1.0
+_HEAD = 200
 
 
 @dataclass(frozen=True)
@@ -91,11 +99,13 @@ class _Case:
 class TestRunner:
     """Runs tests in sessions of a sandbox.
 
-    The functions are loaded once into each session. First, each call runs in a fork of the session, many of them in one
-    cell. Calls with the expected result have passed. Each other call is repeated alone, from the same clean state, and
-    that result counts; so a test that breaks its environment affects no other. If the source proves that no call leaves
-    anything behind, the calls of a function share a fork, and all results count. Values and exceptions leave the
-    sandbox as data and are compared on the host. Properties are evaluated in a session that never loaded the functions.
+    The functions are loaded once into each session. Each call runs in a fork of the session, many of them in one cell;
+    calls of functions that provably leave nothing behind share a fork. Values and exceptions leave the sandbox as data
+    and are compared on the host. Properties are evaluated in a session that never loaded the functions.
+
+    A test passes only if all its runs pass. A call without the expected result is repeated alone in a clean state; if
+    it passes there, the test is not repeatable and fails. Once all tests have passed, they are repeated unless the
+    source proves that no call affects another one, and run once in order in a new process.
 
     Args:
         sandbox: The sandbox. It needs the engine `cpython`, the policy `open`, and no workspace, in which tests would
@@ -104,6 +114,8 @@ class TestRunner:
         sessions: The number of parallel sessions. Each needs two of the sandbox's `concurrency`, the second one for
             properties; there are fewer sessions if that is too low.
         language: The language of the functions; `None`: Python.
+        strict: Whether a test fails that passes alone, but not after the other tests in one process. Otherwise its
+            result has a warning.
 
     Raises:
         RequestError: An argument is invalid.
@@ -112,7 +124,13 @@ class TestRunner:
     __test__ = False
 
     def __init__(
-        self, sandbox: Sandbox, *, timeout: float = 5.0, sessions: int = 2, language: Language | None = None
+        self,
+        sandbox: Sandbox,
+        *,
+        timeout: float = 5.0,
+        sessions: int = 2,
+        language: Language | None = None,
+        strict: bool = False,
     ) -> None:
         if sandbox.workspace is not None:
             raise RequestError("Tests would find each other's files: take a Sandbox without workspace=.")
@@ -124,13 +142,19 @@ class TestRunner:
             )
         self._sandbox = sandbox
         self._timeout = timeout
+        self._strict = strict
         self._sessions = min(sessions, sandbox.concurrency // 2)
         # More runs at a time could deadlock: all sessions taken, and each run waiting for another one.
         self._runs = asyncio.Semaphore(sandbox.concurrency // (2 * self._sessions))
         self._language = language if language is not None else PythonLanguage()
 
     async def run(
-        self, implementations: Mapping[str, str], tests: FrozenTests, *, functions: Sequence[str] | None = None
+        self,
+        implementations: Mapping[str, str],
+        tests: FrozenTests,
+        *,
+        functions: Sequence[str] | None = None,
+        final: bool = True,
     ) -> list[TestResult]:
         """Run tests.
 
@@ -138,6 +162,7 @@ class TestRunner:
             implementations: The code of each function, dependencies first.
             tests: The tests.
             functions: The functions whose tests are run; `None`: all with tests.
+            final: Whether code that depends on the process, as on the order of a set, is run in many new processes.
 
         Returns:
             A result for each test, in order.
@@ -164,7 +189,7 @@ class TestRunner:
                 stack.push_async_exit(session)
             await _all([session.__aenter__() for session in sessions])
             judge = await stack.enter_async_context(_Judge(self._sandbox, self._language, count))
-            return await _Run(self, cases, implementations, sessions, judge).do()
+            return await _Run(self, cases, implementations, sessions, judge, final).do()
 
     async def look(
         self, properties: Sequence[tuple[str, Any, Mapping[str, Any], Mapping[str, Any] | None]]
@@ -194,6 +219,11 @@ class TestRunner:
     def language(self) -> Language:
         """The language of the functions."""
         return self._language
+
+    @property
+    def strict(self) -> bool:
+        """Whether a test fails that passes alone, but not after the other tests."""
+        return self._strict
 
     @property
     def timeout(self) -> float:
@@ -234,9 +264,39 @@ class _Judge:
             answer, result = await self._sessions[0].alone(job, _JUDGE_SECONDS)
         if answer is None:
             return f"the property {job['property']!r} could not be evaluated: {why_no_answer(result)}"
-        if answer.raised is not None:
-            return f"the property {job['property']!r} could not be evaluated: {answer.raised!s:.300}"
-        return "" if answer.value is True else f"the property {job['property']!r} does not hold"
+        return "" if answer.value is True else _why_not(job["property"], answer)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One undisturbed run of a test.
+
+    Attributes:
+        answer: The answer; `None` if there was none.
+        why: Why it fails the test; empty if it passes.
+        outcome: How the call ended.
+        seconds: Its duration.
+        peak: The peak memory of its process in bytes; `None` if unknown.
+        stdout: The printed text.
+    """
+
+    answer: Answer | None
+    why: str
+    outcome: Outcome
+    seconds: float = 0.0
+    peak: int | None = None
+    stdout: str = ""
+
+    def said(self) -> str:
+        """What it returned or raised."""
+        if self.answer is None:
+            return f"gave no answer ({self.why})"
+        if self.answer.raised is not None:
+            return f"raised {self.answer.raised!s:.300}"
+        return f"returned {show(self.answer.value)}"
+
+
+_NO_ANSWER = _Seen(None, "the process has ended, or took too long", Outcome.ERROR)
 
 
 class _Run:
@@ -249,99 +309,236 @@ class _Run:
         sources: Mapping[str, str],
         sessions: Sequence[TestSession],
         judge: _Judge,
+        final: bool,
     ) -> None:
         self._timeout = runner.timeout
+        self._strict = runner.strict
         self._language = runner.language
         self._cases = cases
         self._sources = sources
         self._sessions = sessions
         self._judge = judge
+        self._final = final
         self._results: dict[int, TestResult] = {}
+        self._timeouts: Counter[str] = Counter()
 
     async def do(self) -> list[TestResult]:
         """Run all tests."""
         failures: dict[str, Failure] = {}
         for session in self._sessions:
             failures.update(session.failures)
+        cases = []
         for case in self._cases:
             if case.function in failures:
                 self._results[case.number] = _not_loaded(case, failures[case.function])
             elif problems := self._language.check_setup(case.test.setup or "", case.program):
                 self._results[case.number] = _not_run(case, problems)
-        await self._do_many([case for case in self._cases if case.number not in self._results])
-        left = deque(case for case in self._cases if case.number not in self._results)
-        await _all([self._do_alone(session, left) for session in self._sessions])
+            else:
+                cases.append(case)
+        await self._run_once(cases)
+        await self._run_again(self._passing(cases))
+        await self._run_in_order(self._passing(cases))
         return [self._results[case.number] for case in self._cases]
 
-    async def _do_many(self, cases: Sequence[_Case]) -> None:
+    def _passing(self, cases: Sequence[_Case]) -> list[_Case]:
+        """The tests of the functions that pass all of them."""
+        failing = {case.function for case in cases if not self._results[case.number].passed}
+        return [case for case in cases if case.function not in failing]
+
+    async def _run_once(self, cases: Sequence[_Case]) -> None:
+        """Run each test, many of them in one cell, and those again alone that did not pass."""
+        left: deque[tuple[_Case, _Seen | None]] = deque()
+        for case, seen in zip(cases, await self._run_batch(cases), strict=True):
+            if seen is not None and (not seen.why or self._is_stateless(case)):
+                self._results[case.number] = self._result(case, seen)
+            else:
+                left.append((case, seen))
+
+        async def work(session: TestSession) -> None:
+            while left:
+                case, first = left.popleft()
+                self._results[case.number] = await self._run_alone(session, case, first)
+
+        await _all([work(session) for session in self._sessions])
+
+    async def _run_alone(self, session: TestSession, case: _Case, first: _Seen | None) -> TestResult:
+        if self._timeouts[case.function] >= _MOST_TIMEOUTS:
+            why = f"not run, since {_MOST_TIMEOUTS} tests of this function have exceeded their time limit"
+            return self._result(case, _Seen(None, why, Outcome.REJECTED))
+        seen = await self._see_alone(session, case)
+        if seen.outcome is Outcome.TIMEOUT:
+            self._timeouts[case.function] += 1
+        if first is not None and not seen.why:
+            return self._not_repeatable(case, first, seen)
+        return self._result(case, seen, session)
+
+    async def _run_again(self, cases: Sequence[_Case]) -> None:
+        """Repeat tests that passed: they pass only if every undisturbed run passes."""
+        cases = [case for case in cases if not self._is_stateless(case)]
+        counts = Counter(case.function for case in cases)
+        repeated = []
+        for case in cases:
+            count = counts[case.function]
+            seconds = max(self._results[case.number].duration, 1e-4)
+            repeated += [case] * max(_LEAST_RUNS, min(-(-_RUNS // count), int(_SECONDS_TO_REPEAT / seconds / count)))
+        repeated.sort(key=lambda case: case.number)
+        seen = await self._run_batch(repeated)
+        pairs = [(case, each) for case, each in zip(repeated, seen, strict=True) if each is not None]
+        left = deque(case for case, each in zip(repeated, seen, strict=True) if each is None)
+
+        async def work(session: TestSession) -> None:
+            while left:
+                case = left.popleft()
+                pairs.append((case, await self._see_alone(session, case)))
+
+        await _all([work(session) for session in self._sessions])
+        for case, each in pairs:
+            if each.why and self._results[case.number].passed:
+                self._results[case.number] = self._not_repeatable(case, self._passed(case), each)
+
+    async def _run_in_order(self, cases: Sequence[_Case]) -> None:
+        """Run all tests in order in new processes, in which the program is a module, as a user's test tool does."""
+        count = self._language.processes(self._sources.values())
+        if not self._final:
+            count = min(count, 1)
+        for several in self._parts(cases, self._sessions[0].longest // max(2 * count, 1)) if count and cases else ():
+            for case, together in zip(several, await self._see_in_order(several, count), strict=True):
+                if not together.why:
+                    continue
+                [single] = await self._see_in_order([case], min(count, 2))
+                if single.why:
+                    self._results[case.number] = self._not_repeatable(case, self._passed(case), single)
+                    continue
+                text = f"it passes alone, but after the other tests it {together.said()}: the code keeps state"
+                update = {"passed": False, "why": text} if self._strict else {"warning": text}
+                self._results[case.number] = self._results[case.number].model_copy(update=update)
+
+    def _parts(self, cases: Sequence[_Case], most: int) -> Iterator[list[_Case]]:
+        """Parts of the tests, the answers of which have at most `most` characters together."""
+        part: list[_Case] = []
+        size = 0
+        for case in cases:
+            result = self._results[case.number]
+            more = len(json.dumps([result.actual_output, result.arguments_after, result.error])) + _HEAD
+            if part and size + more > most:
+                yield part
+                part, size = [], 0
+            part.append(case)
+            size += more
+        yield part
+
+    def _is_stateless(self, case: _Case) -> bool:
+        return self._sessions[0].is_stateless(case.call())
+
+    async def _run_batch(self, cases: Sequence[_Case]) -> list[_Seen | None]:
+        """Run tests, many in one cell; `None` for those that need more time, memory or space than there is."""
         jobs = TestQueue([case.call() for case in cases], [case.function for case in cases])
         await _all([session.work(jobs) for session in self._sessions])
-        looks: list[tuple[_Case, Answer]] = []
-        for case, answer in zip(cases, jobs.answers, strict=True):
+        return await self._judged(cases, jobs.answers)
+
+    async def _see_in_order(self, cases: Sequence[_Case], count: int) -> list[_Seen]:
+        """Run tests in one process, several times; the first failure of each test counts."""
+        seconds = self._timeout + 4 * max(self._results[case.number].duration for case in cases)
+        left = count
+        found: list[_Seen] = []
+        while left:
+            number = left if len(cases) > 1 else min(left, 2)  # A single answer may be large.
+            runs = await self._sessions[0].in_order([case.call() for case in cases], number, seconds)
+            left -= number
+            for run in runs:
+                seen = [each or _NO_ANSWER for each in await self._judged(cases, run)]
+                found = [one if one is not None and one.why else other for one, other in zip_longest(found, seen)]
+        return found
+
+    async def _judged(self, cases: Sequence[_Case], answers: Sequence[Answer | None]) -> list[_Seen | None]:
+        found: list[_Seen | None] = [None] * len(cases)
+        looks: list[int] = []
+        for number, (case, answer) in enumerate(zip(cases, answers, strict=True)):
             if answer is None:
                 continue
             why = verdict_on(case.test, answer, self._language)
             if not why and case.test.expects == "property":
-                looks.append((case, answer))
-            else:
-                self._settle(case, answer, why)
-        verdicts = await self._judge.look_at([case.look(answer) for case, answer in looks])
-        for (case, answer), verdict in zip(looks, verdicts, strict=True):
+                looks.append(number)
+            elif not why or _is_whole(answer):
+                found[number] = _seen(answer, why)
+        verdicts = await self._judge.look_at([cases[number].look(_some(answers[number])) for number in looks])
+        for number, verdict in zip(looks, verdicts, strict=True):
             if verdict is not None and verdict.value is True:
-                self._settle(case, answer, "")
+                found[number] = _seen(_some(answers[number]), "")
+            elif verdict is not None:
+                why = _why_not(cases[number].test.property, verdict)
+                found[number] = _seen(_some(answers[number]), why)
+        return found
 
-    def _settle(self, case: _Case, answer: Answer, why: str) -> None:
-        """Turn an answer from a shared cell into a result, if it counts."""
-        if why and not (self._sessions[0].is_stateless(case.call()) and _is_whole(answer)):
-            return
-        raised = answer.raised
-        error = ""
-        if raised is not None:
-            error = error_text(raised, self._sessions[0].cells, self._sources) if why else str(raised)
-        self._results[case.number] = TestResult(
-            function=case.function,
-            test=case.test.name,
-            passed=not why,
-            why=why,
-            actual_output=answer.value,
-            arguments_after=answer.after,
-            outcome=Outcome.OK if raised is None else Outcome.ERROR,
-            error=error,
-            duration=answer.seconds,
-            peak_memory=answer.peak,
-            stdout=answer.stdout[:_MOST_PRINTED],
-        )
-
-    async def _do_alone(self, session: TestSession, left: deque[_Case]) -> None:
-        while left:
-            case = left.popleft()
-            answer, result = await session.alone(case.call(), self._timeout)
-            self._results[case.number] = await self._judged(case, answer, result, session)
-
-    async def _judged(
-        self, case: _Case, answer: Answer | None, result: ExecutionResult, session: TestSession
-    ) -> TestResult:
-        raised = None if answer is None else answer.raised
+    async def _see_alone(self, session: TestSession, case: _Case) -> _Seen:
+        answer, result = await session.alone(case.call(), self._timeout)
         if answer is None:
             why = why_no_answer(result)
         else:
             why = verdict_on(case.test, answer, self._language)
             if not why and case.test.expects == "property":
                 why = await self._judge.look(case.look(answer))
-        sources = {**self._sources, "setup": case.test.setup or ""}
+        raised = answer is not None and answer.raised is not None
+        return _Seen(
+            answer,
+            why,
+            Outcome.ERROR if raised else result.outcome,
+            result.duration,
+            result.peak_memory,
+            result.stdout[:_MOST_PRINTED],
+        )
+
+    def _passed(self, case: _Case) -> _Seen:
+        """The run that has passed."""
+        result = self._results[case.number]
+        if result.outcome is Outcome.OK:
+            return _Seen(Answer(result.actual_output), "", result.outcome)
+        kind, _, message = result.error.rpartition("\n")[2].partition(": ")
+        return _Seen(Answer(raised=Raised((kind,), "", message)), "", result.outcome)
+
+    def _not_repeatable(self, case: _Case, one: _Seen, other: _Seen) -> TestResult:
+        seen = one if one.why else other
+        why = f"not repeatable: one run {one.said()}, and another one {other.said()}"
+        return self._result(case, replace(seen, why=why))
+
+    def _result(self, case: _Case, seen: _Seen, session: TestSession | None = None) -> TestResult:
+        answer = seen.answer
+        raised = None if answer is None else answer.raised
+        error = ""
+        if raised is not None:
+            sources = {**self._sources, "setup": case.test.setup or ""}
+            whole = seen.why or session is not None
+            error = error_text(raised, (session or self._sessions[0]).cells, sources) if whole else str(raised)
         return TestResult(
             function=case.function,
             test=case.test.name,
-            passed=answer is not None and not why,
+            passed=answer is not None and not seen.why,
             actual_output=None if answer is None else answer.value,
             arguments_after=None if answer is None else answer.after,
-            why=why,
-            outcome=Outcome.ERROR if raised is not None else result.outcome,
-            error=error_text(raised, session.cells, sources),
-            duration=result.duration,
-            peak_memory=result.peak_memory,
-            stdout=result.stdout[:_MOST_PRINTED],
+            why=seen.why,
+            outcome=seen.outcome,
+            error=error,
+            duration=seen.seconds,
+            peak_memory=seen.peak,
+            stdout=seen.stdout[:_MOST_PRINTED],
         )
+
+
+def _why_not(text: str | None, answer: Answer) -> str:
+    """Why a property does not hold."""
+    if answer.raised is not None:
+        return f"the property {text!r} could not be evaluated: {answer.raised!s:.300}"
+    return f"the property {text!r} does not hold"
+
+
+def _seen(answer: Answer, why: str) -> _Seen:
+    outcome = Outcome.OK if answer.raised is None else Outcome.ERROR
+    return _Seen(answer, why, outcome, answer.seconds, answer.peak, answer.stdout)
+
+
+def _some(answer: Answer | None) -> Answer:
+    assert answer is not None
+    return answer
 
 
 def _is_whole(answer: Answer) -> bool:

@@ -162,6 +162,7 @@ class TestResult(BaseModel):
         duration: The duration of the call in seconds.
         peak_memory: The peak memory of its process in bytes; `None` if unknown.
         stdout: The beginning of the printed text.
+        warning: What is wrong although it passed; empty if nothing is.
     """
 
     __test__: ClassVar[bool] = False
@@ -178,6 +179,7 @@ class TestResult(BaseModel):
     duration: float = 0.0
     peak_memory: int | None = None
     stdout: str = ""
+    warning: str = ""
 
 
 def verdict_on(test: FunctionTest, answer: Answer, language: Language) -> str:
@@ -337,6 +339,30 @@ class TestSession:
         """Whether the job provably leaves nothing behind for the next one."""
         # Includes code that failed to load: parts of it may have run.
         return self._language.is_stateless(self._sources.values(), job)
+
+    async def in_order(self, jobs: Sequence[Job], count: int, seconds: float) -> list[list[Answer | None]]:
+        """Run jobs one after the other in one new process, several times.
+
+        Args:
+            jobs: The jobs.
+            count: The number of processes.
+            seconds: The time limit of each job.
+
+        Returns:
+            The different lists of answers, with `None` for the jobs without one.
+        """
+        longest = self._longest // count
+        cell = self._language.run_in_order(self._without_failures(), jobs, count, seconds, longest)
+        result = await self._run(cell, seconds * len(jobs) * count + _SLACK)
+        values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
+        runs = [each for each in values[:count] if isinstance(each, list)] if isinstance(values, list) else [[]]
+        missing = [None] * len(jobs)
+        return [[*(read_answer(text, longest) for text in run), *missing][: len(jobs)] for run in runs]
+
+    @property
+    def longest(self) -> int:
+        """The maximum length of the value of a cell in characters."""
+        return self._longest
 
     async def alone(self, job: Job, seconds: float) -> tuple[Answer | None, ExecutionResult]:
         """Run a job in a state that no other job has touched."""

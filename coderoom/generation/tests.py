@@ -14,8 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from coderoom.errors import GenerationError
 from coderoom.generation.languages.python.check import UNREADABLE, check_setup, parsed_expression
+from coderoom.generation.other_values import other_values
 from coderoom.generation.specs import FunctionSpec, name_problem, problems_of
-from coderoom.generation.values import canonical, decode, tag_of
+from coderoom.generation.values import canonical, decode, show, tag_of
 
 if TYPE_CHECKING:
     from coderoom.generation.languages import Language
@@ -36,6 +37,7 @@ __all__ = [
 _LONGEST = 20_000
 _OPEN = frozenset(dir(builtins)) | {"math"}
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
+_ANY_ERROR = ("Exception", "BaseException")
 _OPTIONAL = ("setup", "error_message", "rel", "abs", "exact_types")
 
 
@@ -54,8 +56,8 @@ class FunctionTest(BaseModel):
             their fields as attributes.
         setup: Code that runs before the call. It may change the dict `inputs`, whose values become the arguments, and
             call the functions of the program; see `check_setup`.
-        rel: The relative tolerance for floats.
-        abs: The absolute tolerance for floats.
+        rel: A relative tolerance for numbers; `None`: see `compare`.
+        abs: An absolute tolerance for numbers; `None`: see `compare`.
         exact_types: Whether an expected list must be a list; see `compare`.
     """
 
@@ -70,20 +72,24 @@ class FunctionTest(BaseModel):
     error_message: str | None = Field(default=None, max_length=_LONGEST)
     property: str | None = Field(default=None, max_length=_LONGEST)
     setup: str | None = Field(default=None, max_length=_LONGEST)
-    rel: float = Field(default=1e-9, ge=0, le=1, allow_inf_nan=False)
-    abs: float = Field(default=1e-12, ge=0, allow_inf_nan=False)
+    rel: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    abs: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     exact_types: bool = False
 
     @model_validator(mode="before")
     @classmethod
     def _forget_nulls(cls, data: Any) -> Any:
-        """Remove `null` values: models write them for unused fields. Only a lone `expected_output` may be `null`."""
+        """Remove `null` values, which models write for unused fields.
+
+        An expected output may be `null` unless the other expectations are `null` too: then the test says nothing.
+        """
         if not isinstance(data, Mapping):
             return data
         given = {
             key: value for key, value in data.items() if value is not None or key not in (*_OPTIONAL, *_EXPECTATIONS)
         }
-        if "expected_output" in data and not any(key in given for key in _EXPECTATIONS):
+        silent = any(key in given for key in _EXPECTATIONS) or all(key in data for key in _EXPECTATIONS)
+        if "expected_output" in data and not silent:
             given["expected_output"] = None
         return given
 
@@ -91,8 +97,10 @@ class FunctionTest(BaseModel):
     def _check(self) -> FunctionTest:
         given = [key for key in _EXPECTATIONS if key in self.model_fields_set]
         if len(given) != 1:
-            found = " and ".join(given) if given else "none"
+            found = " and ".join(given) if given else "none; for the result None, write expected_output alone"
             raise ValueError(f"exactly one of {', '.join(_EXPECTATIONS)} is required; found: {found}")
+        if self.expected_error in _ANY_ERROR:
+            raise ValueError(f"expected_error: {self.expected_error!r} matches nearly every error; name its class")
         if self.error_message is not None and self.expected_error is None:
             raise ValueError("error_message is allowed only with expected_error")
         for name, data in self.inputs.items():
@@ -232,22 +240,42 @@ def _problems_of_setups(tests: Mapping[str, Sequence[FunctionTest]], language: L
                 yield f"tests.{function}[{index}]: setup: {problem}."
 
 
-_WIDEST = 0.1
+_WIDEST, _WIDEST_OF_ZERO = 0.1, 0.01
 _ABSURD: tuple[Any, ...] = (None, -1, "x", [], {"$object": {"type": "Nothing", "fields": {}}})
 
 
-async def vacuous_tests(tests: Sequence[FunctionTest], runner: TestRunner) -> list[FunctionTest]:
-    """The tests whose property holds for all of several absurd results; evaluated in the sandbox."""
+async def vacuous_tests(
+    tests: Sequence[FunctionTest], spec: FunctionSpec, runner: TestRunner
+) -> list[tuple[FunctionTest, str]]:
+    """The tests whose property says nothing, each with the reason; properties are evaluated in the sandbox.
+
+    Such a property holds for several absurd results, or for several other values of the declared type.
+    """
     candidates = [test for test in tests if test.property is not None]
-    verdicts = await runner.look(
-        [
-            (str(test.property), absurd, test.inputs, dict.fromkeys(test.inputs, absurd) if test.sees_after else None)
-            for test in candidates
-            for absurd in _ABSURD
-        ],
+    typed = other_values(spec.outputs.type) if candidates else ()
+    results = [*_ABSURD, *typed]
+    verdicts = iter(
+        await runner.look(
+            [
+                (str(test.property), result, test.inputs, _after(test, result))
+                for test in candidates
+                for result in results
+            ]
+        )
     )
-    count = len(_ABSURD)
-    return [test for number, test in enumerate(candidates) if all(verdicts[number * count : (number + 1) * count])]
+    found = []
+    for test in candidates:
+        absurd = [next(verdicts) for _ in _ABSURD]
+        others = [next(verdicts) for _ in typed]
+        if all(absurd):
+            found.append((test, "None, -1, 'x', [] and any object"))
+        elif len(others) > 1 and all(others):
+            found.append((test, f"other values of the type, such as {', '.join(map(show, typed[:3]))}"))
+    return found
+
+
+def _after(test: FunctionTest, result: Any) -> dict[str, Any] | None:
+    return dict.fromkeys(test.inputs, result) if test.sees_after else None
 
 
 def content_key(test: FunctionTest) -> str:
@@ -256,11 +284,13 @@ def content_key(test: FunctionTest) -> str:
 
 
 def tolerance_problem(test: FunctionTest) -> str:
-    """Why the tolerances of a test are too wide; empty if they are not."""
-    most = _WIDEST * max([1.0, *_sizes(test.expected_output)])
-    if test.rel <= _WIDEST and test.abs <= most:
+    """Why the tolerances of a test are too wide for one of its expected numbers; empty if they are not."""
+    sizes = [_WIDEST * size if size else _WIDEST_OF_ZERO for size in _sizes(test.expected_output)]
+    most = min(sizes, default=_WIDEST)
+    rel, slack = test.rel or 0, test.abs or 0
+    if rel <= _WIDEST and slack <= most:
         return ""
-    return f"rel={test.rel:g} and abs={test.abs:g} are too wide; at most rel={_WIDEST:g} and abs={most:g} here"
+    return f"rel={rel:g} and abs={slack:g} are too wide; at most rel={_WIDEST:g} and abs={most:g} here"
 
 
 def _sizes(data: Any) -> Iterator[float]:

@@ -62,6 +62,13 @@ def test_what_json_cannot_show_becomes_what_the_spec_says(declared: str, data: A
     assert of_type(expected, declared) == expected
 
 
+def test_an_expected_integer_becomes_a_float_where_that_is_declared() -> None:
+    declared = "dict[str, list[float] | int]"
+    assert repr(PYTHON.as_declared({"a": [1, 2.5]}, declared, result=True)) == "{'a': [1.0, 2.5]}"
+    assert repr(PYTHON.as_declared({"a": [1, 2.5]}, declared)) == "{'a': [1, 2.5]}"
+    assert PYTHON.as_declared(10**17 + 1, "float", result=True) == 10**17 + 1
+
+
 @pytest.mark.parametrize(
     ("declared", "data", "expected"),
     [

@@ -209,6 +209,7 @@ def lax(text: str, number: int = 0) -> dict[str, Any]:
 
 NO_TESTS = {
     "always": [lax("True or result"), lax("result == result"), lax("not (result and not result)")],
+    "by type": [lax("isinstance(result, float)"), lax("result is not None"), lax("result - result == 0")],
     "by words": [lax("len(str(result)) > 0"), lax("isinstance(result, object)"), lax("type(result) is not bytes")],
     "by exit": [
         lax("__import__('os')._exit(0) or result"),

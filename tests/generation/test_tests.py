@@ -35,13 +35,19 @@ class TestForm:
     def test_nulls_are_what_is_left_open(self) -> None:
         test = test_of(expected_output=None, expected_error="ValueError", property=None, setup=None, rel=None)
         assert test.expects == "error"
-        assert test_of(expected_output=None, expected_error=None, property=None).expects == "output"
+        assert test_of(expected_output=None, setup=None).expects == "output"
 
     @pytest.mark.parametrize(
         ("data", "said"),
         [
             ({}, "exactly one of .* found: none"),
             ({"expected_error": None}, "found: none"),
+            (
+                {"expected_output": None, "expected_error": None, "property": None},
+                "for the result None, write expected_output alone",
+            ),
+            ({"expected_error": "Exception"}, "'Exception' matches nearly every error"),
+            ({"expected_error": "BaseException"}, "'BaseException' matches nearly every error"),
             ({"expected_output": 1, "property": "result"}, "expected_output and property"),
             ({"expected_output": {"$nope": 1}}, r"expected_output: '\$nope' is not a tag"),
             ({"expected_output": float("nan")}, "is not JSON"),

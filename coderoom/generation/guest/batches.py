@@ -16,7 +16,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-from .calls import answer, answer_now, make_call
+from .calls import answer, answer_now, make_call, warm
 from .values import Encoder
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "begin",
     "clear",
     "in_turn",
+    "lines",
     "remember",
     "run",
     "run_together",
@@ -218,6 +219,7 @@ def _forked(job: Dict[str, Any], seconds: float, largest: int, out: Out) -> Opti
     pid = _fork[0]()
     if not pid:
         try:
+            _reseed()
             text_of_answer = answer(call, encoder) + "\n" + "".join(out.kept) + "\0"
             _write(writer, text_of_answer.encode("utf-8", "replace"))
         finally:
@@ -250,7 +252,7 @@ def _forked_together(
     answers: List[Optional[List[Any]]] = []
     try:
         with open(reader, "rb", buffering=0) as file:
-            for line in _lines(file, each):
+            for line in lines(file, each):
                 if line == b"end":
                     return answers
                 answers.append(json.loads(line))
@@ -275,6 +277,16 @@ def _tell_all(jobs: List[Dict[str, Any]], writer: int, end: float, largest: int,
     _write(writer, b"end\n")
 
 
+def _reseed() -> None:
+    """Seed the random numbers, as `os.fork` does: each call gets other ones."""
+    random = sys.modules.get("random")
+    if random is not None:
+        random.seed()
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed()
+
+
 def _forget() -> None:
     """Clear caches of Python, which would return an earlier object that is equal but not the same."""
     re.purge()
@@ -287,7 +299,7 @@ def _write(writer: int, data: bytes) -> None:
         data = data[os.write(writer, data) :]
 
 
-def _lines(file: Any, seconds: float) -> Iterator[bytes]:
+def lines(file: Any, seconds: float) -> Iterator[bytes]:
     """The lines of a pipe until it ends or the next line is too late."""
     poll = select.poll()
     poll.register(file, select.POLLIN)
@@ -329,3 +341,6 @@ def _read(reader: int, end: float, largest: int) -> Optional[str]:
         if part.endswith(b"\0"):
             return b"".join(parts).decode("utf-8", "replace")
     return None
+
+
+warm()

@@ -21,6 +21,7 @@ __all__ = [
     "answer_now",
     "budget",
     "make_call",
+    "warm",
 ]
 
 _PACKAGE = __name__.rpartition(".")[0]
@@ -146,7 +147,7 @@ def answer_now(job: Dict[str, Any]) -> str:
     return answer(call, Encoder())
 
 
-def _warm() -> None:
+def warm() -> None:
     """Warm up what every call does, so that forks inherit it."""
     for value in (1, 1.5, "text", True, None, [1, 2], {"key": 1}, (1, 2), {1}, b"bytes"):
         for _ in range(10):
@@ -235,6 +236,3 @@ def _trace(error: BaseException) -> List[List[Any]]:
             frames.append([code.co_filename, trace.tb_lineno, code.co_name])
         trace = trace.tb_next
     return frames[:_MOST_FRAMES] + frames[_MOST_FRAMES:][-_MOST_FRAMES:]
-
-
-_warm()

@@ -62,12 +62,13 @@ class Array:
         return f"array({self.parts[0]!r})"
 
 
-def same(result: Any, expected: Any, rel: float = 1e-9, abs: float = 1e-12, exact: bool = False) -> bool:
+def same(result: Any, expected: Any, rel: Any = None, abs: Any = None, exact: bool = False) -> bool:
     """Whether a result equals the expected value.
 
-    Floats are compared with the relative tolerance `rel` and the absolute tolerance `abs`; NaN equals NaN, and True
-    does not equal 1. Objects are equal if their class names and fields are equal. Unless `exact`, a tuple or an array
-    matches a list, a named tuple matches a tuple, and a frozenset matches a set.
+    An expected integer equals only the same number, and an expected float one within a relative tolerance of 1e-9 (0.0
+    one within 1e-12), unless there is a `rel` or an `abs`. NaN equals NaN, and True does not equal 1. Objects are equal
+    if their class names and fields are equal. Unless `exact`, a tuple or an array matches a list, a named tuple matches
+    a tuple, and a frozenset matches a set.
     """
     again = functools.partial(same, rel=rel, abs=abs, exact=exact)
     kind, parts = kind_and_parts(result)
@@ -79,9 +80,9 @@ def same(result: Any, expected: Any, rel: float = 1e-9, abs: float = 1e-12, exac
     if kind != wanted or kind == "nothing":
         return False
     if kind == "number":
-        return close(parts, needed, rel, abs)
+        return close(needed, parts, rel, abs)
     if kind == "complex":
-        return close(parts.real, needed.real, rel, abs) and close(parts.imag, needed.imag, rel, abs)
+        return close(needed.real, parts.real, rel, abs) and close(needed.imag, parts.imag, rel, abs)
     if kind in ("list", "tuple"):
         return len(parts) == len(needed) and all(map(again, parts, needed))
     if kind in ("set", "frozenset"):
@@ -182,12 +183,15 @@ def loosened(kind: Any, parts: Any, wanted: Any) -> Any:
 
 
 def close(one: Any, other: Any, rel: Any, abs: Any) -> bool:
-    """Whether two numbers are equal, within the tolerances if one of them is a float."""
-    if isinstance(one, int) and isinstance(other, int):
-        return one == other
+    """Whether a number equals the expected `one`, within the tolerances."""
+    whole, given = isinstance(one, int), rel is not None or abs is not None
+    if whole and (isinstance(other, int) or not given):
+        return bool(one == other)
     if one != one or other != other:
         return bool(one != one and other != other)
     try:
+        rel = (0.0 if whole else 1e-9) if rel is None else rel
+        abs = (1e-12 if one == 0 and not given else 0.0) if abs is None else abs
         return math.isclose(one, other, rel_tol=rel, abs_tol=abs)
     except OverflowError:
         return bool(one == other)

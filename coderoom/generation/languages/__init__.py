@@ -117,12 +117,13 @@ class Language(ABC):
     def signature(self, spec: FunctionSpec) -> str:
         """The signature of a function as source code."""
 
-    def as_declared(self, data: Any, declared: str) -> Any:
+    def as_declared(self, data: Any, declared: str, *, result: bool = False) -> Any:
         """Convert a test value from plain JSON to its declared type, where JSON has no such type.
 
         Args:
             data: The value as tagged data.
             declared: The type in the spec.
+            result: Whether it is an expected result, which is compared with a tolerance if it is a float.
         """
         return data
 
@@ -226,6 +227,29 @@ class Language(ABC):
         """Whether the source of the loaded code proves that a job leaves nothing behind for the next one."""
         return False
 
+    def processes(self, sources: Collection[str]) -> int:
+        """In how many new processes a program has to give the same answers, so that they cannot be the same by chance.
+
+        0 if the language has no `run_in_order`.
+        """
+        return 0
+
+    def run_in_order(
+        self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, longest: int
+    ) -> str:
+        """The cell that runs jobs one after the other in a new process, in which the program is a module.
+
+        Its value is a list of the different lists of answers, which are shorter if a process ended or took too long.
+
+        Args:
+            sources: The code of each function, dependencies first.
+            jobs: The jobs.
+            count: The number of processes.
+            seconds: The time limit of each job.
+            longest: The maximum length of all answers of a process together in characters.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def run(
         self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
@@ -287,7 +311,8 @@ class Language(ABC):
 
 
 _PACKAGE = "_coderoom_tests_"  # A name that no program uses.
-_MODULES = ("values", "reading", "setup", "calls", "batches")
+_CALLING = ("values", "reading", "setup", "calls")
+_MODULES = (*_CALLING, "batches", "plain")
 
 START = """\
 import sys
@@ -319,6 +344,8 @@ def harness_modules(**more: str) -> tuple[SourceModule, ...]:
     """
     folder = resources.files("coderoom.generation.guest")
     sources = {name: (folder / f"{name}.py").read_text("utf-8") for name in (*_MODULES, *more)}
+    calling = [(_PACKAGE, ""), *((f"{_PACKAGE}.{name}", sources[name]) for name in _CALLING)]
+    more = {**more, "plain": f"\nprepare({calling!r})\n"}
     modules = [SourceModule(f"{_PACKAGE}.{name}", text + more.get(name, "")) for name, text in sources.items()]
     return (SourceModule(_PACKAGE, ""), *modules)
 

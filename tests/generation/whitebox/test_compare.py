@@ -80,7 +80,9 @@ class TestEqual:
         ("expected", "actual"),
         [
             (0.3, 0.1 + 0.2),
-            (0, 1e-17),
+            (0.0, 1e-17),
+            (10**20 + 1, 10**20 + 1),
+            (1e20, 10**20 + 1),
             (2, 2.0),
             (math.nan, math.nan),
             ([math.nan, {"a": math.inf}], [math.nan, {"a": math.inf}]),
@@ -93,7 +95,7 @@ class TestEqual:
                 datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC),
                 datetime.datetime(2024, 1, 1, 13, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
             ),
-            (Point(1, 2), Point(1 + 1e-15, 2)),
+            (Point(1.0, 2), Point(1 + 1e-15, 2)),
             (Color.RED, Color.RED),
             ("low", Level.LOW),
             (numpy.array([1.0, 2.0]), numpy.array([1.0, 2.0 + 1e-15])),
@@ -111,6 +113,23 @@ class TestEqual:
         assert compare(0.0, 0.01, abs=0.1).equal
         assert not compare(100, 101, rel=0.02).equal
         assert not compare(100.0, 103.0, rel=0.02).equal
+        assert compare(100, 101.0, rel=0.02).equal
+        assert compare(3, 3.05, abs=0.1).equal
+
+    @pytest.mark.parametrize(
+        ("expected", "actual"),
+        [
+            (3.97e-19, 0.0),
+            (1.6e-19, -9e-13),
+            (10**17 + 1, 10.0**17),
+            (354224848179261915075, 354224848179261915075.0),
+            (3, 3.0000000001),
+            (0, 1e-17),
+            (1 + 0j, 1 + 1e-3j),
+        ],
+    )
+    def test_there_is_no_slack_that_nobody_asked_for(self, expected: Any, actual: Any) -> None:
+        assert not compare(encode(expected), encode(actual)).equal
 
 
 class TestDifferent:

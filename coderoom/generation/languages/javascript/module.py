@@ -387,7 +387,7 @@ def _body(function: str, test: FunctionTest, names: Sequence[str]) -> list[str]:
         name, message = json.dumps(test.expected_error), json.dumps(test.error_message or "")
         return [*lines, f"await assert.rejects(async () => {call}, (error) => isA(error, {name}, {message}));"]
     expected = literal(as_expected(test.expected_output), "new Float({})")
-    return [*lines, f"equal(await {call}, {expected}, {test.rel!r}, {test.abs!r});"]
+    return [*lines, f"equal(await {call}, {expected}, {json.dumps(test.rel)}, {json.dumps(test.abs)});"]
 
 
 def literal(data: Any, whole: str = "{}") -> str:

@@ -28,7 +28,7 @@ from coderoom.generation.languages.python.check import (
 from coderoom.generation.languages.python.declared import as_declared, fits, unclear
 from coderoom.generation.languages.python.module import imported_names, python_module, without_repeats
 from coderoom.generation.languages.python.pytest_file import pytest_file
-from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
+from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression, uses_sets
 from coderoom.generation.specs import FunctionSpec, name_problem
 from coderoom.sandbox import SourceModule
 
@@ -62,9 +62,9 @@ class PythonLanguage(Language):
         returned = f" -> {spec.outputs.type}" if _is_type(spec.outputs.type) else ""
         return f"def {spec.name}({', '.join(parameters)}){returned}:"
 
-    def as_declared(self, data: Any, declared: str) -> Any:
+    def as_declared(self, data: Any, declared: str, *, result: bool = False) -> Any:
         """See `Language.as_declared`."""
-        return as_declared(data, declared)
+        return as_declared(data, declared, result=result)
 
     def fits(self, data: Any, declared: str) -> bool:
         """See `Language.fits`."""
@@ -156,6 +156,20 @@ class PythonLanguage(Language):
         if isinstance(getattr(builtins, expected, None), type):
             return any(each.__name__ == expected for each in known)
         return bool(known) and expected in types
+
+    def processes(self, sources: Collection[str]) -> int:
+        """See `Language.processes`."""
+        if not is_stateless(tuple(sources)):
+            return 10
+        # The order of a set depends on the process, and so do the addresses that some objects show as text.
+        return 4 if any(map(uses_sets, sources)) else 1
+
+    def run_in_order(
+        self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, longest: int
+    ) -> str:
+        """See `Language.run_in_order`."""
+        program = python_module(sources, "")
+        return call_inside("plain", "run_in_order", program, list(jobs), count, seconds, longest)
 
     def write_module(self, implementations: Mapping[str, str], about: str) -> str:
         """See `Language.write_module`."""

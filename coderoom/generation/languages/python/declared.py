@@ -23,6 +23,7 @@ __all__ = ["as_declared", "fits", "unclear"]
 
 _LONGEST = 500
 _LONGEST_KEY = 200
+_RESULT = "float_of_result"
 _UNCLEAR = "$unclear"  # An internal tag that replaces an ambiguous value.
 _ANY = ast.Name("Any")
 _NONE = ast.Constant(None)
@@ -55,6 +56,7 @@ _PLAIN = {
     "bool": ("bool",),
     "int": ("int", "bool"),
     "float": ("float", "int", "bool"),
+    _RESULT: ("float", "bool"),
     "complex": ("float", "int", "bool"),
     "str": ("str",),
 }
@@ -63,17 +65,18 @@ _Made = tuple[Any, bool]
 """Data, and whether it is now of the type as far as known."""
 
 
-def as_declared(data: Any, declared: str) -> Any:
+def as_declared(data: Any, declared: str, *, result: bool = False) -> Any:
     """Convert tagged data to a declared type.
 
     Args:
         data: The data.
         declared: The type as an annotation; ignored if it is not one.
+        result: Whether integers become floats where these are declared; arguments stay as they are.
 
     Returns:
         The converted data; the same data if it is of the type already, cannot be converted, or is ambiguous.
     """
-    found = _read(data, declared)
+    found = _read(data, re.sub(r"\bfloat\b", _RESULT, declared) if result else declared)
     return found[0] if found is not None and not any(_unclear_in(found[0])) else data
 
 
@@ -250,6 +253,13 @@ def _float(text: str) -> float:
     return float(text)
 
 
+@_of(str, int)
+def _float_of_result(data: Any) -> float:
+    if isinstance(data, int) and int(float(data)) != data:
+        raise ValueError  # It cannot be a float.
+    return _float(data) if isinstance(data, str) else float(data)
+
+
 @_of(str, list)
 def _complex(data: Any) -> complex:
     return complex(data) if isinstance(data, str) else complex(*_two(data))
@@ -304,6 +314,7 @@ def _two(data: list[Any]) -> list[Any]:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "float": _float,
+    _RESULT: _float_of_result,
     "complex": _complex,
     "Decimal": _decimal,
     "Fraction": _fraction,

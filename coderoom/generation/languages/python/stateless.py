@@ -16,7 +16,7 @@ from fractions import Fraction
 from types import GeneratorType, MappingProxyType
 from typing import Final, Literal
 
-from coderoom.generation.languages.python.check import UNREADABLE
+from coderoom.generation.languages.python.check import UNREADABLE, parsed
 
 __all__ = ["is_stateless", "is_stateless_expression"]
 
@@ -127,6 +127,20 @@ def is_stateless_expression(source: str, names: frozenset[str]) -> bool:
     program.values |= names
     program.modules["math"] = "math"
     return code is not None and program.holds(*code)
+
+
+def uses_sets(source: str) -> bool:
+    """Whether code may use sets, the order of which differs between processes."""
+    return any(
+        isinstance(node, ast.Set | ast.SetComp)
+        or (isinstance(node, ast.Name) and node.id in ("set", "frozenset"))
+        or (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Sub)
+            and any(isinstance(each, ast.Attribute) and each.attr in ("keys", "items") for each in ast.walk(node))
+        )
+        for node in ast.walk(parsed(source))
+    )
 
 
 class _Program:

@@ -11,6 +11,8 @@ function alike(actual, expected, rel, abs) {
   if (expected instanceof Float) return isNumber(actual) && near(Number(actual), expected.value, rel, abs);
   if (isNumber(actual) && isNumber(expected)) {
     if (isWhole(actual) && isWhole(expected)) return BigInt(actual) === BigInt(expected);
+    if (isWhole(expected) && rel == null && abs == null) return false;
+    if (isWhole(expected)) rel ??= 0;
     return near(Number(actual), Number(expected), rel, abs);
   }
   if (typeof actual !== 'object' || typeof expected !== 'object') return actual === expected;
@@ -33,6 +35,8 @@ function alike(actual, expected, rel, abs) {
 
 function near(actual, expected, rel, abs) {
   if (Number.isNaN(expected) || actual === expected) return Object.is(actual, expected) || actual === expected;
+  abs ??= expected === 0 && rel == null ? 1e-12 : 0;
+  rel ??= 1e-9;
   const most = Math.max(rel * Math.max(Math.abs(actual), Math.abs(expected)), abs);
   return Number.isFinite(actual) && Number.isFinite(expected) && Math.abs(actual - expected) <= most;
 }

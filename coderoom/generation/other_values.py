@@ -1,0 +1,109 @@
+"""Other values of a declared type: a test says something only if its property fails for some of them."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import functools
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
+from coderoom.generation.values import TaggedError, canonical, encode
+
+__all__ = ["other_values"]
+
+_COUNT = 24
+_LONGEST = 300
+_DAY = datetime.datetime.fromisoformat("2024-02-29")
+
+Make = Callable[[Random, int], Any]
+"""Makes a value: an empty one, zero or `False` for the size 0, and otherwise a random one."""
+
+
+@functools.lru_cache(maxsize=256)
+def other_values(declared: str) -> tuple[Any, ...]:
+    """Different values of a type: an empty one or zero first, then random ones, half of the numbers negative.
+
+    Args:
+        declared: The type as an annotation.
+
+    Returns:
+        Tagged data; nothing if the type is unknown.
+    """
+    try:
+        make = _of(parsed_expression(declared[:_LONGEST]))
+        random = Random(0)
+        values = [encode(make(random, min(number, 3))) for number in range(_COUNT)]
+    except (*UNREADABLE, LookupError, TypeError, TaggedError):
+        return ()
+    return tuple({canonical(value): value for value in values}.values())
+
+
+def _of(kind: ast.expr) -> Make:
+    """What makes values of a type.
+
+    Raises:
+        LookupError: The type is unknown.
+    """
+    if isinstance(kind, ast.BinOp) and isinstance(kind.op, ast.BitOr):
+        return _one_of([kind.left, kind.right])
+    if isinstance(kind, ast.Constant) and kind.value is None:
+        return lambda random, size: None
+    if isinstance(kind, ast.Subscript):
+        parts = kind.slice.elts if isinstance(kind.slice, ast.Tuple) else [kind.slice]
+        return _generic(_name(kind.value), parts)
+    name = _name(kind)
+    return _SIMPLE[name] if name in _SIMPLE else _generic(name, [ast.Name("int")] * (2 if name in _DICTS else 1))
+
+
+def _name(kind: ast.expr) -> str:
+    return (kind.attr if isinstance(kind, ast.Attribute) else getattr(kind, "id", "")).lower()
+
+
+def _generic(name: str, parts: Sequence[ast.expr]) -> Make:
+    if name in ("union", "optional"):
+        return _one_of([*parts, ast.Constant(None)] if name == "optional" else parts)
+    items = [_of(each) for each in parts if not (isinstance(each, ast.Constant) and each.value is ...)]
+    if name == "tuple" and len(items) == len(parts):
+        return lambda random, size: tuple(item(random, size) for item in items)
+    if name in _DICTS:
+        key, value = items
+        return lambda random, size: {key(random, size): value(random, size) for _ in range(size)}
+    collect = _COLLECTIONS[name]
+    return lambda random, size: collect(items[0](random, size) for _ in range(size))
+
+
+def _one_of(kinds: Sequence[ast.expr]) -> Make:
+    makers = [_of(each) for each in kinds]
+    return lambda random, size: random.choice(makers)(random, size)
+
+
+def _int(random: Random, size: int) -> int:
+    return random.randint(-99, 99) if size else 0
+
+
+_COLLECTIONS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(["list", "sequence", "iterable", "iterator", "generator", "collection"], list),
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+}
+_DICTS = ("dict", "mapping", "defaultdict", "ordereddict", "counter")
+_SIMPLE: dict[str, Make] = {
+    "bool": lambda random, size: bool(size) and random.random() < 0.5,
+    "int": _int,
+    "float": lambda random, size: _int(random, size) / 7,
+    "complex": lambda random, size: complex(_int(random, size), _int(random, size)),
+    "str": lambda random, size: "".join(random.choice("aB 0é-") for _ in range(size)),
+    "bytes": lambda random, size: bytes(random.choice(b"aB 0-") for _ in range(size)),
+    "decimal": lambda random, size: Decimal(_int(random, size)) / 100,
+    "fraction": lambda random, size: Fraction(_int(random, size), 7),
+    "datetime": lambda random, size: _DAY + datetime.timedelta(_int(random, size), 60 * size),
+    "date": lambda random, size: (_DAY + datetime.timedelta(_int(random, size))).date(),
+    "time": lambda random, size: datetime.time(abs(_int(random, size)) % 24, size),
+    "timedelta": lambda random, size: datetime.timedelta(_int(random, size), size),
+}

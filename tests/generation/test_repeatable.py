@@ -1,0 +1,96 @@
+"""A test passes only if every undisturbed run of it passes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from coderoom.generation import TestResult, TestRunner, freeze, read_specs, read_tests
+from coderoom.sandbox import Sandbox
+
+# Each is true in some runs, and false in others.
+CONDITIONS = {
+    "the type of the stream": "type(sys.stdout).__name__ == 'Out'",
+    "another type of the stream": "type(sys.stdout).__name__ != 'Out'",
+    "random numbers": "random.random() < 0.5",
+    "random numbers that are nearly always": "random.random() < 0.9",
+    "bytes of the system": "os.urandom(1)[0] < 128",
+    "time": "time.perf_counter_ns() // 1000 % 2",
+    "page faults": "resource.getrusage(resource.RUSAGE_SELF).ru_minflt < 400",
+    "the number of the process": "os.getpid() % 2",
+    "an address": "id(object()) // 64 % 2",
+    "hashes": "hash('some text') % 2",
+    "the order of a set": "list({'one', 'two'})[0] == 'one'",
+}
+IMPORTS = "import os, random, resource, sys, time\n"
+
+
+async def run(sandbox: Sandbox, source: str, count: int = 4, *, strict: bool = False) -> list[TestResult]:
+    [spec] = read_specs([{"name": "even", "purpose": "p", "inputs": [{"name": "n", "type": "int"}],
+                          "outputs": {"type": "bool"}}])  # fmt: skip
+    cases = [{"name": f"{n}", "inputs": {"n": n}, "expected_output": n % 2 == 0} for n in range(count)]
+    return await TestRunner(sandbox, strict=strict).run({"even": source}, freeze(read_tests({"even": cases}, [spec])))
+
+
+@pytest.mark.parametrize("condition", CONDITIONS.values(), ids=CONDITIONS)
+async def test_code_with_two_answers_does_not_pass(sandbox: Sandbox, condition: str) -> None:
+    results = await run(sandbox, f"{IMPORTS}def even(n):\n    return (n % 2 == 0) == bool({condition})\n")
+    assert not all(each.passed for each in results)
+
+
+async def test_both_answers_are_shown(sandbox: Sandbox) -> None:
+    [result] = await run(sandbox, f"{IMPORTS}def even(n):\n    return type(sys.stdout).__name__ == 'Out'\n", 1)
+    assert result.why == "not repeatable: one run returned True, and another one returned False"
+
+
+async def test_random_numbers_may_be_used(sandbox: Sandbox) -> None:
+    source = f"{IMPORTS}def even(n):\n    return n % 2 == 0 and random.random() < 2\n"
+    assert all(each.passed and not each.warning for each in await run(sandbox, source))
+
+
+async def test_state_that_is_kept_is_a_warning(sandbox: Sandbox) -> None:
+    source = "def even(n, seen=[]):\n    seen.append(n)\n    return n % 2 == 0 and len(seen) < 3\n"
+    results = await run(sandbox, source)
+    assert [(each.passed, bool(each.warning)) for each in results] == [(True, each == 2) for each in range(4)]
+    assert results[2].warning == ("it passes alone, but after the other tests it returned False: the code keeps state")
+    strict = await run(sandbox, source, strict=True)
+    assert [each.passed for each in strict] == [True, True, False, True]
+
+
+async def test_few_tests_of_a_function_that_hangs_are_run(sandbox: Sandbox) -> None:
+    runner = TestRunner(sandbox, timeout=0.6)
+    [spec] = read_specs([{"name": "f", "purpose": "p", "inputs": [], "outputs": {"type": "int"}}])
+    cases = [{"name": f"{n}", "expected_output": n} for n in range(50)]
+    results = await runner.run({"f": "def f():\n    while True: pass\n"}, freeze(read_tests({"f": cases}, [spec])))
+    assert sum(each.outcome.value == "timeout" for each in results) in (3, 4)  # Two sessions work at a time.
+    assert results[-1].why == "not run, since 3 tests of this function have exceeded their time limit"
+
+
+@pytest.mark.slow
+async def test_ten_thousand_programs_with_two_answers(sandbox: Sandbox) -> None:
+    source = random.Random(0)
+    # With "another type", a pair may always be true; the others hardly ever change.
+    left_out = ("another type of the stream", "hashes", "the order of a set", "random numbers that are nearly always")
+    conditions = [each for name, each in CONDITIONS.items() if name not in left_out]
+    passed = []
+    for _ in range(400):  # Of 25 functions each.
+        functions = {}
+        for number in range(25):
+            condition = f" {source.choice(['and', 'or', '=='])} ".join(
+                f"bool({each})" for each in source.sample(conditions, source.randint(1, 2))
+            )
+            functions[f"even{number}"] = (
+                f"{IMPORTS}def even{number}(n):\n    return (n % 2 == 0) == bool({condition})\n"
+            )
+        specs = read_specs([{"name": name, "purpose": "p", "inputs": [{"name": "n", "type": "int"}],
+                             "outputs": {"type": "bool"}} for name in functions])  # fmt: skip
+        tests = {
+            name: [{"name": f"{n}", "inputs": {"n": n}, "expected_output": n % 2 == 0} for n in range(3)]
+            for name in functions
+        }
+        results = await TestRunner(sandbox).run(functions, freeze(read_tests(tests, specs)))
+        for name in functions:
+            if all(each.passed for each in results if each.function == name):
+                passed.append(functions[name])
+    assert not passed
