@@ -25,7 +25,7 @@ from coderoom.generation.generator import AICodeGenerator
 from coderoom.generation.languages import CodeProblem, Job, Language, Level, SecurityFinding
 from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
-from coderoom.generation.languages.python.check import check_implementation, check_setup, names_defined, scan
+from coderoom.generation.languages.python.check import check_implementation, names_defined, scan
 from coderoom.generation.models import AutoGenModel, Message, Model, OpenAIModel, Reply
 from coderoom.generation.runner import TestRunner, make_sandbox
 from coderoom.generation.session import TestResult
@@ -50,7 +50,7 @@ from coderoom.generation.solution import (
     Warned,
 )
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
-from coderoom.generation.tests import FrozenTests, FunctionTest, TestChange, changed, freeze, read_tests
+from coderoom.generation.tests import FrozenTests, FunctionTest, Step, TestChange, changed, freeze, read_tests
 from coderoom.generation.values import Record, TaggedError, decode, encode, show
 
 __all__ = [
@@ -89,6 +89,7 @@ __all__ = [
     "Solution",
     "SolutionCache",
     "SpecsWritten",
+    "Step",
     "StopReason",
     "TaggedError",
     "TestChange",
@@ -105,7 +106,6 @@ __all__ = [
     "changed",
     "check_folder",
     "check_implementation",
-    "check_setup",
     "compare",
     "decode",
     "encode",

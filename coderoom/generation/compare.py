@@ -6,11 +6,11 @@ it is compared.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -23,14 +23,14 @@ __all__ = [
     "is_sound",
 ]
 
-_MOST_NODES = 400_000
+_MOST_NODES = 1_000_000
 _DEEPEST = 200
 _MOST_PAIRED = 60  # The most items of sets that are matched within a tolerance.
 _EXACT = 2**53
 _REL = 1e-9
 _ABS_OF_ZERO = 1e-12
 
-_MOMENTS: dict[str, Any] = {"$datetime": datetime, "$date": date, "$time": time}
+_MOMENTS: dict[str, Any] = {"$datetime": datetime.datetime, "$date": datetime.date, "$time": datetime.time}
 _NAMES = {"$float": "float", "None": "None", "$str": "str", "$int": "int"}
 
 

@@ -234,6 +234,7 @@ class WrittenFiles:
         folder: The folder that they are in.
         module: The functions; `None` if there is no code.
         tests: Their tests; `None` without tests or code.
+        cases: The cases of the tests as JSON, if the tests have such a file.
         report: The report in Markdown.
         data: The solution as JSON.
     """
@@ -241,13 +242,14 @@ class WrittenFiles:
     folder: Path
     module: Path | None
     tests: Path | None
+    cases: Path | None
     report: Path
     data: Path
 
     @property
     def paths(self) -> list[Path]:
         """The files that were written."""
-        return [path for path in (self.module, self.tests, self.report, self.data) if path is not None]
+        return [path for path in (self.module, self.tests, self.cases, self.report, self.data) if path is not None]
 
 
 def check_folder(folder: str | Path, name: str | None = None, language: str | Language = "python") -> None:
@@ -304,10 +306,12 @@ def write_solution(
     except OSError as error:
         raise _unwritable(root, error) from error
     code, tests = f"{module}{language.suffix}", language.tests_file(module)
+    cases = str(Path(tests).with_suffix(".json"))
     return WrittenFiles(
         folder=root,
         module=root / code if code in texts else None,
         tests=root / tests if tests in texts else None,
+        cases=root / cases if cases in texts else None,
         report=root / "report.md",
         data=root / "report.json",
     )
@@ -351,14 +355,8 @@ def _texts(solution: Solution, module: str, language: Language) -> dict[str, str
         texts[f"{module}{language.suffix}"] = _marked(language.write_module(code, solution.instruction), language)
     tests = {name: cases for name, cases in solution.tests.items() if cases}
     if code and tests:
-        file = language.write_tests(
-            tests,
-            module,
-            specs=solution.function_specs,
-            implementations=code,
-            outputs=_outputs(solution),
-        )
-        texts[language.tests_file(module)] = _marked(file, language)
+        files = language.write_tests(tests, module, solution.function_specs)
+        texts |= files | {language.tests_file(module): _marked(files[language.tests_file(module)], language)}
     texts["report.md"] = f"<!-- {_MARK}. -->\n\n{report_markdown(solution)}"
     about: dict[str, Any] = {"about": _MARK, "verdict": verdict(solution), "missing": solution.missing}
     about.update(files=sorted(texts), total_tokens=solution.usage.total_tokens)
@@ -369,14 +367,6 @@ def _texts(solution: Solution, module: str, language: Language) -> dict[str, str
 
 def _marked(text: str, language: Language) -> str:
     return f"{language.comment} {_MARK}.\n{text}"
-
-
-def _outputs(solution: Solution) -> Mapping[str, Mapping[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for each in solution.test_results:
-        if each.passed and not each.error:
-            found.setdefault(each.function, {})[each.test] = each.actual_output
-    return found
 
 
 def _check_replaceable(path: Path) -> None:

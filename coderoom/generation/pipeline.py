@@ -166,11 +166,11 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
     for index, each in enumerate(as_tests(data[:_MOST_TESTS], spec, program.language)):
         place = f"tests[{index}]"
         try:
-            test = read_tests({spec.name: [each]}, [spec], language=program.language)[spec.name][0]
+            test = read_tests({spec.name: [each]}, [spec], functions=list(program.specs))[spec.name][0]
         except GenerationError as error:
             wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
             continue
-        problems = [*unclear_values(test, spec, program.language), *program.check_setup(test.setup)]
+        problems = unclear_values(test, spec, program.language)
         if too_wide := tolerance_problem(test):
             problems.append(too_wide)
         wrong += [f"{place}: {problem}" for problem in problems]
@@ -191,7 +191,8 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
 def _call_of(test: FunctionTest) -> str:
     # A call may have several properties.
     about = test.name if test.property is not None else ""
-    return canonical([test.inputs, test.setup, about])
+    steps = test.model_dump(mode="json", include={"setup", "then"})
+    return canonical([test.inputs, steps, about])
 
 
 def _expected_of(test: FunctionTest) -> str:

@@ -73,9 +73,13 @@ names any, errors. Each test is an object with
   "property": a Python expression over `result` and the inputs that must be True, for functions with many right results
   or for a function that changes its arguments: the inputs are as before the call, and the dict `after` has them as
   after the call. For a function that sorts its list `xs`, "result is None and after['xs'] == [1, 2, 3]" must be True,
-- "setup", only if it is necessary: code that runs before the call. It changes the dict `inputs`, and brings the program
-  into a state by calling its functions. It may use these functions, the program's classes and what it imports. It may
-  change only objects that it has created itself, and nothing that the program keeps.
+- "setup", only if it is necessary: a list of steps before the call, each of which is one of
+  {{"call": "a function or class of the program, or object.method", "args": [...], "name": "for what it returns"}},
+  {{"assign": "a name, or object.attribute", "value": ...}},
+  {{"file": "a path in the folder of the test, or - for standard input", "text": "..."}}.
+  In inputs, args and values, {{"$name": "x"}} stands for what a step named x made, or for a function of the program,
+- "then", only if what the function returns has to be used (an object, a closure, an endless generator): a list of steps
+  after the call, in which the name result is what it returned; the test is about what the last call returns.
 
 Work out every expected value step by step before you write it down; test only what the instruction says. Values are
 JSON; for types that JSON lacks there are {{"$tuple": [...]}}, {{"$set": [...]}}, {{"$frozenset": [...]}},

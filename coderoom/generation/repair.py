@@ -101,8 +101,9 @@ class Program:
     def without_repeats(self, spec: FunctionSpec, code: str) -> tuple[str, tuple[str, ...]]:
         """Code without repeated definitions of its dependencies, and notes on what was removed."""
         known = {name: self.code[name] for name in self.in_order(self._needed(spec.name) - {spec.name})}
+        code, notes = self.language.without_examples(code)
         code, names = self.language.without_repeats(code, known)
-        return code, tuple(f"its own {name!r} was removed; the tested function is used" for name in names)
+        return code, (*notes, *(f"its own {name!r} was removed; the tested function is used" for name in names))
 
     def check(self, spec: FunctionSpec, code: str) -> tuple[list[str], tuple[SecurityFinding, ...]]:
         """Why code may not be run, and what the scanner found. Names of accepted code are reserved until `tried`."""
@@ -121,13 +122,6 @@ class Program:
         """Set the best code of a function after an attempt; only its names stay reserved."""
         self.code[spec.name] = best
         self._codes[spec.name] = (best,)
-
-    def check_setup(self, source: str | None) -> list[str]:
-        """Why the setup code of a test may not be run."""
-        if not source:
-            return []
-        problems = self.language.check_setup(source, list(self.specs), allowed_imports=self.rules.allowed_imports)
-        return [f"setup: {each}" for each in problems or self._refusals(self.language.scan(source))]
 
     async def run(self, runner: TestRunner, spec: FunctionSpec, code: str) -> list[TestResult]:
         """Run the tests of a function with the best code of its dependencies."""
@@ -375,12 +369,12 @@ class FunctionWork:
         if self._changes >= program.rules.max_test_changes:
             raise GenerationError(f"{self._changes} test changes were made already, which is the limit")
         data = as_tests([repair.test], spec, program.language)
-        test = read_tests({spec.name: data}, [spec], language=program.language)[spec.name][0]
+        test = read_tests({spec.name: data}, [spec], functions=list(program.specs))[spec.name][0]
         if test.name not in {each.name for each in self._tests()}:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():
             raise GenerationError("no reason is given")
-        problems = [*unclear_values(test, spec, program.language), *program.check_setup(test.setup)]
+        problems = unclear_values(test, spec, program.language)
         problems += filter(None, [tolerance_problem(test)])
         for _, values in await vacuous_tests([test], spec, self._runner):
             problems.append(f"the property also holds for {values}")

@@ -199,7 +199,7 @@ _TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _LARGEST_LITERAL = 100_000
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
 _WRONG_TYPES = ("TypeError", "AttributeError")  # Tests that expect these may intend a value of a wrong type.
-_EMPTY = ("expected_error", "property", "setup", "error_message")
+_EMPTY = ("expected_error", "property", "setup", "then", "error_message")
 
 
 def values_in(text: str) -> list[Any]:

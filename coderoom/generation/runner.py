@@ -12,9 +12,10 @@ from itertools import zip_longest
 from typing import Any, Self
 
 from coderoom.errors import GenerationError, RequestError
-from coderoom.generation.languages import CodeProblem, Job, Language
+from coderoom.generation.languages import Job, Language
 from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
+from coderoom.generation.languages.python.pytest_file import job_of, plain_inputs
 from coderoom.generation.session import (
     Answer,
     Failure,
@@ -26,10 +27,10 @@ from coderoom.generation.session import (
     verdict_on,
     why_no_answer,
 )
-from coderoom.generation.tests import FrozenTests, FunctionTest
+from coderoom.generation.tests import FrozenTests, FunctionTest, problems_of_steps
 from coderoom.generation.values import show, tag_of
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Sandbox
+from coderoom.sandbox import Limits, Sandbox
 
 __all__ = [
     "TestRunner",
@@ -64,9 +65,11 @@ def make_sandbox(wall: str = "auto", language: str | Language = "python", **opti
     Raises:
         RequestError: An argument is invalid.
     """
+    options.setdefault("limits", Limits(value_bytes=_VALUE_BYTES))
     return Sandbox(wall, preload=language_named(language).harness(), **options)
 
 
+_VALUE_BYTES = 8 * 1024 * 1024  # Enough for a property of 100,000 items or a megabyte of text.
 _PER_SESSION = 24  # Loading a program takes as long as a few tests, so a session needs enough of them.
 _MOST_PRINTED = 10_000
 _JUDGE_SECONDS = 5.0
@@ -86,13 +89,11 @@ class _Case:
     program: Sequence[str]
 
     def call(self) -> Job:
-        """The job for the process with the code. It has neither the name nor the kind of the test."""
-        job: dict[str, Any] = {"function": self.function, "inputs": self.test.inputs}
-        job.update({"setup": self.test.setup, "functions": self.program} if self.test.setup else {})
-        return {**job, "after": True} if self.test.sees_after else job
+        """The job for the process with the code."""
+        return job_of(self.function, self.test, self.program)
 
     def look(self, answer: Answer) -> Job:
-        job: Job = {"property": self.test.property, "result": answer.value, "inputs": self.test.inputs}
+        job: Job = {"property": self.test.property, "result": answer.value, "inputs": plain_inputs(self.test)}
         return {**job, "after": answer.after} if self.test.sees_after else job
 
 
@@ -331,7 +332,7 @@ class _Run:
         for case in self._cases:
             if case.function in failures:
                 self._results[case.number] = _not_loaded(case, failures[case.function])
-            elif problems := self._language.check_setup(case.test.setup or "", case.program):
+            elif problems := problems_of_steps(case.test, case.program):
                 self._results[case.number] = _not_run(case, problems)
             else:
                 cases.append(case)
@@ -506,9 +507,9 @@ class _Run:
         raised = None if answer is None else answer.raised
         error = ""
         if raised is not None:
-            sources = {**self._sources, "setup": case.test.setup or ""}
             whole = seen.why or session is not None
-            error = error_text(raised, (session or self._sessions[0]).cells, sources) if whole else str(raised)
+            cells = (session or self._sessions[0]).cells
+            error = error_text(raised, cells, self._sources) if whole else str(raised)
         return TestResult(
             function=case.function,
             test=case.test.name,
@@ -563,8 +564,8 @@ def _not_loaded(case: _Case, failure: Failure) -> TestResult:
     )
 
 
-def _not_run(case: _Case, problems: Sequence[CodeProblem]) -> TestResult:
-    why = f"setup: {'; '.join(map(str, problems[:_MOST_PROBLEMS]))}"
+def _not_run(case: _Case, problems: Sequence[str]) -> TestResult:
+    why = "; ".join(problems[:_MOST_PROBLEMS])
     return TestResult(function=case.function, test=case.test.name, passed=False, why=why, outcome=Outcome.REJECTED)
 
 

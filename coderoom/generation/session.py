@@ -420,7 +420,7 @@ class TestSession:
             raise MissingDependencyError(
                 f"Functions in {self._language.name} cannot be tested in this sandbox: {result.value}"
             )
-        self.cells = {"<setup>": "setup"}
+        self.cells = {}
         for number, (function, source) in enumerate(self._without_failures().items(), 2):
             cell = self._language.define(function, source)
             result = await session.run(cell, timeout=_LOAD_SECONDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import hashlib
+import re
 import symtable
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,32 +14,99 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_serializer, model_validator
 
 from coderoom.errors import GenerationError
-from coderoom.generation.languages.python.check import UNREADABLE, check_setup, parsed_expression
+from coderoom.generation.guest.steps import BUILTINS
+from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
 from coderoom.generation.other_values import other_values
 from coderoom.generation.specs import FunctionSpec, name_problem, problems_of
 from coderoom.generation.values import canonical, decode, show, tag_of
 
 if TYPE_CHECKING:
-    from coderoom.generation.languages import Language
     from coderoom.generation.runner import TestRunner
 
 __all__ = [
     "FrozenTests",
     "FunctionTest",
+    "Step",
     "TestChange",
     "changed",
     "content_key",
     "freeze",
+    "problems_of_steps",
     "read_tests",
     "tolerance_problem",
     "vacuous_tests",
 ]
 
 _LONGEST = 20_000
+_MOST_STEPS = 100
+_NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
+_PATH = r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*$"
 _OPEN = frozenset(dir(builtins)) | {"math"}
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
 _ANY_ERROR = ("Exception", "BaseException")
-_OPTIONAL = ("setup", "error_message", "rel", "abs", "exact_types")
+_OPTIONAL = ("setup", "then", "error_message", "rel", "abs", "exact_types")
+
+
+class Step(BaseModel):
+    """One step before or after the call of a test: a call, an assignment or a file.
+
+    Values are tagged data, in which `{"$name": NAME}` stands for an object of an earlier step or for a function of the
+    program.
+
+    Attributes:
+        call: What is called: a function or class of the program, a method of an object or class of the program such as
+            `shop.add`, or one of some built-in functions. After the call, `result` is what it returned.
+        args: Its arguments.
+        kwargs: Its arguments by name; not in JavaScript.
+        name: The name for what it returns.
+        assign: The name that `value` gets; or an attribute of an object that a step has made, such as `shop.open`; or a
+            variable of the environment, such as `os.environ.HOME`.
+        value: The value of the assignment.
+        file: The file that is written, a path in the folder of the test; `-`: standard input.
+        text: Its text.
+        bytes: Its content as base64 instead.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    call: str | None = Field(default=None, pattern=_PATH)
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    name: str | None = Field(default=None, pattern=_NAME)
+    assign: str | None = Field(default=None, pattern=_PATH)
+    value: Any = None
+    file: str | None = Field(default=None, min_length=1, max_length=200)
+    text: str | None = Field(default=None, max_length=_LONGEST)
+    bytes: str | None = Field(default=None, max_length=_LONGEST)
+
+    @model_validator(mode="after")
+    def _check(self) -> Step:
+        given = [key for key in ("call", "assign", "file") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(f"exactly one of call, assign, file is required; found: {' and '.join(given) or 'none'}")
+        kind = given[0]
+        for key, belongs in {"args": "call", "kwargs": "call", "name": "call", "value": "assign", "text": "file",
+                             "bytes": "file"}.items():  # fmt: skip
+            if kind != belongs and key in self.model_fields_set and getattr(self, key):
+                raise ValueError(f"{key} belongs to {belongs}, not to {kind}")
+        if self.file is not None and (self.file.startswith("/") or ".." in self.file.split("/")):
+            raise ValueError(f"file: {self.file!r} is not a path in the folder of the test")
+        if self.bytes is not None:
+            decode({"$bytes": self.bytes}, "bytes")
+        for data in (*self.args, *self.kwargs.values(), self.value):
+            decode(data, kind, _any_name)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _dump(self, handler: Any) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        kept = {key: value for key, value in fields.items() if value not in (None, [], (), {})}
+        return kept if self.assign is None else {**kept, "value": self.value}
+
+
+def _any_name(name: str) -> None:
+    if not re.fullmatch(_PATH, name):
+        raise ValueError(f"{name!r:.80} is not a name")
 
 
 class FunctionTest(BaseModel):
@@ -54,8 +122,8 @@ class FunctionTest(BaseModel):
         property: A Python expression that must be `True`. It sees `result`, the inputs before the call by their names,
             and the dict `after` with the arguments after the call, unless an argument is named `after`. Objects have
             their fields as attributes.
-        setup: Code that runs before the call. It may change the dict `inputs`, whose values become the arguments, and
-            call the functions of the program; see `check_setup`.
+        setup: Steps before the call. The inputs may refer to what they made, with `{"$name": NAME}`.
+        then: Steps after the call. What the last call of them returns is the result of the test.
         rel: A relative tolerance for numbers; `None`: see `compare`.
         abs: An absolute tolerance for numbers; `None`: see `compare`.
         exact_types: Whether an expected list must be a list; see `compare`.
@@ -71,7 +139,8 @@ class FunctionTest(BaseModel):
     expected_error: str | None = Field(default=None, max_length=100)
     error_message: str | None = Field(default=None, max_length=_LONGEST)
     property: str | None = Field(default=None, max_length=_LONGEST)
-    setup: str | None = Field(default=None, max_length=_LONGEST)
+    setup: tuple[Step, ...] = Field(default=(), max_length=_MOST_STEPS)
+    then: tuple[Step, ...] = Field(default=(), max_length=_MOST_STEPS)
     rel: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     abs: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     exact_types: bool = False
@@ -107,7 +176,9 @@ class FunctionTest(BaseModel):
             problem = name_problem(name)
             if problem is not None:
                 raise ValueError(f"inputs: {problem}")
-            decode(data, f"inputs[{name!r}]")
+            decode(data, f"inputs[{name!r}]", _any_name)
+        if self.then and not any(step.call for step in self.then):
+            raise ValueError("then: one of the steps must be a call, whose value is the result")
         decode(self.expected_output, "expected_output")
         if self.expected_error is not None and not self.expected_error.isidentifier():
             raise ValueError(f"expected_error: {self.expected_error!r} is not an exception name")
@@ -129,6 +200,11 @@ class FunctionTest(BaseModel):
         if self.expected_error is not None:
             return "error"
         return "output" if self.property is None else "property"
+
+    @builtins.property
+    def has_steps(self) -> bool:
+        """Whether it has steps, or refers to functions of the program."""
+        return bool(self.setup or self.then) or '"$name"' in canonical(self.inputs)
 
     @builtins.property
     def sees_after(self) -> bool:
@@ -189,14 +265,14 @@ _TESTS: TypeAdapter[dict[str, list[FunctionTest]]] = TypeAdapter(dict[str, list[
 
 
 def read_tests(
-    data: Any, specs: Sequence[FunctionSpec], *, language: Language | None = None
+    data: Any, specs: Sequence[FunctionSpec], *, functions: Sequence[str] | None = None
 ) -> dict[str, list[FunctionTest]]:
     """Read tests from JSON-like data and check each against the spec of its function.
 
     Args:
         data: Lists of tests by function name.
         specs: The functions.
-        language: The language of setup code; `None`: Python.
+        functions: The functions of the program that steps may call; `None`: those of `specs`.
 
     Raises:
         GenerationError: The data is invalid; the message lists every mistake.
@@ -205,7 +281,11 @@ def read_tests(
         tests = _TESTS.validate_python(data)
     except ValidationError as error:
         raise GenerationError("\n".join(problems_of(error, "tests"))) from error
-    wrong = [*_problems_together(tests, specs), *_problems_of_setups(tests, language)]
+    names = [spec.name for spec in specs] if functions is None else functions
+    wrong = [*_problems_together(tests, specs)]
+    for function, cases in tests.items():
+        for index, test in enumerate(cases):
+            wrong += [f"tests.{function}[{index}]: {each}." for each in problems_of_steps(test, names)]
     if wrong:
         raise GenerationError("\n".join(wrong))
     return tests
@@ -230,14 +310,43 @@ def _problems_together(tests: Mapping[str, Sequence[FunctionTest]], specs: Seque
     return wrong
 
 
-def _problems_of_setups(tests: Mapping[str, Sequence[FunctionTest]], language: Language | None) -> Iterator[str]:
-    """Problems of setup code. The program may have more functions than those with tests here."""
-    for function, cases in tests.items():
-        for index, test in enumerate(cases):
-            setup = test.setup or ""
-            check = check_setup if language is None else language.check_setup
-            for problem in check(setup, list(tests), known=False):
-                yield f"tests.{function}[{index}]: setup: {problem}."
+def problems_of_steps(test: FunctionTest, functions: Sequence[str]) -> list[str]:
+    """The names in the steps of a test that are unknown. Classes of the program begin with a capital letter."""
+    known = {*functions}
+    found = []
+    for kind, steps in (("setup", test.setup), ("then", test.then)):
+        known |= {"result"} if kind == "then" else set()
+        for number, step in enumerate(steps):
+            used = [*_names_used([*step.args, *step.kwargs.values(), step.value])]
+            used += [step.call] if step.call else []
+            owner = (step.assign or "").rpartition(".")[0]
+            used += [owner] if owner and not step.assign.startswith("os.environ.") else []  # type: ignore[union-attr]
+            for path in used:
+                first = path.partition(".")[0]
+                if path not in BUILTINS and first not in known and not first[0].isupper():
+                    calls = ", ".join(map(repr, functions))
+                    found.append(
+                        f"{kind}[{number}]: {path!r} is unknown; a step may use {calls}, classes of the program, names "
+                        "of earlier steps, and built-in functions like len, list, next and sorted"
+                    )
+            known |= {name for name in (step.name, None if owner else step.assign) if name}
+        if kind == "setup":
+            found += [
+                f"inputs: {path!r} is unknown; name a step of the setup or a function of the program"
+                for path in _names_used([*test.inputs.values()])
+                if path not in BUILTINS and path.partition(".")[0] not in known and not path[0].isupper()
+            ]
+    return found
+
+
+def _names_used(data: list[Any]) -> Iterator[str]:
+    for item in data:
+        if isinstance(item, dict):
+            if isinstance(item.get("$name"), str):
+                yield item["$name"]
+            yield from _names_used([*item.values()])
+        elif isinstance(item, list | tuple):
+            yield from _names_used([*item])
 
 
 _WIDEST, _WIDEST_OF_ZERO = 0.1, 0.01

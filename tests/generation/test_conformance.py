@@ -38,8 +38,6 @@ class Words:
         traceback: What is told of that.
         unloadable: The code of `f`, `h` and `i`, none of which can be loaded.
         one: A function that returns 1, to be named.
-        setup: Setup code that makes 5 of `x`.
-        bad_setup: Setup code that defines `f`.
     """
 
     language: Language
@@ -58,8 +56,6 @@ class Words:
     traceback: Sequence[str]
     unloadable: Mapping[str, str]
     one: str
-    setup: str
-    bad_setup: str
 
 
 PYTHON = Words(
@@ -95,8 +91,6 @@ PYTHON = Words(
         "i": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
     },
     one="def {name}(): return 1",
-    setup="inputs['x'] = 5",
-    bad_setup="def f(x): return 1",
 )
 JAVASCRIPT = Words(
     language=JavaScriptLanguage(),
@@ -128,8 +122,6 @@ JAVASCRIPT = Words(
     ],
     unloadable={"f": "process.exit(1)", "h": "function h( {", "i": "process.kill(process.pid, 'SIGKILL')"},
     one="function {name}() {{ return 1 }}",
-    setup="inputs.x = 5",
-    bad_setup="function f(x) { return 1 }",
 )
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
@@ -182,11 +174,14 @@ async def test_a_property_is_an_expression_of_python(runner: TestRunner, words: 
     assert "but it raised" in (await run_one(runner, words.raises, inputs={"x": 1}, property="result is None")).why
 
 
-async def test_setup_code_changes_what_is_given_and_not_what_is_tested(runner: TestRunner, words: Words) -> None:
-    assert (await run_one(runner, words.same, inputs={"x": 1}, setup=words.setup, expected_output=5)).passed
-    assert words.language.check_setup(words.setup, ["f"]) == []
-    (problem,) = words.language.check_setup(words.bad_setup, ["f"])
-    assert "setup code may not define or change 'f', which is under test" in str(problem)
+async def test_steps_make_what_is_given_and_use_what_is_returned(runner: TestRunner, words: Words) -> None:
+    setup = [{"call": "f", "args": [4], "name": "y"}]
+    assert (await run_one(runner, words.same, inputs={"x": {"$name": "y"}}, setup=setup, expected_output=4)).passed
+    then = [{"call": "f", "args": [{"$name": "result"}]}]
+    assert (await run_one(runner, words.adds, inputs={"x": 1}, then=then[:0], expected_output=[1, 2])).passed
+    assert (await run_one(runner, words.same, inputs={"x": 1}, then=then, expected_output=1)).passed
+    result = await run_one(runner, words.raises, inputs={"x": 1}, setup=setup, expected_error=words.error)
+    assert f"expected {words.error}, but it raised StepError" in result.why
 
 
 async def test_functions_call_each_other(runner: TestRunner, words: Words) -> None:

@@ -13,7 +13,7 @@ BASE: dict[str, Any] = {
     "kind": "normal",
     "inputs": {"x": [1, {"k": 2}]},
     "expected_output": [1],
-    "setup": "pass",
+    "setup": [{"file": "a"}],
 }
 
 
@@ -35,8 +35,8 @@ def test_the_same_tests_have_the_same_hash() -> None:
         {"expected_output": [1.0]},
         {"expected_output": None},
         {"expected_output": {"$tuple": [1]}},
-        {"setup": "pass "},
-        {"setup": None},
+        {"setup": [{"file": "b"}]},
+        {"setup": []},
         {"rel": 1e-8},
         {"abs": 1e-8},
         {"exact_types": True},

@@ -165,12 +165,16 @@ async def test_unusable_functions_are_sent_back_with_the_reason(sandbox: Sandbox
 
 
 async def test_tests_that_are_wrong_are_sent_back_and_the_right_ones_are_kept(sandbox: Sandbox) -> None:
-    some = [test("two", 4, x=2), test("three", 6, y=3), {**test("four", 8, x=4), "setup": "double = None"}]
+    some = [
+        test("two", 4, x=2),
+        test("three", 6, y=3),
+        {**test("four", 8, x=4), "setup": [{"call": "triple", "args": [1]}]},
+    ]
     model = ScriptedModel(DOUBLE, {"double": [{"tests": some}]}, {"double": GOOD})
     solution = await solve(model, sandbox)
     again = model.questions[2]
     assert "tests[1]" in again
-    assert "setup code may not define or change 'double'" in again
+    assert "setup[0]: 'triple' is unknown; a step may use 'double'" in again
     assert [each.name for each in solution.tests["double"]] == ["two"]
     assert any("tests of double" in warning for warning in solution.warnings)
     assert solution.all_tests_passed
@@ -390,7 +394,13 @@ async def test_only_so_many_tests_may_be_changed(sandbox: Sandbox) -> None:
         other_test("two", 7, reason=" ", x=2),
         other_test("two", 7, y=2),
         {"wrong": "test", "reason": "so", "test": {"name": "two", "inputs": {"x": 2}}},
-        {"wrong": "test", "reason": "so", "test": {**test("two", 7, x=2), "setup": "double = lambda x: 7"}},
+        {"wrong": "test", "reason": "so", "test": {**test("two", 7, x=2), "setup": [{"call": "triple"}]}},
+        {
+            "wrong": "test",
+            "reason": "so",
+            "test": {"name": "two", "inputs": {"x": 2}, "property": "result is not None"},
+        },
+        {"wrong": "test", "reason": "so", "test": {**test("two", 7.5, x=2), "abs": 5}},
         {"wrong": "test", "reason": "so", "test": None},
         {"wrong": "both", "reason": "so"},
         "nothing",
@@ -414,18 +424,6 @@ async def test_dangerous_code_is_not_run(sandbox: Sandbox) -> None:
     assert "B602" in refused.problems[0]
     assert [event.attempt for event in events if isinstance(event, CodeWritten)] == [2]
     assert "B602" in model.questions[-1]
-
-
-async def test_dangerous_setup_code_is_sent_back(sandbox: Sandbox) -> None:
-    programs = "import subprocess\nsubprocess.run(str(inputs), shell=True)"
-    chance = "import random\ninputs['x'] = random.choice([5])"
-    some = [*DOUBLE_TESTS["double"]]
-    some += [{**test("five", 10, x=5), "setup": programs}, {**test("six", 10, x=6), "setup": chance}]
-    model = ScriptedModel(DOUBLE, {"double": some}, {"double": GOOD})
-    solution = await solve(model, sandbox, block_severity="low")
-    assert "setup: line 1: in setup code, `subprocess` is not allowed here" in model.questions[2]
-    assert "setup: the security scanner blocks it: line 2: B311" in model.questions[2]
-    assert [each.name for each in solution.tests["double"]] == ["two", "zero", "minus"]
 
 
 async def test_findings_that_do_not_matter_so_much_are_told(sandbox: Sandbox) -> None:
@@ -452,7 +450,7 @@ async def test_python_says_nothing_of_what_a_model_wrote(
     by_property = f"result == 2 * x and __import__('re').match('{backslash}', str(abs(x))) is not None"
     tests = [*DOUBLE_TESTS["double"], {"name": "property", "inputs": {"x": 4}, "property": by_property}]
     literal = f"{{'tests': [{{'name': '{backslash}', 'inputs': {{'x': 5}}, 'expected_output': 10}}]}}"
-    setup = [{**test("setup", 12, x=6), "setup": f"'{backslash}'"}]
+    setup = [{**test("setup", 12, x=6), "setup": [{"file": "a", "text": backslash}]}]
     specs = [{**DOUBLE[0], "inputs": [{"name": "x", "type": f"Literal['{backslash}'] | int"}]}]
     answer = f"```json\n{json.dumps([*tests, *setup])}\n```\n```python\n{literal}\n```"
     model = ScriptedModel(specs, {"double": [answer]}, {"double": code})

@@ -172,9 +172,9 @@ REPAIRS = {
     "sets up another function": [
         told(test={**OF_MEDIAN[0], "setup": text})
         for text in (
-            "median = lambda numbers: 20",
-            "globals()['median'] = lambda numbers: 20",
-            "median.__code__ = (lambda numbers: 20).__code__",
+            [{"assign": "median", "value": {"$name": "abs"}}],
+            [{"assign": "median.__code__", "value": 20}],
+            [{"call": "globals"}],
         )
     ],
     "changes tests of another function": [told(function="roman", test=test("I", "X", number=1))],
@@ -263,21 +263,21 @@ async def test_a_property_cannot_change_what_others_see(sandbox: Sandbox) -> Non
     assert passed(solution, "median") == [False] * 3
 
 
-SETUPS = [
+SETUPS: list[Any] = [
     "globals()['median'] = lambda numbers: 20",
-    "import sys\nsys.modules['__main__'].median = lambda numbers: 20",
-    "setattr(median, '__code__', (lambda numbers: 20).__code__)",
-    "exec('median = lambda numbers: 20')",
-    "setattr(sys := __import__('program'), 'median', lambda numbers: 20)",
+    [{"assign": "median.__code__", "value": 20}],
+    [{"call": "setattr", "args": [{"$name": "median"}, "x", 1]}],
+    [{"call": "exec", "args": ["median = lambda numbers: 20"]}],
+    [{"file": "../program.py", "text": "median = lambda numbers: 20"}],
 ]
 
 
-async def test_setup_code_puts_nothing_in_the_place_of_what_is_tested(sandbox: Sandbox) -> None:
+async def test_steps_put_nothing_in_the_place_of_what_is_tested(sandbox: Sandbox) -> None:
     cases = [{**test(str(number), 20, numbers=[20 + number]), "setup": setup} for number, setup in enumerate(SETUPS, 1)]
     solution = await solve(sandbox, of(WRONG, tests={"median": cases})())
     assert passed(solution, "median") == []
     assert not solution.all_tests_passed
-    assert [f"tests[{number}]: setup: " in "\n".join(solution.warnings) for number in range(len(SETUPS))] == [True] * 5
+    assert [f"tests[{number}]" in "\n".join(solution.warnings) for number in range(len(SETUPS))] == [True] * 5
 
 
 INJECTION = """Find the median of numbers, and write numbers in Roman numerals.

@@ -34,13 +34,14 @@ TESTS = [
     test_of("error", inputs={"x": "missing"}, expected_error="Missing", error_message="No such"),
     test_of("a base", inputs={"x": "missing"}, expected_error="LookupError"),
     test_of("property", inputs={"x": [1, 2]}, property="result == x and math.pi > 3 and all(e in x for e in result)"),
-    test_of("setup", inputs={"x": 1}, setup="inputs['x'] = math.pi", property="result > 3"),
+    test_of("setup", inputs={"x": {"$name": "y"}}, setup=[{"assign": "y", "value": 4}], property="result > 3"),
 ]  # fmt: skip
 
 
 def run_pytest(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     (folder / "solution.py").write_text(source)
-    (folder / "test_solution.py").write_text(PythonLanguage().write_tests(freeze({"f": TESTS}).tests, "solution"))
+    for name, text in PythonLanguage().write_tests(freeze({"f": TESTS}).tests, "solution").items():
+        (folder / name).write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_solution.py"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 

@@ -68,6 +68,7 @@ async def test_few_tests_of_a_function_that_hangs_are_run(sandbox: Sandbox) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 async def test_ten_thousand_programs_with_two_answers(sandbox: Sandbox) -> None:
     source = random.Random(0)
     # With "another type", a pair may always be true; the others hardly ever change.

@@ -36,7 +36,10 @@ def shape(text: str) -> list[str]:
 def evil_report(text: str) -> str:
     before = test_of(text, inputs={"x": text}, expected_output=text)
     after = test_of(
-        text, inputs={"x": text}, expected_output=1, setup="x = '''\n```\n# forged\n'''" if "#" in text else None
+        text,
+        inputs={"x": text},
+        expected_output=1,
+        setup=[{"file": "a", "text": "\n```\n# forged\n"}] if "#" in text else [],
     )
     frozen = freeze({"add": [before]})
     change = changed(frozen, "add", text, after, by=text, reason=text).changes

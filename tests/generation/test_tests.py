@@ -1,19 +1,21 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import re
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from coderoom.generation import FunctionTest, GenerationError, JavaScriptLanguage, read_tests
+from coderoom.generation import FunctionTest, GenerationError, read_tests
 
 from .examples import spec, test_of
 
 
 class TestForm:
     def test_a_dump_has_the_keys_of_the_form(self) -> None:
-        data: dict[str, Any] = {"name": "a", "inputs": {"param": "v"}, "expected_output": [1], "setup": "import os"}
-        assert test_of(**data).model_dump() == {**data, "kind": "normal"}
+        data: dict[str, Any] = {"name": "a", "inputs": {"param": "v"}, "expected_output": [1]}
+        data["setup"] = ({"call": "f", "args": [1], "name": "x"}, {"assign": "y", "value": None}, {"file": "a"})
+        assert test_of(**data).model_dump(mode="json") == {**data, "setup": [*data["setup"]], "kind": "normal"}
 
     @pytest.mark.parametrize(
         "data",
@@ -82,18 +84,37 @@ class TestForm:
         test_of(property=text, inputs={"x": []})
 
 
-class TestSetupCode:
-    TEST: ClassVar[dict[str, Any]] = {"name": "a", "inputs": {"x": 1}, "expected_output": 1}
+class TestSteps:
+    @pytest.mark.parametrize(
+        ("step", "said"),
+        [
+            ("x = 1", "setup[0]: Input should be a valid dictionary or instance of Step"),
+            ({}, "exactly one of call, assign, file is required; found: none"),
+            ({"call": "f", "file": "a"}, "found: call and file"),
+            ({"call": "f", "value": 1}, "value belongs to assign, not to call"),
+            ({"call": "f.__code__"}, "String should match pattern"),
+            ({"call": "g"}, "'g' is unknown; a step may use 'f'"),
+            ({"call": "f", "args": [{"$name": "y"}]}, "'y' is unknown"),
+            ({"call": "f", "args": [{"$name": "f.__globals__"}]}, "is not a name"),
+            ({"assign": "x.y", "value": 1}, "'x' is unknown"),
+            ({"file": "/etc/passwd"}, "is not a path in the folder of the test"),
+            ({"file": "a/../../b"}, "is not a path in the folder of the test"),
+            ({"file": "a", "bytes": "?"}, "this is not valid base64"),
+        ],
+    )
+    def test_what_is_wrong_is_said(self, step: Any, said: str) -> None:
+        test = {"name": "a", "inputs": {"x": 1}, "expected_output": 1, "setup": [step]}
+        with pytest.raises(GenerationError, match=re.escape(said)):
+            read_tests({"f": [test]}, [spec("f")])
 
-    def test_it_has_to_be_python(self) -> None:
-        with pytest.raises(GenerationError, match=r"tests.f\[0\]: setup: line 1: this is not valid Python"):
-            read_tests({"f": [{**self.TEST, "setup": "const a = 1"}]}, [spec("f")])
-
-    def test_or_what_the_language_takes(self) -> None:
-        language = JavaScriptLanguage()
-        assert read_tests({"f": [{**self.TEST, "setup": "const a = 1"}]}, [spec("f")], language=language)
-        with pytest.raises(GenerationError, match=r"tests.f\[0\]: setup: line 2: setup code may not .* 'f'"):
-            read_tests({"f": [{**self.TEST, "setup": "//\nf = () => 1"}]}, [spec("f")], language=language)
+    def test_the_result_is_known_after_the_call_only(self) -> None:
+        then = [{"call": "result.add", "args": [1]}]
+        test = {"name": "a", "inputs": {"x": 1}, "expected_output": 1}
+        assert read_tests({"f": [{**test, "then": then}]}, [spec("f")])
+        with pytest.raises(GenerationError, match=r"'result\.add' is unknown"):
+            read_tests({"f": [{**test, "setup": then}]}, [spec("f")])
+        with pytest.raises(GenerationError, match="then: one of the steps must be a call"):
+            read_tests({"f": [{**test, "then": [{"file": "a"}]}]}, [spec("f")])
 
 
 class TestAgainstTheFunction:

@@ -5,71 +5,29 @@ from __future__ import annotations
 import builtins
 import json
 import math
-import os
 import sys
 import time
-import types
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .reading import decode
-from .setup import SetupError, compile_setup, run_setup
+from .steps import StepError, Steps
 from .values import Encoder
 
 __all__ = [
-    "Guard",
     "answer",
     "answer_now",
     "budget",
+    "error_matches",
     "make_call",
+    "space",
     "warm",
 ]
 
-_PACKAGE = __name__.rpartition(".")[0]
-_ASKING = frozenset(["input", "open", "print", "_"])  # Tests of functions that use these must replace them.
-_WRITING = ("write", "_exit", "fork")
-_none = object()
-
-
-class Guard:
-    """Detects whether functions, built-ins or the reporting of answers were replaced during setup.
-
-    The source of setup code was checked before, so this is a second line of defence.
-
-    Args:
-        names: The program's namespace.
-    """
-
-    def __init__(self, names: Dict[str, Any]) -> None:
-        self._builtins = {**builtins.__dict__}
-        self._writing = [getattr(os, name) for name in _WRITING]
-        self._codes = [*_codes_of(names), *(each for names in _runners() for each in _codes_of(names))]
-
-    def broken(self) -> str:
-        """What was replaced; empty if nothing was."""
-        now = builtins.__dict__
-        for name in {**self._builtins, **now}:
-            if name not in _ASKING and now.get(name, _none) is not self._builtins.get(name, _none):
-                return "built-in functions"
-        if any(function.__code__ is not code for function, code in self._codes):
-            return "the code of functions"
-        return "" if self._writing == [getattr(os, name) for name in _WRITING] else "the reporting of answers"
-
-
-def _runners() -> Iterator[Dict[str, Any]]:
-    """The names of the modules of the harness."""
-    for name, module in {**sys.modules}.items():
-        if type(name) is str and name.startswith(_PACKAGE + "."):
-            yield vars(module)
-            yield from [{**vars(each)} for each in vars(module).values() if type(each) is type]
-
-
-def _codes_of(names: Dict[str, Any]) -> List[Tuple[Any, Any]]:
-    return [(each, each.__code__) for each in names.values() if type(each) is types.FunctionType]
-
-
+_VARARGS, _VARKEYWORDS = 4, 8  # Flags of code objects.
 _MOST_TOLD = 4_000
 _MOST_FRAMES = 8
 budget = {"text": 400_000}
+space = {"program": "__main__"}  # The module with the functions.
 # A metaclass may say something else.
 _classes_of = type.__dict__["__mro__"].__get__
 _name_of = type.__dict__["__name__"].__get__
@@ -95,9 +53,13 @@ def make_call(job: Dict[str, Any]) -> Call:
     """The function to call for a job, its arguments, and the arguments to report after the call, by name.
 
     Args:
-        job: A `function`, its `inputs` and `setup`, and `after` if the inputs are reported after the call; or a
-            `property`, the `result`, the `inputs`, and the inputs `after` the call.
+        job: A `function`, its `inputs`, and `after` if the inputs are reported after the call; for steps before and
+            after it, `setup`, `then` and the `functions` that they may call. Or a `property`, the `result`, the
+            `inputs`, and the inputs `after` the call.
     """
+    if "functions" in job:
+        after: Dict[str, Any] = {}
+        return _with_steps, (job, after), {}, after if "after" in job else None
     inputs = {name: decode(data, name) for name, data in job["inputs"].items()}
     if "property" in job:
         look = compile(job["property"], "<property>", "eval")
@@ -105,29 +67,23 @@ def make_call(job: Dict[str, Any]) -> Call:
         if "after" in job:
             names["after"] = {name: decode(data, "after[%r]" % name) for name, data in job["after"].items()}
         return _look, (look, names), {}, None
-    names = sys.modules["__main__"].__dict__
-    if job.get("setup"):
-        after: Dict[str, Any] = {}
-        arguments = (compile_setup(job["setup"]), job["function"], job["functions"], inputs, after)
-        return _with_setup, arguments, {}, after if "after" in job else None
-    if job["function"] not in names:
-        raise NameError("name %r is not defined" % job["function"])
-    function = names[job["function"]]
+    function = _function(job["function"])
     return (function, *_arranged(function, inputs), inputs if "after" in job else None)
+
+
+def _function(name: str) -> Any:
+    names = sys.modules[space["program"]].__dict__
+    if name not in names:
+        raise NameError("name %r is not defined" % name)
+    return names[name]
 
 
 def answer(call: Call, encoder: Encoder) -> str:
     """Make a call and return its answer."""
     function, positional, named, after = call
     try:
-        value = function(*positional, **named)
-        if type(value).__name__ == "coroutine":
-            import asyncio
-
-            value = asyncio.run(value)
-        refused = type(value) is _Refused
-        report = {"value": value.report if refused else encoder.encode(value)}
-        if after is not None and not refused:
+        report = {"value": encoder.encode(_finished(function(*positional, **named)))}
+        if after is not None:
             report["after"] = {name: encoder.encode(item) for name, item in after.items()}
     except BaseException as error:
         report = _failed(error)
@@ -166,34 +122,48 @@ def _fail() -> None:
 
 
 def _arranged(function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
-    """The arguments by position and by name: some parameters are positional only."""
+    """The arguments by position and by name: some parameters are positional only, `*` and `**` take several."""
     code = getattr(function, "__code__", None)
-    only = code.co_varnames[: getattr(code, "co_posonlyargcount", 0)] if code is not None else ()
     named = dict(inputs)
-    return tuple([named.pop(name) for name in only if name in named]), named
+    if code is None or hasattr(function, "__wrapped__"):
+        return (), named
+    names = code.co_varnames
+    first, both = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    several = names[both] if code.co_flags & _VARARGS else None
+    others = names[both + (several is not None)] if code.co_flags & _VARKEYWORDS else None
+    if several not in named:
+        first = getattr(code, "co_posonlyargcount", 0)
+    positional = [named.pop(name) for name in names[:first] if name in named]
+    if several in named:
+        positional += named.pop(several)
+    if others in named and type(named[others]) is dict:
+        named.update(named.pop(others))
+    return tuple(positional), named
 
 
-class _Refused:
-    """Replaces a result. It equals nothing and is not an exception that a test may expect."""
+def _with_steps(job: Dict[str, Any], after: Dict[str, Any]) -> Any:
+    """Perform the steps before the call, the call, and the steps after it, the last of which gives the result."""
+    function = _function(job["function"])
+    steps = Steps(sys.modules[space["program"]].__dict__, job["functions"])
+    try:
+        steps.perform(job.get("setup", []))
+        after.update((name, steps.decode(data, name)) for name, data in job["inputs"].items())
+    except BaseException as error:
+        raise StepError(error) from None
+    positional, named = _arranged(function, after)
+    value = _finished(function(*positional, **named))
+    if "then" in job:
+        steps.names["result"] = value
+        value = steps.perform(job["then"])
+    return value
 
-    def __init__(self, what: str) -> None:
-        self.report = {"$opaque": {"type": "result", "why": "setup code may not change " + what}}
 
+def _finished(value: Any) -> Any:
+    if type(value).__name__ != "coroutine":
+        return value
+    import asyncio
 
-def _with_setup(setup: Any, name: str, functions: List[str], inputs: Dict[str, Any], after: Dict[str, Any]) -> Any:
-    names = sys.modules["__main__"].__dict__
-    if name not in names:
-        raise NameError("name %r is not defined" % name)
-    function = names[name]
-    guard = Guard(names)
-    given = run_setup(setup, names, functions, inputs)
-    what = guard.broken()
-    if not what:
-        after.update(given)
-        positional, named = _arranged(function, given)
-        value = function(*positional, **named)
-        what = guard.broken()
-    return _Refused(what) if what else value
+    return asyncio.run(value)
 
 
 def _look(look: Any, names: Dict[str, Any]) -> bool:
@@ -206,12 +176,12 @@ def _look(look: Any, names: Dict[str, Any]) -> bool:
 
 
 def _failed(error: BaseException) -> Dict[str, Any]:
-    """The report of an exception. A test cannot expect exceptions of setup code."""
-    if type(error) is not SetupError:
+    """The report of an exception. A test cannot expect one of a step before the call."""
+    if type(error) is not StepError:
         return {"error": _explain(error)}
     report = _explain(error.error)
     kind = _name_of(type(error.error))
-    return {"error": {**report, "types": [], "base": "SetupError", "message": "%s: %s" % (kind, report["message"])}}
+    return {"error": {**report, "types": [], "base": "StepError", "message": "%s: %s" % (kind, report["message"])}}
 
 
 def _explain(error: BaseException) -> Dict[str, Any]:
@@ -227,12 +197,29 @@ def _explain(error: BaseException) -> Dict[str, Any]:
     return {"types": own[:20], "base": base, "message": message, "trace": _trace(error)}
 
 
+def error_matches(expected: str, types: Sequence[str], base: str) -> bool:
+    """Whether an exception matches the name of an expected one.
+
+    Only the built-in base classes of `base` count: a lying process cannot claim several kinds of exceptions.
+
+    Args:
+        expected: The expected name.
+        types: The names of the exception's class and its base classes, without those that are built in.
+        base: Its nearest built-in base class.
+    """
+    own = getattr(builtins, base, None)
+    known = own.__mro__ if isinstance(own, type) and issubclass(own, BaseException) else ()
+    if isinstance(getattr(builtins, expected, None), type):
+        return any(each.__name__ == expected for each in known)
+    return bool(known) and expected in types
+
+
 def _trace(error: BaseException) -> List[List[Any]]:
     frames: List[List[Any]] = []
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_filename.startswith(("<cell ", "<setup>", "<property>")):
+        if code.co_filename.startswith(("<cell ", "<property>")):
             frames.append([code.co_filename, trace.tb_lineno, code.co_name])
         trace = trace.tb_next
     return frames[:_MOST_FRAMES] + frames[_MOST_FRAMES:][-_MOST_FRAMES:]

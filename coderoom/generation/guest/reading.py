@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 from .values import DEEPEST, Path, Record, place
 
@@ -14,22 +14,24 @@ class TaggedError(ValueError):
     """Data is not in the tagged form; the message says where and why."""
 
 
-def decode(data: Any, root: str = "value") -> Any:
+def decode(data: Any, root: str = "value", named: Optional[Callable[[str], Any]] = None) -> Any:
     """Convert tagged data to a value.
 
     Args:
         data: JSON-like data.
         root: The name of the whole value in error messages.
+        named: Returns the object that `{"$name": NAME}` stands for; `None`: the tag is unknown.
 
     Raises:
         TaggedError: The data is not in the tagged form.
     """
-    return _Reader(root).read(data)
+    return _Reader(root, named).read(data)
 
 
 class _Reader:
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, named: Optional[Callable[[str], Any]]) -> None:
         self._root = root
+        self.named = named
         self._path: Path = []
 
     def read(self, data: Any) -> Any:
@@ -78,9 +80,9 @@ class _Reader:
                 if type(key) is not str:
                     raise self.wrong("the key %r is not a string; use {'$dict': [[key, value], ...]}" % (key,))
             return {key: self.at("key", key, item) for key, item in data.items()}
-        read = TAGS.get(tag)
+        read = TAGS.get(tag) if tag != "$name" or self.named is not None else None
         if read is None or len(data) != 1:
-            known = ", ".join(sorted(TAGS))
+            known = ", ".join(sorted(set(TAGS) - {"$name"}))
             what = "%r is beside other keys" % tag if read is not None else "%r is not a tag" % tag
             raise self.wrong(
                 "%s. A tag must be the only key, and one of %s;  "
@@ -227,6 +229,11 @@ def _opaque(reader: _Reader, data: Any) -> Any:
     raise ValueError("opaque data cannot be decoded")
 
 
+def _name(reader: _Reader, data: Any) -> Any:
+    assert reader.named is not None
+    return reader.named(_text(data))
+
+
 TAGS: Dict[str, Callable[[_Reader, Any], Any]] = {
     "$tuple": lambda reader, data: tuple(reader.items(data)),
     "$set": _set(set),
@@ -249,4 +256,5 @@ TAGS: Dict[str, Callable[[_Reader, Any], Any]] = {
     "$enum": _enum,
     "$array": _array,
     "$opaque": _opaque,
+    "$name": _name,
 }

@@ -36,13 +36,12 @@ class Record:
         return "%s(%s)" % (self._kind_of_record, shown)
 
 
-MOST_ITEMS = 50_000
-MOST_CHARACTERS = 400_000
+MOST_ITEMS = 200_000
+MOST_CHARACTERS = 2_000_000
 DEEPEST = 60
 
 _MOST_BITS = 13_000  # By default, Python parses decimal integers of at most 4,300 digits.
 _WHY = {
-    "generator": "it can be iterated only once; return a list",
     "async_generator": "it can be iterated only once; return a list",
     "coroutine": "it was not awaited",
     "function": "functions have no value to compare; return what it computes",
@@ -50,14 +49,16 @@ _WHY = {
     "method": "functions have no value to compare; return what it computes",
     "partial": "functions have no value to compare; return what it computes",
     "module": "modules have no value to compare",
-    "range": "return a list of it",
-    "map": "it can be iterated only once; return a list",
-    "filter": "it can be iterated only once; return a list",
-    "zip": "it can be iterated only once; return a list",
     "TextIOWrapper": "it is an open file; return its content",
     "BufferedReader": "it is an open file; return its content",
     "BufferedWriter": "it is an open file; return its content",
 }
+
+_ITERATED = (range, map, filter, zip, enumerate, reversed, *map(type, (
+    {}.keys(), {}.values(), {}.items(), iter([]), iter(()), iter({}), iter(set()), iter(""), iter(range(0)),
+    (lambda: (yield))(), reversed([]), iter({}.items()), iter({}.values()),
+)))  # fmt: skip
+"""The types that become a list of their items: generators, iterators and views."""
 
 Path = List[Tuple[str, Any]]
 
@@ -197,6 +198,9 @@ class Encoder:
         return {tag: {"type": self._cut(kind), "fields": pairs, **more}}
 
     def _derived(self, value: Any, kind: type) -> Any:
+        if kind in _ITERATED or kind.__module__ == "itertools":
+            # An endless one ends here; one item more than allowed is refused.
+            return self._list([item for item, _ in zip(value, range(max(self._items, 0) + 1))])  # noqa: B905
         for find in (self._enum, self._numpy, self._named, self._of_library):
             found = find(value, kind)
             if found is not None:
@@ -249,7 +253,7 @@ class Encoder:
         if module == "datetime" and kind.__name__ == "timedelta":
             return {"$timedelta": [value.days, value.seconds, value.microseconds]}
         if module.split(".")[0] == "pathlib":
-            return self._opaque(value, "paths differ between machines; return it as text")
+            return self._str(str(value))
         return None
 
     def _of_fields(self, value: Any, kind: type) -> Any:

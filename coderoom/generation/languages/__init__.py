@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 Job = Mapping[str, Any]
-"""A call (`function`, `inputs`, `setup`), or the evaluation of a property (`property`, `result`, `inputs`).
+"""A call (`function`, `inputs`; for steps also `setup`, `then` and `functions`), or the evaluation of a property
+(`property`, `result`, `inputs`).
 
 The `after` of a call says whether its answer includes the arguments after it; that of a property has these arguments.
 """
@@ -145,6 +146,17 @@ class Language(ABC):
         """
         return ""
 
+    def without_examples(self, source: str) -> tuple[str, list[str]]:
+        """Remove examples from the top level of code, which would run when it is loaded.
+
+        Args:
+            source: The code.
+
+        Returns:
+            The code, and a note on each part that was removed.
+        """
+        return source, []
+
     def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
         """Remove definitions from code that repeat functions it can already call.
 
@@ -167,17 +179,6 @@ class Language(ABC):
         allowed_imports: Collection[str] | None = None,
     ) -> list[CodeProblem]:
         """Check the code of a function before it runs anywhere; see `check_implementation`."""
-
-    @abstractmethod
-    def check_setup(
-        self,
-        source: str,
-        functions: Collection[str],
-        *,
-        allowed_imports: Collection[str] | None = None,
-        known: bool = True,
-    ) -> list[CodeProblem]:
-        """Check the setup code of a test; see the function `check_setup`."""
 
     @abstractmethod
     def names_defined(self, source: str) -> list[str]:
@@ -290,28 +291,22 @@ class Language(ABC):
 
     @abstractmethod
     def write_tests(
-        self,
-        tests: Mapping[str, Sequence[FunctionTest]],
-        module: str,
-        *,
-        specs: Sequence[FunctionSpec] = (),
-        implementations: Mapping[str, str] | None = None,
-        outputs: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> str:
-        """Write the tests as a file for the usual test tool of the language.
+        self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
+    ) -> dict[str, str]:
+        """Write the tests for the usual test tool of the language: the contents of files by name.
+
+        The first one is `tests_file(module)`.
 
         Args:
             tests: The tests by function name.
             module: The module with the functions.
             specs: The functions, for languages with positional arguments only; by default the inputs of each test
                 are in order.
-            implementations: The code of the functions, which allows simpler tests; `None`: unknown.
-            outputs: The actual outputs as tagged data, by function and test name, without tests that returned nothing.
         """
 
 
 _PACKAGE = "_coderoom_tests_"  # A name that no program uses.
-_CALLING = ("values", "reading", "setup", "calls")
+_CALLING = ("values", "reading", "steps", "calls")
 _MODULES = (*_CALLING, "batches", "plain")
 
 START = """\

@@ -19,7 +19,7 @@ from coderoom.generation.languages import (
     harness_modules,
     setting,
 )
-from coderoom.generation.languages.javascript.check import RESERVED, check_setup, check_source, names_defined
+from coderoom.generation.languages.javascript.check import RESERVED, check_source, names_defined
 from coderoom.generation.languages.javascript.module import (
     as_actual,
     as_expected,
@@ -103,17 +103,6 @@ class JavaScriptLanguage(Language):
         """See `Language.check`; syntax errors are found when the code is loaded."""
         return check_source(source, spec, taken, allowed_imports)
 
-    def check_setup(
-        self,
-        source: str,
-        functions: Collection[str],
-        *,
-        allowed_imports: Collection[str] | None = None,
-        known: bool = True,
-    ) -> list[CodeProblem]:
-        """See `Language.check_setup`."""
-        return check_setup(source, functions, allowed_imports, known)
-
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
         return names_defined(source)
@@ -179,16 +168,10 @@ class JavaScriptLanguage(Language):
         return javascript_module(implementations, about)
 
     def write_tests(
-        self,
-        tests: Mapping[str, Sequence[FunctionTest]],
-        module: str,
-        *,
-        specs: Sequence[FunctionSpec] = (),
-        implementations: Mapping[str, str] | None = None,
-        outputs: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> str:
-        """See `Language.write_tests`; the file is for `node --test` and lacks tests with a (Python) property."""
-        return node_test_file(tests, module + self.suffix, specs)
+        self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
+    ) -> dict[str, str]:
+        """See `Language.write_tests`; the file is for `node --test`. It lacks tests with a property or steps."""
+        return {self.tests_file(module): node_test_file(tests, module + self.suffix, specs)}
 
 
 @functools.cache
@@ -202,7 +185,12 @@ def _for_node(job: Job) -> dict[str, Any]:
     if "property" in job:
         after = {"after": {name: for_judge(data) for name, data in job["after"].items()}} if "after" in job else {}
         return {**job, "result": for_judge(job["result"]), **after}
-    return {**job, "inputs": {name: for_node(data) for name, data in job["inputs"].items()}}
+    steps = {kind: [_step_for_node(step) for step in job[kind]] for kind in ("setup", "then") if kind in job}
+    return {**job, **steps, "inputs": {name: for_node(data) for name, data in job["inputs"].items()}}
+
+
+def _step_for_node(step: Mapping[str, Any]) -> dict[str, Any]:
+    return {**step, **{key: for_node(step[key]) for key in ("args", "value") if key in step}}
 
 
 def _in_comment(text: str) -> str:

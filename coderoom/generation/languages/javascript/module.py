@@ -366,6 +366,8 @@ def _test(function: str, test: FunctionTest, names: Sequence[str]) -> str:
     title = json.dumps(f"{function}: {test.name}")
     if test.expects == "property":
         return f"// Omitted, since its property is a Python expression: {title}"
+    if test.has_steps:
+        return f"// Omitted, since it has steps: {title}"
     try:
         lines = _body(function, test, names)
     except _NoLiteralError as error:
@@ -375,14 +377,9 @@ def _test(function: str, test: FunctionTest, names: Sequence[str]) -> str:
 
 def _body(function: str, test: FunctionTest, names: Sequence[str]) -> list[str]:
     lines = [f"const given = {_object({name: for_node(data) for name, data in test.inputs.items()})};"]
-    inputs = "given"
-    if test.setup:
-        lines.append(f"const inputs = await prepared(given, {json.dumps(test.setup)});")
-        inputs = "inputs"
-    # Omitted arguments at the end take their defaults; setup code may add arguments.
+    # Omitted arguments at the end take their defaults.
     last = max((names.index(name) for name in test.inputs if name in names), default=-1)
-    given = names if test.setup else names[: last + 1]
-    call = f"program.{function}({', '.join(f'{inputs}.{name}' for name in given)})"
+    call = f"program.{function}({', '.join(f'given.{name}' for name in names[: last + 1])})"
     if test.expects == "error":
         name, message = json.dumps(test.expected_error), json.dumps(test.error_message or "")
         return [*lines, f"await assert.rejects(async () => {call}, (error) => isA(error, {name}, {message}));"]

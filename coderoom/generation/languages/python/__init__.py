@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from coderoom.generation.guest.calls import error_matches
 from coderoom.generation.languages import (
     START,
     CodeProblem,
@@ -20,14 +20,14 @@ from coderoom.generation.languages import (
 from coderoom.generation.languages.python.check import (
     UNREADABLE,
     check_implementation,
-    check_setup,
     names_defined,
     parsed_expression,
     scan,
+    without_examples,
 )
 from coderoom.generation.languages.python.declared import as_declared, fits, unclear
 from coderoom.generation.languages.python.module import imported_names, python_module, without_repeats
-from coderoom.generation.languages.python.pytest_file import pytest_file
+from coderoom.generation.languages.python.pytest_file import pytest_files
 from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression, uses_sets
 from coderoom.generation.specs import FunctionSpec, name_problem
 from coderoom.sandbox import SourceModule
@@ -47,9 +47,9 @@ class PythonLanguage(Language):
     labels = frozenset({"python", "py", "python3"})
     suffix = ".py"
     ways = (
-        "Python 3. At the top level of the code there are only imports, definitions and assignments; nothing runs when "
-        "it is loaded. The parameters have the names of the spec, in its order. A wrong argument raises a fitting "
-        "built-in exception, such as ValueError or TypeError. There is no network, and nobody to answer input()."
+        "Python 3. The top level of the code has imports, definitions and constants, and no examples. The parameters "
+        "have the names of the spec, in its order. A wrong argument raises a fitting built-in exception, such as "
+        "ValueError or TypeError. There is no network, and nobody to answer input()."
     )
 
     def name_problem(self, name: str) -> str | None:
@@ -74,6 +74,10 @@ class PythonLanguage(Language):
         """See `Language.unclear`."""
         return unclear(data, declared)
 
+    def without_examples(self, source: str) -> tuple[str, list[str]]:
+        """See `Language.without_examples`."""
+        return without_examples(source)
+
     def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
         """See `Language.without_repeats`."""
         return without_repeats(source, known)
@@ -88,17 +92,6 @@ class PythonLanguage(Language):
     ) -> list[CodeProblem]:
         """See `Language.check`."""
         return check_implementation(source, spec, taken=taken, allowed_imports=allowed_imports)
-
-    def check_setup(
-        self,
-        source: str,
-        functions: Collection[str],
-        *,
-        allowed_imports: Collection[str] | None = None,
-        known: bool = True,
-    ) -> list[CodeProblem]:
-        """See `Language.check_setup`."""
-        return check_setup(source, functions, allowed_imports=allowed_imports, known=known)
 
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
@@ -134,7 +127,7 @@ class PythonLanguage(Language):
 
     def is_stateless(self, sources: Collection[str], job: Job) -> bool:
         """See `Language.is_stateless`."""
-        if not is_stateless(tuple(sources)) or job.get("setup"):
+        if not is_stateless(tuple(sources)) or "functions" in job:
             return False
         names = frozenset({*job["inputs"], "result", "after"})
         return "property" not in job or is_stateless_expression(job["property"], names)
@@ -147,15 +140,8 @@ class PythonLanguage(Language):
         return f"{setting(longest)} or {call_inside('batches', do, list(jobs), each, whole, longest, room)}"
 
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
-        """See `Language.error_matches`.
-
-        Only the built-in base classes of `base` count: a lying process cannot claim several kinds of exceptions.
-        """
-        own = getattr(builtins, base, None)
-        known = own.__mro__ if isinstance(own, type) and issubclass(own, BaseException) else ()
-        if isinstance(getattr(builtins, expected, None), type):
-            return any(each.__name__ == expected for each in known)
-        return bool(known) and expected in types
+        """See `Language.error_matches`."""
+        return error_matches(expected, types, base)
 
     def processes(self, sources: Collection[str]) -> int:
         """See `Language.processes`."""
@@ -176,16 +162,10 @@ class PythonLanguage(Language):
         return python_module(implementations, about)
 
     def write_tests(
-        self,
-        tests: Mapping[str, Sequence[FunctionTest]],
-        module: str,
-        *,
-        specs: Sequence[FunctionSpec] = (),
-        implementations: Mapping[str, str] | None = None,
-        outputs: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> str:
-        """See `Language.write_tests`; the file is for pytest."""
-        return pytest_file(tests, module, implementations, outputs)
+        self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
+    ) -> dict[str, str]:
+        """See `Language.write_tests`; the files are for pytest."""
+        return pytest_files(tests, module, [spec.name for spec in specs] or list(tests))
 
 
 def _is_type(text: str) -> bool:

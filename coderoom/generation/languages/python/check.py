@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from coderoom.generation.languages import CodeProblem, Level, SecurityFinding
-from coderoom.generation.languages.python.setup import problems_of_setup
 from coderoom.generation.specs import FunctionSpec
 
 __all__ = [
     "UNREADABLE",
     "check_implementation",
-    "check_setup",
     "names_defined",
     "parsed",
     "parsed_expression",
     "scan",
+    "without_examples",
 ]
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -47,8 +46,6 @@ def parsed_expression(source: str) -> ast.expr:
 _LONGEST = 200_000
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_BINDING = (*_DEFINING, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
-_TypeAlias = getattr(ast, "TypeAlias", ast.Pass)
 
 
 def check_implementation(
@@ -60,8 +57,8 @@ def check_implementation(
 ) -> list[CodeProblem]:
     """Check the code of a function.
 
-    Its top level may have definitions, imports, assignments and docstrings, `try` and `if` around these, and a block
-    `if __name__ == "__main__":`, which never runs. Anything else would run when the code is loaded.
+    Its top level runs when the code is loaded; a block `if __name__ == "__main__":` never does. See
+    `without_examples` for what is removed before.
 
     Args:
         source: The code.
@@ -75,7 +72,7 @@ def check_implementation(
     tree = _parse(source)
     if isinstance(tree, CodeProblem):
         return [tree]
-    found = [*_of_statements(tree.body), *_of_imports(tree, allowed_imports), *_of_function(tree, spec)]
+    found = [*_of_imports(tree, allowed_imports), *_of_function(tree, spec)]
     others = {name: owner for name, owner in (taken or {}).items() if owner != spec.name}
     for node in tree.body:
         for name in _bound(node):
@@ -88,40 +85,6 @@ def check_implementation(
             elif name in others:
                 text = f"{name!r} is already defined by the code of {others[name]!r}; use another name"
                 found.append(CodeProblem(line=node.lineno, text=text))
-    return sorted(found, key=lambda problem: problem.line or 0)
-
-
-def check_setup(
-    source: str,
-    functions: Collection[str],
-    *,
-    allowed_imports: Collection[str] | None = None,
-    known: bool = True,
-) -> list[CodeProblem]:
-    """Check the setup code of a test before it runs anywhere.
-
-    Setup code builds inputs and calls functions of the program. It may name only these functions and the program's
-    classes, must not change anything that belongs to the program, and must not access its internals.
-
-    Args:
-        source: The code.
-        functions: The names of the program's functions.
-        allowed_imports: As for `check_implementation`. Setup code has a fixed list of modules in addition.
-        known: Whether `functions` is complete.
-    """
-    tree = _parse(source)
-    if isinstance(tree, CodeProblem):
-        return [tree]
-    found = _of_imports(tree, allowed_imports)
-    methods = {id(each) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for each in node.body}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and id(node) not in methods:
-            for name in sorted(set(_bound(node)) & set(functions)):
-                text = f"setup code may not define or change {name!r}, which is under test"
-                found.append(CodeProblem(line=node.lineno, text=text))
-    if not found:
-        problems = dict.fromkeys(problems_of_setup(tree, functions, known))
-        found = [CodeProblem(line=line, text=text) for line, text in problems]
     return sorted(found, key=lambda problem: problem.line or 0)
 
 
@@ -145,19 +108,38 @@ def _parse(source: str) -> ast.Module | CodeProblem:
         return CodeProblem(line=None, text=f"this is not valid Python: {error}")
 
 
-def _of_statements(body: list[ast.stmt]) -> Iterator[CodeProblem]:
-    for node in body:
-        if isinstance(node, (*_BINDING, _TypeAlias)) or _is_text(node) or _is_main(node):
-            continue
-        if isinstance(node, ast.If):
-            yield from _of_statements([*node.body, *node.orelse])
-        elif isinstance(node, ast.Try):
-            handlers = [statement for handler in node.handlers for statement in handler.body]
-            yield from _of_statements([*node.body, *handlers, *node.orelse, *node.finalbody])
-        else:
-            what = type(node).__name__.lower() if not isinstance(node, ast.Expr) else "an expression"
-            text = f"only definitions, imports and assignments are allowed at the top level, not {what}"
-            yield CodeProblem(line=node.lineno, text=f"{text}; move it into a function")
+def without_examples(source: str) -> tuple[str, list[str]]:
+    """Remove examples from the top level of code: calls of its functions, `print` and `assert`, also within loops.
+
+    Args:
+        source: The code.
+
+    Returns:
+        The code, unchanged if nothing was removed, and a note on each part that was removed.
+    """
+    tree = _parse(source)
+    if isinstance(tree, CodeProblem):
+        return source, []
+    own = {node.name for node in tree.body if isinstance(node, _DEFINING)}
+    examples = [node for node in tree.body if _is_example(node, own)]
+    lines: list[str | None] = [*source.split("\n")]
+    notes = []
+    for node in examples:
+        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        alone = sum(other.lineno - 1 < last and (other.end_lineno or 0) > first for other in tree.body) == 1
+        if alone and "\r" not in source:
+            lines[first:last] = [None] * (last - first)
+            notes.append(f"line {node.lineno}, an example at the top level, was removed")
+    return "\n".join(line for line in lines if line is not None), notes
+
+
+def _is_example(node: ast.stmt, own: Collection[str]) -> bool:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        return isinstance(function, ast.Name) and (function.id == "print" or function.id in own)
+    if isinstance(node, ast.For | ast.If) and not _is_main(node):
+        return not node.orelse and all(_is_example(each, own) for each in node.body)
+    return isinstance(node, ast.Assert)
 
 
 def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeProblem]:
@@ -185,7 +167,7 @@ def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeP
 
 
 def _of_function(tree: ast.Module, spec: FunctionSpec) -> list[CodeProblem]:
-    functions = [node for node in tree.body if isinstance(node, _Function) and node.name == spec.name]
+    functions = [node for node in tree.body if isinstance(node, _DEFINING) and node.name == spec.name]
     if not functions:
         return [CodeProblem(line=None, text=f"it does not define the function {spec.name!r} at its top level")]
     if len(functions) > 1:
@@ -196,15 +178,21 @@ def _of_function(tree: ast.Module, spec: FunctionSpec) -> list[CodeProblem]:
                 line=functions[0].lineno, text=f"{spec.name!r} is defined as the function and as something else"
             )
         ]
-    return _of_parameters(functions[0], spec)
+    function = functions[0]
+    if isinstance(function, ast.ClassDef):
+        makers = [node for node in function.body if isinstance(node, _Function) and node.name == "__init__"]
+        return _of_parameters(makers[0], spec, skipped=1) if makers else []
+    return _of_parameters(function, spec)
 
 
-def _of_parameters(node: _Function, spec: FunctionSpec) -> list[CodeProblem]:
+def _of_parameters(node: _Function, spec: FunctionSpec, skipped: int = 0) -> list[CodeProblem]:
     arguments = node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    names = [each.arg for each in (*positional, *arguments.kwonlyargs)]
+    positional = [*arguments.posonlyargs, *arguments.args][skipped:]
+    several = [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
+    names = [each.arg for each in (*positional, *several[:1], *arguments.kwonlyargs, *several[1:])]
     wanted = [each.name for each in spec.inputs]
     defaulted = {each.arg for each in positional[len(positional) - len(arguments.defaults) :]}
+    defaulted |= {each.arg for each in several}
     defaulted |= {
         each.arg
         for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
@@ -255,16 +243,15 @@ def _defined(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
-    if isinstance(node, ast.If | ast.Try):
-        bodies = [*node.body, *node.orelse]
+    if isinstance(node, ast.For):
+        names = [each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)]
+        return [*names, *(name for each in [*node.body, *node.orelse] for name in _defined(each))]
+    if isinstance(node, ast.If | ast.Try | ast.While | ast.With):
+        bodies = [*node.body, *getattr(node, "orelse", ())]
         if isinstance(node, ast.Try):
             bodies += [*(each for handler in node.handlers for each in handler.body), *node.finalbody]
         return [name for each in bodies for name in _defined(each)]
     return []
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _is_main(node: ast.stmt) -> bool:

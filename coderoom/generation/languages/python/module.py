@@ -3,87 +3,20 @@
 from __future__ import annotations
 
 import ast
-import functools
-import re
-import sys
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import resources
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coderoom.generation.languages.python.check import UNREADABLE, parsed
 
 __all__ = [
-    "HELPERS",
-    "Facts",
-    "facts_of",
-    "help_with",
     "imported_names",
     "imports_in",
-    "modules_of",
     "python_module",
     "tree_of",
     "without_repeats",
 ]
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-# Modules without state that a test could leave to another one, and whose values compare normally with `==`.
-_HARMLESS = frozenset(
-    str.split(
-        "__future__ abc array ast base64 bisect calendar cmath collections contextlib copy csv dataclasses datetime "
-        "difflib enum fractions functools graphlib hashlib heapq hmac html inspect ipaddress itertools json keyword "
-        "math numbers operator re secrets statistics string struct textwrap types typing unicodedata urllib uuid zlib "
-        "asyncio"
-    )
-)
-_REACHING = frozenset(str.split("open input exec eval compile __import__ globals vars setattr delattr breakpoint"))
-_DECORATORS = frozenset(str.split("property staticmethod classmethod abstractmethod dataclass total_ordering wraps"))
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Facts about a program; in doubt, the worse one is assumed.
-
-    Attributes:
-        functions: Its top-level functions.
-        classes: Its top-level classes.
-        state: Whether calls may change the state of the module.
-        reaching: Whether calls may change something outside of the module, such as files, settings or other modules.
-        modules: The modules of the standard library that it imports.
-        plain: Whether it returns only values of built-in classes, so that `==` and `is` are reliable.
-        coroutines: Whether it has asynchronous code.
-    """
-
-    functions: Mapping[str, _Function] = field(default_factory=dict)
-    classes: frozenset[str] = frozenset()
-    state: bool = True
-    reaching: bool = True
-    modules: tuple[str, ...] = ()
-    plain: bool = False
-    coroutines: bool = True
-
-
-def facts_of(sources: Mapping[str, str] | None) -> Facts:
-    """The facts about a program with some code; `None`: unknown code."""
-    trees = [tree_of(source) for source in (sources or {}).values()]
-    body = [node for tree in trees if tree is not None for node in tree.body]
-    if not body or None in trees:
-        return Facts()
-    nodes = [node for each in body for node in ast.walk(each)]
-    imported = {name.split(".")[0] for node in nodes for name in _imported(node)}
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    harmless = imported <= _HARMLESS
-    classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
-    return Facts(
-        functions={node.name: node for node in body if isinstance(node, _Function)},
-        classes=frozenset(node.name for node in body if isinstance(node, ast.ClassDef)),
-        state=not all(map(_is_fixed, body)) or bool(names & _REACHING) or any(_leaves(node) for node in nodes),
-        reaching=not harmless or bool(names & _REACHING) or _assigns_outside(nodes),
-        modules=modules_of(imported),
-        plain=harmless and not classes and not names & _REACHING and not any(map(_makes_class, nodes)),
-        coroutines=any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in nodes) or "asyncio" in imported,
-    )
 
 
 def tree_of(source: str) -> ast.Module | None:
@@ -92,11 +25,6 @@ def tree_of(source: str) -> ast.Module | None:
         return parsed(source)
     except UNREADABLE:
         return None
-
-
-def modules_of(names: set[str]) -> tuple[str, ...]:
-    """The modules among some names that are in the standard library and can be restored after a test."""
-    return tuple(sorted((names & sys.stdlib_module_names) - {"__future__", "typing"}))
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
@@ -110,73 +38,6 @@ def imports_in(source: str) -> set[str]:
     """The top-level names of the modules that code imports."""
     tree = tree_of(source)
     return set() if tree is None else {name.split(".")[0] for node in ast.walk(tree) for name in _imported(node)}
-
-
-def _is_fixed(node: ast.stmt) -> bool:
-    """Whether what a statement at the top level or in a class defines cannot change."""
-    if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass):
-        return True
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Constant)
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        return node.value is None or _is_constant(node.value)
-    if isinstance(node, _Function):
-        defaults = [*node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)]
-        return all(map(_is_constant, defaults)) and all(map(_is_known, node.decorator_list))
-    if isinstance(node, ast.ClassDef):
-        return not node.keywords and all(map(_is_fixed, node.body)) and all(map(_is_known, node.decorator_list))
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
-
-
-def _is_constant(node: ast.expr) -> bool:
-    if isinstance(node, ast.Tuple):
-        return all(map(_is_constant, node.elts))
-    if isinstance(node, ast.BinOp):
-        return _is_constant(node.left) and _is_constant(node.right)
-    if isinstance(node, ast.UnaryOp):
-        return _is_constant(node.operand)
-    if isinstance(node, ast.Call):
-        return ast.unparse(node.func) in ("re.compile", "frozenset", "TypeVar", "auto", "enum.auto")
-    return isinstance(node, ast.Constant | ast.Name | ast.Attribute)
-
-
-def _is_known(node: ast.expr) -> bool:
-    called = node.func if isinstance(node, ast.Call) else node
-    return ast.unparse(called).split(".")[-1] in _DECORATORS
-
-
-def _makes_class(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "type" and len(node.args) != 1
-
-
-def _leaves(node: ast.AST) -> bool:
-    """Whether code may change something that outlives a call: a global, or an attribute of a function or class."""
-    if isinstance(node, ast.Global):
-        return True
-    if not isinstance(node, ast.Attribute):
-        return False
-    stored = isinstance(node.ctx, ast.Store | ast.Del) and not _is_own(node.value)
-    return stored or node.attr in ("__dict__", "__globals__", "__class__", "__defaults__")
-
-
-def _is_own(node: ast.expr) -> bool:
-    """Whether an expression is `self`."""
-    return isinstance(node, ast.Name) and node.id == "self"
-
-
-def _assigns_outside(nodes: list[ast.AST]) -> bool:
-    imported = {
-        (alias.asname or alias.name).split(".")[0]
-        for node in nodes
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-    }
-    return any(
-        isinstance(node, ast.Attribute | ast.Subscript)
-        and isinstance(node.ctx, ast.Store | ast.Del)
-        and bool(imported & {each.id for each in ast.walk(node) if isinstance(each, ast.Name)})
-        for node in nodes
-    )
 
 
 def imported_names(source: str) -> dict[str, str]:
@@ -383,47 +244,3 @@ def _docstring(about: str) -> str:
     text = text.replace("\\", "\\\\").replace('"""', "'''")
     space = " " if text.endswith('"') else ""
     return f'"""{text}{space}"""'
-
-
-# Type annotations and linter comments, which are left out of exported files.
-_FOR_DEVELOPERS = re.compile(
-    r"  # (?:type: ignore|noqa).*|: (?:Any|float|bool)(?=[,)= ])| -> (?:Any|bool|str|int|None)(?=:)"
-)
-
-
-@functools.cache
-def _helper_definitions() -> dict[str, str]:
-    """The definitions of `guest/same.py` by name, in order."""
-    text = (resources.files("coderoom.generation.guest") / "same.py").read_text("utf-8")
-    lines = _FOR_DEVELOPERS.sub("", text).splitlines()
-    found = {}
-    for node in ast.parse("\n".join(lines)).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            name = node.name
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-        else:
-            continue
-        found[name] = "\n".join(lines[node.lineno - 1 : node.end_lineno]) + "\n"
-    return found
-
-
-HELPERS = frozenset(_helper_definitions())
-
-
-def help_with(names: Collection[str]) -> tuple[list[str], set[str]]:
-    """The definitions of helpers and of everything these use, and all other names in them."""
-    left = list(names)
-    wanted: set[str] = set()
-    used: set[str] = set()
-    while left:
-        name = left.pop()
-        if name in wanted:
-            continue
-        wanted.add(name)
-        tree = ast.parse(_helper_definitions()[name])
-        found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        found -= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        left += found & HELPERS
-        used |= found
-    return [text for name, text in _helper_definitions().items() if name in wanted], used

@@ -88,11 +88,3 @@ function isA(error, name, message) {
   }
   return names.includes(name) && error.message.toLowerCase().includes(message.toLowerCase());
 }
-
-// Runs setup code before a call. It sees the exports of the program, and may change the inputs.
-async function prepared(inputs, setup) {
-  const AsyncFunction = (async () => {}).constructor;
-  const names = Object.keys(program);
-  const run = new AsyncFunction('inputs', ...names, `"use strict"; {${setup}\n}\nreturn inputs;`);
-  return run(inputs, ...names.map((name) => program[name]));
-}

@@ -25,8 +25,8 @@ const peak = 1024 * Number(/VmPeak:\s+(\d+)/.exec(fs.readFileSync('/proc/self/st
 
 let told = false;
 
-// Setup code threw something. A test cannot expect that.
-class SetupError {
+// A step before the call threw something. A test cannot expect that.
+class StepError {
   constructor(cause) {
     this.cause = cause;
   }
@@ -48,7 +48,7 @@ function tellOfTest(base, message) {
 }
 
 function explain(error) {
-  if (error instanceof SetupError) return explained(error.cause, [], 'SetupError');
+  if (error instanceof StepError) return explained(error.cause, [], 'StepError');
   const { types, base } = classesOf(error);
   return explained(error, types, base);
 }
@@ -101,7 +101,7 @@ function frames(error) {
   try {
     const stack = error !== null && typeof error === 'object' ? error.stack : '';
     for (const line of write(stack).slice(0, 100_000).split('\n').slice(0, MOST_LINES)) {
-      const parts = /^\s+at (?:async )?(?:(.*?) \()?([^()]*|<setup>):(\d+):\d+\)?$/.exec(line);
+      const parts = /^\s+at (?:async )?(?:(.*?) \()?([^()]*):(\d+):\d+\)?$/.exec(line);
       const place = parts && placeOf(parts[2], Number(parts[3]));
       if (place) found.unshift([place[0], place[1], nameIn(parts[1])]);
     }
@@ -112,8 +112,7 @@ function frames(error) {
 }
 
 function placeOf(file, line) {
-  // Omit frames of the code around setup code and of the harness.
-  if (file === '<setup>') return line <= job.setup.split('\n').length ? ['<setup>', line] : null;
+  // Omit frames of the harness.
   if (file !== `${folder}program.mjs`) return null;
   const part = job.parts.find(([, first, last]) => first <= line && line <= last);
   return part ? [part[0], line - part[1] + 1] : null;
@@ -148,16 +147,78 @@ async function prepare() {
   const look = program.coderoom$;
   let given = {};
   for (const [name, data] of Object.entries(job.inputs)) given[name] = decode(data, name);
-  if (job.setup) {
-    try {
-      ({ inputs: given } = await look(given, `(async () => {"use strict"; ${job.setup}\n})()\n//# sourceURL=<setup>`));
-    } catch (error) {
-      throw new SetupError(error);
+  try {
+    await perform(job.setup ?? [], look);
+    for (const name of Object.keys(given)) given[name] = await withNames(given[name], look);
+  } catch (error) {
+    throw new StepError(error);
+  }
+  const found = await binding(job.function, look);
+  if (found === null) throw new NoValue(`the function ${job.function} is not defined`);
+  return [found, argumentsOf(given), given, look];
+}
+
+// The objects of the test by their names, and those that a step has made of a class.
+const names = new Map();
+const made = new Set();
+
+// A function or a class of the program.
+async function binding(name, look) {
+  const { value } = await look({}, `[typeof ${name} === 'function' ? ${name} : null]`);
+  return value[0];
+}
+
+async function find(path, look) {
+  const [first, ...rest] = path.split('.');
+  let found = names.has(first) ? names.get(first) : await binding(first, look);
+  if (found === null && !names.has(first)) throw new ReferenceError(`${first} is not defined`);
+  let owner;
+  for (const part of rest) [owner, found] = [found, found[part]];
+  return [owner, found];
+}
+
+function isClass(value) {
+  return typeof value === 'function' && /^class\b/.test(Function.prototype.toString.call(value));
+}
+
+// Replaces the names in decoded data by what they stand for.
+async function withNames(value, look) {
+  if (Array.isArray(value)) return Promise.all(value.map((each) => withNames(each, look)));
+  if (value === null || typeof value !== 'object' || Object.getPrototypeOf(value) !== Object.prototype) return value;
+  if (typeof value.$name === 'string') return (await find(value.$name, look))[1];
+  return Object.fromEntries(
+    await Promise.all(Object.entries(value).map(async ([key, item]) => [key, await withNames(item, look)])),
+  );
+}
+
+async function perform(steps, look) {
+  let last;
+  for (const step of steps) {
+    const data = async (each) => withNames(decode(each, 'a step'), look);
+    if (step.call !== undefined) {
+      const [owner, called] = await find(step.call, look);
+      const given = await Promise.all((step.args ?? []).map(data));
+      if (isClass(called)) made.add((last = Reflect.construct(called, given)));
+      else last = await apply(called, owner, given);
+      if (step.name !== undefined) names.set(step.name, last);
+    } else if (step.assign !== undefined) {
+      const value = await data(step.value ?? null);
+      const [first, ...rest] = step.assign.split('.');
+      if (step.assign.startsWith('os.environ.')) process.env[rest[1]] = value;
+      else if (!rest.length) names.set(first, value);
+      else {
+        const attribute = rest.pop();
+        const [, owner] = await find([first, ...rest].join('.'), look);
+        if (!made.has(owner)) throw new TypeError(`${first} was not made by a step, so no step may change it`);
+        owner[attribute] = value;
+      }
+    } else {
+      const content = step.bytes === undefined ? step.text ?? '' : Buffer.from(step.bytes, 'base64');
+      if (step.file.includes('/')) fs.mkdirSync(step.file.slice(0, step.file.lastIndexOf('/')), { recursive: true });
+      fs.writeFileSync(step.file, content);
     }
   }
-  const { value } = await look(given, `[typeof ${job.function} === 'function' ? ${job.function} : null]`);
-  if (value[0] === null) throw new NoValue(`the function ${job.function} is not defined`);
-  return [value[0], argumentsOf(given), given];
+  return last;
 }
 
 on('beforeExit', () => tellOfTest('Unsettled', 'nothing was left to do, and the promise that it returned was not settled'));
@@ -170,7 +231,11 @@ try {
   if (call === null) {
     tell(`{"value":${peak}}`);
   } else {
-    const value = await apply(call[0], undefined, call[1]);
+    let value = isClass(call[0]) ? Reflect.construct(call[0], call[1]) : await apply(call[0], undefined, call[1]);
+    if (job.then) {
+      names.set('result', value);
+      value = await perform(job.then, call[3]);
+    }
     const encoder = new Encoder();
     const result = encoder.encode(value);
     tell(`{"value":${result}${job.after ? `,"after":${left(call[2], encoder)}` : ''}}`);

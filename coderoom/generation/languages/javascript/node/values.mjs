@@ -47,6 +47,7 @@ const bytes = (data) => Uint8Array.from(bytesFrom(data, 'base64'));
 const READERS = {
   __proto__: null,
   $tuple: items,
+  $name: (data) => ({ $name: data }),
   $set: (data, place) => new Set(items(data, place)),
   $frozenset: (data, place) => new Set(items(data, place)),
   $dict(pairs, place) {

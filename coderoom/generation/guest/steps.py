@@ -1,0 +1,146 @@
+"""Performs the steps of a test: calls of the program, assignments to the test's own objects, and files.
+
+`coderoom.generation.tests.Step` describes and checks them.
+"""
+
+from __future__ import annotations
+
+import binascii
+import builtins
+import io
+import os
+import random
+import sys
+from typing import Any, Dict, List
+
+from .reading import decode
+
+__all__ = ["BUILTINS", "StepError", "Steps"]
+
+BUILTINS = frozenset(
+    str.split(
+        "abs bool bytes chr dict divmod enumerate float frozenset int iter len list max min next ord pow range repr "
+        "reversed round set sorted str sum tuple zip random.seed"
+    )
+)
+"""What steps may call besides the program."""
+
+_ENVIRONMENT = "os.environ."
+
+
+class StepError(Exception):
+    """A step before the call failed. A test cannot expect that.
+
+    Args:
+        error: The exception.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Steps:
+    """The objects of a test by their names.
+
+    Args:
+        program: The program's namespace.
+        functions: The functions of the program that may be called.
+    """
+
+    def __init__(self, program: Dict[str, Any], functions: List[str]) -> None:
+        self._program = program
+        self._functions = functions
+        self._made: Dict[int, Any] = {}  # Objects of the test's own, by their ids.
+        self.names: Dict[str, Any] = {}
+
+    def perform(self, steps: List[Dict[str, Any]]) -> Any:
+        """Perform steps.
+
+        Returns:
+            The value of the last call.
+        """
+        value = None
+        for step in steps:
+            if "call" in step:
+                value = self._call(step)
+                if "name" in step:
+                    self.names[step["name"]] = value
+            elif "assign" in step:
+                self._assign(step["assign"], step.get("value"))
+            else:
+                _write(step)
+        return value
+
+    def decode(self, data: Any, root: str) -> Any:
+        """Decode tagged data, in which `$name` stands for an object of the test or a function of the program."""
+        return decode(data, root, self._find)
+
+    def _call(self, step: Dict[str, Any]) -> Any:
+        function = self._find(step["call"])
+        args = [self.decode(each, "args") for each in step.get("args", ())]
+        kwargs = {name: self.decode(each, name) for name, each in step.get("kwargs", {}).items()}
+        value = function(*args, **kwargs)
+        if type(value).__name__ == "coroutine":
+            import asyncio
+
+            value = asyncio.run(value)
+        if type(value) is function:  # Made by its class, so it cannot be an object that the program keeps.
+            self._made[id(value)] = value
+        return value
+
+    def _assign(self, place: str, data: Any) -> None:
+        value = self.decode(data, "value")
+        owner, _, attribute = place.rpartition(".")
+        if place.startswith(_ENVIRONMENT):
+            os.environ[place[len(_ENVIRONMENT) :]] = value
+        elif not owner:
+            self.names[place] = value
+            if not (isinstance(data, dict) and "$name" in data):
+                self._made[id(value)] = value
+        else:
+            found = self._find(owner)
+            if id(found) not in self._made:
+                raise TypeError("%r was not made by a step, so no step may change it" % owner)
+            setattr(found, attribute, value)
+
+    def _find(self, path: str) -> Any:
+        """The object that a path names: a method only of objects and classes of the program."""
+        if path in BUILTINS:
+            return random.seed if path == "random.seed" else getattr(builtins, path)
+        first, *rest = path.split(".")
+        if first in self.names:
+            found = self.names[first]
+        else:
+            found = self._program.get(first)
+            if first not in self._functions and not (isinstance(found, type) and self._is_own(found)):
+                raise NameError("name %r is not defined" % first)
+        for part in rest:
+            kind = found if isinstance(found, type) else type(found)
+            if not self._is_own(kind) and id(found) not in self._made:
+                raise TypeError("%r is not an object of the program's classes" % first)
+            found = getattr(found, part)
+        return found
+
+    def _is_own(self, kind: Any) -> bool:
+        return bool(kind.__module__ == self._program["__name__"])
+
+
+def _read_line(prompt: object = "", /) -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError("there are no more lines")
+    return line.rstrip("\n")
+
+
+def _write(step: Dict[str, Any]) -> None:
+    content = binascii.a2b_base64(step["bytes"]) if "bytes" in step else step.get("text", "").encode()
+    if step["file"] == "-":
+        sys.stdin = io.TextIOWrapper(io.BytesIO(content), "utf-8")
+        builtins.input = _read_line
+        return
+    folder = os.path.dirname(step["file"])
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    with open(step["file"], "wb") as file:
+        file.write(content)
