@@ -315,7 +315,7 @@ async def test_steps(runner: TestRunner, tmp_path: Path) -> None:
     right = {
         "keep": "STATE = {}\ndef keep(n): STATE['more'] = n",
         "f": "class Point:\n    def __init__(self, x): self.x = x\n    def half(self): return self.x / 2\n"
-        "def f(x):\n    if isinstance(x, str): return int(input() if x == '-' else open(x).read())\n"
+        "def f(x):\n    if isinstance(x, str): return int(input() if x == '-' else __import__('pathlib').Path(x).read_text())\n"
         "    return getattr(x, 'x', x) + STATE.get('more', 0)",
     }
     wrong = {**right, "f": right["f"].replace("getattr(x, 'x', x)", "1")}

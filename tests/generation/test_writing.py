@@ -22,7 +22,7 @@ def names(folder: Path) -> list[str]:
 def test_a_solution_is_four_files(tmp_path: Path) -> None:
     solution = solution_of()
     files = write_solution(solution, tmp_path / "new" / "folder")
-    assert names(files.folder) == ["add.py", "report.json", "report.md", "test_add.py"]
+    assert names(files.folder) == ["add.py", "report.json", "report.md", "test_add.json", "test_add.py"]
     assert files.module is not None
     assert files.tests is not None
     assert "from add import add" in files.tests.read_text()
@@ -40,7 +40,7 @@ def test_earlier_files_of_ours_are_replaced(tmp_path: Path) -> None:
     files = write_solution(solution_of({"add": "def add(x, y):\n    return y + x\n"}), tmp_path)
     assert files.module is not None
     assert "y + x" in files.module.read_text()
-    assert len(names(tmp_path)) == 4
+    assert len(names(tmp_path)) == 5
 
 
 @pytest.mark.parametrize("name", ["add.py", "test_add.py", "report.md", "report.json"])
