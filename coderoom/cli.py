@@ -200,6 +200,10 @@ SolveModelOption = Annotated[
 ]
 
 
+CacheDirOption = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", metavar="DIR", help="The folder of the cache; the user's cache folder by default."),
+]
 _NOT_GENERATOR_OPTIONS = frozenset(["instruction", "out", "name", "model", "wall", "as_json", "debug"])
 
 
@@ -242,7 +246,7 @@ def solve(
         ),
     ] = False,
     cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
-    cache_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the cache.")] = None,
+    cache_dir: CacheDirOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -272,6 +276,47 @@ def solve(
     if as_json:
         print_json(solved.to_json())
     return end_code(solved.succeeded, solved.cancelled)
+
+
+cache_app = typer.Typer(help="Show or clear what `solve` has cached.", no_args_is_help=True)
+app.add_typer(cache_app, name="cache")
+
+
+@cache_app.command("show")
+def show_cache(
+    cache_dir: CacheDirOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Show the cached solutions, the most recently used first, and the size of the cache."""
+    from coderoom.generation import SolutionCache
+    from coderoom.runs import cache_facts, cache_lines
+
+    cache = SolutionCache(cache_dir)
+    if as_json:
+        print_json(cache_facts(cache))
+    else:
+        for line in cache_lines(cache):
+            typer.echo(visible(line))
+    return EXIT_OK
+
+
+@cache_app.command("clear")
+def clear_cache(
+    cache_dir: CacheDirOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Remove all cached solutions, and all stored replies of unfinished work."""
+    from coderoom.generation import SolutionCache
+
+    cache = SolutionCache(cache_dir)
+    removed = cache.clear()
+    if as_json:
+        print_json({"succeeded": True, "folder": str(cache.path), "removed": removed})
+    else:
+        typer.echo(visible(f"{cache.path}: {removed:,} solution{'' if removed == 1 else 's'} removed"))
+    return EXIT_OK
 
 
 @app.command()
