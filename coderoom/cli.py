@@ -9,6 +9,7 @@ import sys
 import traceback
 import warnings
 from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -282,6 +283,10 @@ cache_app = typer.Typer(help="Show or clear what `solve` has cached.", no_args_i
 app.add_typer(cache_app, name="cache")
 
 
+_LONGEST_SHOWN = 80
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (0, "s"))
+
+
 @cache_app.command("show")
 def show_cache(
     cache_dir: CacheDirOption = None,
@@ -290,14 +295,20 @@ def show_cache(
 ) -> int:
     """Show the cached solutions, the most recently used first, and the size of the cache."""
     from coderoom.generation import SolutionCache
-    from coderoom.runs import cache_facts, cache_lines
 
     cache = SolutionCache(cache_dir)
+    stats, entries = cache.stats(), cache.entries()
     if as_json:
-        print_json(cache_facts(cache))
-    else:
-        for line in cache_lines(cache):
-            typer.echo(visible(line))
+        facts = {"solutions": stats.entries, "replies": stats.answers, "bytes": stats.bytes}
+        listed = [asdict(entry) | {"used": entry.used.isoformat()} for entry in entries]
+        print_json({"folder": str(cache.path), **facts, "max_bytes": stats.max_bytes, "entries": listed})
+        return EXIT_OK
+    replies = f", {_count(stats.answers, 'reply', 'replies')} of unfinished work" if stats.answers else ""
+    typer.echo(visible(f"{cache.path}: {_count(stats.entries, 'solution')}{replies}, {stats.bytes:,} bytes"))
+    for entry in entries:
+        instruction = " ".join(entry.instruction.split())
+        shown = instruction if len(instruction) <= _LONGEST_SHOWN else f"{instruction[:_LONGEST_SHOWN]}..."
+        typer.echo(visible(f"{_age(entry.used):>7}  {entry.bytes:>9,} bytes  {entry.model}  {shown}"))
     return EXIT_OK
 
 
@@ -315,8 +326,19 @@ def clear_cache(
     if as_json:
         print_json({"succeeded": True, "folder": str(cache.path), "removed": removed})
     else:
-        typer.echo(visible(f"{cache.path}: {removed:,} solution{'' if removed == 1 else 's'} removed"))
+        typer.echo(visible(f"{cache.path}: {_count(removed, 'solution')} removed"))
     return EXIT_OK
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _age(used: datetime) -> str:
+    """How long ago a solution was used, in the largest unit that fits."""
+    seconds = max((datetime.now(UTC) - used).total_seconds(), 0)
+    size, unit = next(each for each in _UNITS if seconds >= each[0])
+    return f"{seconds / (size or 1):.0f} {unit}"
 
 
 @app.command()
