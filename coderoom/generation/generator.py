@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Self, get_args
 
 import coderoom
+from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
 from coderoom.generation.languages import Language, Level
 from coderoom.generation.model_client import BudgetedModel
-from coderoom.generation.models import Model, OpenAIModel, RateLimiter, as_model
+from coderoom.generation.models import Model, OpenAIModel, as_model
 from coderoom.generation.pipeline import Pipeline, all_passed
 from coderoom.generation.prompts import PROMPT_VERSION
 from coderoom.generation.repair import Program, Rules
@@ -33,6 +34,8 @@ _LEAST = {
     "max_attempts": 1,
     "max_test_changes": 0,
     "max_tokens": 1,
+    "max_answer_tokens": 1,
+    "request_timeout": 0.01,
     "max_seconds": 0,
     "concurrency": 1,
     "requests_per_minute": 0.001,
@@ -66,6 +69,9 @@ class AICodeGenerator:
         max_attempts: The most attempts at each function.
         max_test_changes: The most test changes for each function.
         max_tokens: The token budget of a solution; `None`: unlimited.
+        max_answer_tokens: The most tokens of one reply, for clients of AutoGen and `model=`; `None`: the client's limit.
+        request_timeout: The most seconds that one request may take. After that it counts as a connection error. `None`:
+            the client's own limit.
         max_seconds: The time budget for requests to the model; `None`: unlimited.
         concurrency: The most concurrent requests of one solution.
         requests_per_minute: The most requests that may start in a minute, over all solutions, event loops and threads
@@ -98,6 +104,8 @@ class AICodeGenerator:
         max_attempts: int = 6,
         max_test_changes: int = 2,
         max_tokens: int | None = None,
+        max_answer_tokens: int | None = None,
+        request_timeout: float | None = None,
         max_seconds: float | None = None,
         concurrency: int = 4,
         requests_per_minute: float | None = None,
@@ -115,6 +123,8 @@ class AICodeGenerator:
             max_attempts=max_attempts,
             max_test_changes=max_test_changes,
             max_tokens=max_tokens,
+            max_answer_tokens=max_answer_tokens,
+            request_timeout=request_timeout,
             max_seconds=max_seconds,
             concurrency=concurrency,
             requests_per_minute=requests_per_minute,
@@ -124,8 +134,10 @@ class AICodeGenerator:
         _check_rules(allowed_imports, block_severity)
         self._own_model: OpenAIModel | None = None
         if model_client is None:
-            self._own_model = OpenAIModel(model, api_key=api_key, base_url=base_url, headers=headers)
-        self._model: Model = self._own_model or as_model(model_client)
+            self._own_model = OpenAIModel(
+                model, api_key=api_key, base_url=base_url, headers=headers, max_answer_tokens=max_answer_tokens
+            )
+        self._model: Model = self._own_model or as_model(model_client, max_answer_tokens=max_answer_tokens)
         self._language = language_named(language)
         make_sandbox(wall, self._language)  # Raises for an unknown wall.
         self._cache = SolutionCache(cache_dir) if cache else None
@@ -142,6 +154,7 @@ class AICodeGenerator:
         self._max_seconds = max_seconds
         self._concurrency = concurrency
         self._rate_limiter = RateLimiter(requests_per_minute) if requests_per_minute is not None else None
+        self._request_timeout = request_timeout
         self._retries = retries
         self._timeout = test_timeout
 
@@ -172,6 +185,32 @@ class AICodeGenerator:
                     solution = item
         assert solution is not None
         return solution
+
+    def generate_solution_sync(self, instruction: str) -> Solution:
+        """Generate a solution in a new event loop, for scripts.
+
+        Args:
+            instruction: What the program should do.
+
+        Returns:
+            The solution, as `generate_solution`.
+
+        Raises:
+            RequestError: An event loop is running, or the same as `generate_solution`.
+            SandboxUnavailable: The same as `generate_solution`.
+            MissingDependencyError: The same as `generate_solution`.
+        """
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise RequestError("An event loop is running: use `await generate_solution(...)` instead.")
+
+        async def generate() -> Solution:
+            try:
+                return await self.generate_solution(instruction)
+            finally:
+                await self.close()
+
+        return asyncio.run(generate())
 
     async def stream(self, instruction: str) -> AsyncGenerator[GenerationEvent | Solution]:
         """Generate a solution and report progress; the solution comes last.
@@ -225,8 +264,9 @@ class AICodeGenerator:
                 self._model,
                 journal,
                 emit,
-                places=asyncio.Semaphore(self._concurrency),
-                pace=self._rate_limiter,
+                concurrency=self._concurrency,
+                rate_limiter=self._rate_limiter,
+                request_timeout=self._request_timeout,
                 retries=self._retries,
                 max_tokens=self._max_tokens,
                 max_seconds=self._max_seconds,
