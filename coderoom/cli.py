@@ -123,6 +123,14 @@ def _silence_autogen() -> None:
     warnings.filterwarnings("ignore", message="Resolved model mismatch")
 
 
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+    logger = logging.getLogger("coderoom")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+
+
 FileArgument = Annotated[
     str,
     typer.Argument(
@@ -190,6 +198,9 @@ def execute(
     return end_code(result.succeeded, result.cancelled)
 
 
+SolveDebugOption = Annotated[
+    bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
+]
 SolveModelOption = Annotated[
     str | None,
     typer.Option(
@@ -222,6 +233,10 @@ def solve(
     max_attempts: Annotated[int, typer.Option(min=1, help="Attempts for each function.")] = 6,
     max_test_changes: Annotated[int, typer.Option(min=0, help="Tests of each function that may be changed.")] = 2,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget; unlimited by default.")] = None,
+    max_answer_tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of one reply.")] = None,
+    request_timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0.01, help="Timeout of a request, which is then repeated.")
+    ] = None,
     max_seconds: Annotated[
         float | None, typer.Option(min=0, help="Time budget: after it, no more requests are sent.")
     ] = None,
@@ -249,7 +264,7 @@ def solve(
     cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
     cache_dir: CacheDirOption = None,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
+    debug: SolveDebugOption = False,
 ) -> int:
     """Turn an instruction into tested functions: specs, tests, code, and repair until the tests pass.
 
@@ -261,12 +276,15 @@ def solve(
 
     from coderoom.runs import solve
 
-    if not debug:
+    if debug:
+        _log_to_stderr()
+    else:
         _silence_autogen()
     solved = asyncio.run(
         solve(
             _text(instruction),
-            Console(quiet=as_json),
+            # Progress bars would be torn by the log.
+            Console(quiet=as_json, force_interactive=False if debug else None),
             model=model,
             out=out,
             name=name,

@@ -25,7 +25,7 @@ from coderoom.errors import ModelError
 from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
 
-__all__ = ["BudgetSpent", "BudgetedModel", "Memory"]
+__all__ = ["BudgetSpent", "BudgetedModel", "Memory", "purpose_of"]
 
 _log = logging.getLogger("coderoom.generation")
 
@@ -117,14 +117,13 @@ class BudgetedModel:
         reply = self._memory.take(request) if self._memory is not None else None
         replayed = reply is not None
         if reply is None:
-            _log.debug("Model request for %s begins.", _purpose(step, function))
-            started = time.monotonic()
+            purpose, started = purpose_of(step, function), time.monotonic()
+            _log.debug("Model request for %s begins.", purpose)
             try:
                 reply = await self._ask(messages, form)
             finally:
-                how = "is answered" if reply is not None else "failed"
-                seconds = time.monotonic() - started
-                _log.debug("Model request for %s %s after %.2f s.", _purpose(step, function), how, seconds)
+                how = "is answered" if reply is not None else "ended without an answer"
+                _log.debug("Model request for %s %s after %.2f s.", purpose, how, time.monotonic() - started)
             if self._memory is not None:
                 self._memory.add(request, reply)
         self._count(reply, replayed)
@@ -239,7 +238,8 @@ def _described(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _purpose(step: str, function: str) -> str:
+def purpose_of(step: str, function: str) -> str:
+    """What a request is for, in words."""
     return f"{step} of {function}" if function else step
 
 

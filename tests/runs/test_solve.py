@@ -115,6 +115,14 @@ def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
     assert cache("clear").returncode == 2
 
 
+def test_debug_logs_each_step(tmp_path: Path) -> None:
+    done = solve(tmp_path, "Double.", "--model", recording(tmp_path / "r.json", WORDS), "--json", "--debug")
+    assert json.loads(done.stdout)["succeeded"] is True
+    lines = [line for line in done.stderr.splitlines() if "coderoom.generation: " in line]
+    assert lines[1].endswith(" coderoom.generation: Model request for specs begins.")
+    assert "Done: " in lines[-1]
+
+
 def test_a_report_is_written_also_where_there_is_no_code(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", ["I would rather not."] * 2)
     done = solve(tmp_path, "Double.", "--model", model, "--out", "out")
