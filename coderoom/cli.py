@@ -8,6 +8,8 @@ import logging
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
@@ -123,12 +125,19 @@ def _silence_autogen() -> None:
     warnings.filterwarnings("ignore", message="Resolved model mismatch")
 
 
-def _log_to_stderr() -> None:
+@contextmanager
+def _log_to_stderr() -> Iterator[None]:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
     logger = logging.getLogger("coderoom")
+    before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 FileArgument = Annotated[
@@ -276,22 +285,14 @@ def solve(
 
     from coderoom.runs import solve
 
-    if debug:
-        _log_to_stderr()
-    else:
+    if not debug:
         _silence_autogen()
-    solved = asyncio.run(
-        solve(
-            _text(instruction),
-            # Progress bars would be torn by the log.
-            Console(quiet=as_json, force_interactive=False if debug else None),
-            model=model,
-            out=out,
-            name=name,
-            wall=wall,
-            options=options,
+    # Progress bars would be torn by the log.
+    console = Console(quiet=as_json, force_interactive=False if debug else None)
+    with _log_to_stderr() if debug else nullcontext():
+        solved = asyncio.run(
+            solve(_text(instruction), console, model=model, out=out, name=name, wall=wall, options=options)
         )
-    )
     if as_json:
         print_json(solved.to_json())
     return end_code(solved.succeeded, solved.cancelled)

@@ -280,7 +280,10 @@ def _limit_name(model: str) -> str:
 def _answer_limit(client: Any, tokens: int) -> dict[str, Any]:
     """The extra arguments that limit a reply; none if the client takes no extra arguments."""
     client = innermost_client(client)
-    if "extra_create_args" not in inspect.signature(client.create).parameters:
+    parameters = inspect.signature(client.create).parameters
+    if "extra_create_args" not in parameters and inspect.Parameter.VAR_KEYWORD not in (
+        each.kind for each in parameters.values()
+    ):
         return {}
     is_ollama = any(kind.__module__.startswith("autogen_ext.models.ollama") for kind in type(client).__mro__)
     return {"num_predict" if is_ollama else _limit_name(_name_of(client)): tokens}
