@@ -176,7 +176,11 @@ class BudgetedModel:
             await asyncio.wait((task,))
         finally:
             await cancel_and_wait(task)
-        error = asyncio.CancelledError("the client cancelled its own request") if task.cancelled() else task.exception()
+        if task.cancelled():
+            return asyncio.CancelledError("the client cancelled its own request")
+        error = task.exception()
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
         return error if error is not None else task.result()
 
     def _deadline(self) -> float | None:
