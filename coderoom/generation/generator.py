@@ -170,6 +170,7 @@ class AICodeGenerator:
             accept_changed_tests=accept_changed_tests,
         )
         self._max_tokens = max_tokens
+        self._max_answer_tokens = max_answer_tokens
         self._max_seconds = max_seconds
         self._concurrency = concurrency
         self._rate_limiter = RateLimiter(requests_per_minute) if requests_per_minute is not None else None
@@ -284,7 +285,9 @@ class AICodeGenerator:
             if found is not None:
                 return found
             self._language.scan("")  # A missing scanner raises here, before any paid request.
-            journal = self._cache.journal(key) if self._cache is not None else None
+            # Replies that were cut off at one limit are not those at another.
+            work = key if self._max_answer_tokens is None else f"{key} {self._max_answer_tokens}"
+            journal = self._cache.journal(work) if self._cache is not None else None
             client = BudgetedModel(
                 self._model,
                 journal,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -154,6 +155,14 @@ def test_a_generator_passes_the_limit_on() -> None:
         generator = AICodeGenerator(**model, cache=False, max_answer_tokens=70)
         assert not generator.generate_solution_sync("Double.").all_tests_passed
         assert [request.body["max_tokens"] for request in place.requests] == [70, 70]
+
+
+def test_another_limit_is_no_continuation_of_interrupted_work(tmp_path: Path) -> None:
+    for limit, replayed in ((70, 0), (80, 0), (70, 1)):
+        with server.OpenAIServer([server.Reply("no", usage=(10, 5), finish_reason="length")]) as place:
+            model: Any = {"model": "gpt-4o", "api_key": "test", "base_url": place.base_url}
+            generator = AICodeGenerator(**model, cache_dir=tmp_path, max_answer_tokens=limit, max_tokens=15, retries=0)
+            assert generator.generate_solution_sync("Double.").usage.replayed == replayed
 
 
 def test_a_client_of_autogen_works_in_one_event_loop_after_another() -> None:
