@@ -8,7 +8,10 @@ import logging
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -122,6 +125,21 @@ def _silence_autogen() -> None:
     warnings.filterwarnings("ignore", message="Resolved model mismatch")
 
 
+@contextmanager
+def _log_to_stderr() -> Iterator[None]:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+    logger = logging.getLogger("coderoom")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
 FileArgument = Annotated[
     str,
     typer.Argument(
@@ -189,6 +207,9 @@ def execute(
     return end_code(result.succeeded, result.cancelled)
 
 
+SolveDebugOption = Annotated[
+    bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
+]
 SolveModelOption = Annotated[
     str | None,
     typer.Option(
@@ -200,6 +221,10 @@ SolveModelOption = Annotated[
 ]
 
 
+CacheDirOption = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", metavar="DIR", help="The folder of the cache; the user's cache folder by default."),
+]
 _NOT_GENERATOR_OPTIONS = frozenset(["instruction", "out", "name", "model", "wall", "as_json", "debug"])
 
 
@@ -217,6 +242,10 @@ def solve(
     max_attempts: Annotated[int, typer.Option(min=1, help="Attempts for each function.")] = 6,
     max_test_changes: Annotated[int, typer.Option(min=0, help="Tests of each function that may be changed.")] = 2,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget; unlimited by default.")] = None,
+    max_answer_tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of one reply.")] = None,
+    request_timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0.01, help="Timeout of a request, which is then repeated.")
+    ] = None,
     max_seconds: Annotated[
         float | None, typer.Option(min=0, help="Time budget: after it, no more requests are sent.")
     ] = None,
@@ -242,9 +271,9 @@ def solve(
         ),
     ] = False,
     cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
-    cache_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the cache.")] = None,
+    cache_dir: CacheDirOption = None,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
+    debug: SolveDebugOption = False,
 ) -> int:
     """Turn an instruction into tested functions: specs, tests, code, and repair until the tests pass.
 
@@ -258,20 +287,77 @@ def solve(
 
     if not debug:
         _silence_autogen()
-    solved = asyncio.run(
-        solve(
-            _text(instruction),
-            Console(quiet=as_json),
-            model=model,
-            out=out,
-            name=name,
-            wall=wall,
-            options=options,
+    # Progress bars would be torn by the log.
+    console = Console(quiet=as_json, force_interactive=False if debug else None)
+    with _log_to_stderr() if debug else nullcontext():
+        solved = asyncio.run(
+            solve(_text(instruction), console, model=model, out=out, name=name, wall=wall, options=options)
         )
-    )
     if as_json:
         print_json(solved.to_json())
     return end_code(solved.succeeded, solved.cancelled)
+
+
+cache_app = typer.Typer(help="Show or clear what `solve` has cached.", no_args_is_help=True)
+app.add_typer(cache_app, name="cache")
+
+
+_LONGEST_SHOWN = 80
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (0, "s"))
+
+
+@cache_app.command("show")
+def show_cache(
+    cache_dir: CacheDirOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Show the cached solutions, the most recently used first, and the size of the cache."""
+    from coderoom.generation import SolutionCache
+
+    cache = SolutionCache(cache_dir)
+    stats, entries = cache.stats(), cache.entries()
+    if as_json:
+        facts = {"solutions": stats.entries, "replies": stats.answers, "bytes": stats.bytes}
+        listed = [asdict(entry) | {"used": entry.used.isoformat()} for entry in entries]
+        print_json({"folder": str(cache.path), **facts, "max_bytes": stats.max_bytes, "entries": listed})
+        return EXIT_OK
+    replies = f", {_count(stats.answers, 'reply', 'replies')} of unfinished work" if stats.answers else ""
+    typer.echo(visible(f"{cache.path}: {_count(stats.entries, 'solution')}{replies}, {stats.bytes:,} bytes"))
+    for entry in entries:
+        instruction = " ".join(entry.instruction.split())
+        shown = instruction if len(instruction) <= _LONGEST_SHOWN else f"{instruction[:_LONGEST_SHOWN]}..."
+        typer.echo(visible(f"{_age(entry.used):>7}  {entry.bytes:>9,} bytes  {entry.model}  {shown}"))
+    return EXIT_OK
+
+
+@cache_app.command("clear")
+def clear_cache(
+    cache_dir: CacheDirOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Remove all cached solutions, and all stored replies of unfinished work."""
+    from coderoom.generation import SolutionCache
+
+    cache = SolutionCache(cache_dir)
+    removed = cache.clear()
+    if as_json:
+        print_json({"succeeded": True, "folder": str(cache.path), "removed": removed})
+    else:
+        typer.echo(visible(f"{cache.path}: {_count(removed, 'solution')} removed"))
+    return EXIT_OK
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _age(used: datetime) -> str:
+    """How long ago a solution was used, in the largest unit that fits."""
+    seconds = max((datetime.now(UTC) - used).total_seconds(), 0)
+    size, unit = next(each for each in _UNITS if seconds >= each[0])
+    return f"{seconds / (size or 1):.0f} {unit}"
 
 
 @app.command()

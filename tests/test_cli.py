@@ -409,7 +409,8 @@ def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from coderoom.cli import main\n"
-        "for words in '--help', 'run --help', 'validate --help', '--version', 'doctor', 'exec a.py', '':\n"
+        "cached = 'cache show --cache-dir c'\n"
+        "for words in '--help', 'run --help', 'validate --help', '--version', 'doctor', 'exec a.py', cached, '':\n"
         "    sys.argv = ['coderoom', *words.split()]\n"
         "    try:\n        main()\n"
         "    except SystemExit as end:\n        assert not end.code\n"

@@ -28,6 +28,8 @@ from autogen_agentchat.teams._group_chat._round_robin_group_chat import (
 from autogen_core import SingleThreadedAgentRuntime
 from autogen_core._component_config import WELL_KNOWN_PROVIDERS, ComponentFromConfig
 
+from coderoom._util.json_output import innermost_client
+
 __all__ = [
     "CONDITIONS",
     "COUNTERS",
@@ -153,7 +155,7 @@ def closers_of(team: Any) -> list[Callable[[], Awaitable[None]]]:
 
 def transports_of(model_client: Any) -> list[Any]:
     """The connection pools of a client that uses httpx, such as OpenAI's and Anthropic's."""
-    http = getattr(getattr(model_client, "_client", None), "_client", None)
+    http = getattr(getattr(innermost_client(model_client), "_client", None), "_client", None)
     found = [getattr(http, "_transport", None), *getattr(http, "_mounts", {}).values()]
     return [transport for transport in found if callable(getattr(transport, "aclose", None))]
 

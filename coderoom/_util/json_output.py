@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from coderoom._util.text import encodable
 
 __all__ = [
+    "innermost_client",
     "json_objects",
     "output_arguments",
     "parse_tolerantly",
@@ -110,7 +111,15 @@ def output_arguments(model_client: Any, schema: type[BaseModel]) -> dict[str, An
 
 def _is_openai(model_client: Any) -> bool:
     # By name, since the import is slow and often not needed.
-    return any(kind.__module__.startswith("autogen_ext.models.openai") for kind in type(model_client).__mro__)
+    kinds = type(innermost_client(model_client)).__mro__
+    return any(kind.__module__.startswith("autogen_ext.models.openai") for kind in kinds)
+
+
+def innermost_client(model_client: Any) -> Any:
+    """The client that sends the requests, if others are wrapped around it, such as a cache or a rate limit."""
+    while hasattr(inner := getattr(model_client, "client", None), "model_info"):
+        model_client = inner
+    return model_client
 
 
 def strict_schema(schema: Any) -> Any:

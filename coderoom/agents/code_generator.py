@@ -68,6 +68,8 @@ class CodeGeneratorAgentConfig(StrictConfig):
     max_attempts: int = Field(default=6, ge=1)
     max_test_changes: int = Field(default=2, ge=0)
     max_tokens: int | None = Field(default=None, ge=1)
+    max_answer_tokens: int | None = Field(default=None, ge=1)
+    request_timeout: float | None = Field(default=None, gt=0)
     max_seconds: float | None = Field(default=None, gt=0)
     concurrency: int = Field(default=4, ge=1)
     retries: int = Field(default=4, ge=0)
@@ -106,6 +108,8 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         max_attempts: The most attempts for each function.
         max_test_changes: The most tests of each function that may be changed.
         max_tokens: The most tokens that a turn may use; `None`: unlimited.
+        max_answer_tokens: The most tokens of one reply of the model; `None`: the client's own limit.
+        request_timeout: The most seconds that one request may take; `None`: the client's own limit.
         max_seconds: The time budget in seconds, after which the model is not called again; `None`: unlimited.
         concurrency: The most concurrent requests.
         retries: The most retries of a request after connection errors.
@@ -138,6 +142,8 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         max_attempts: int = 6,
         max_test_changes: int = 2,
         max_tokens: int | None = None,
+        max_answer_tokens: int | None = None,
+        request_timeout: float | None = None,
         max_seconds: float | None = None,
         concurrency: int = 4,
         retries: int = 4,
@@ -157,6 +163,8 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
             "max_attempts": max_attempts,
             "max_test_changes": max_test_changes,
             "max_tokens": max_tokens,
+            "max_answer_tokens": max_answer_tokens,
+            "request_timeout": request_timeout,
             "max_seconds": max_seconds,
             "concurrency": concurrency,
             "retries": retries,

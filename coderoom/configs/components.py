@@ -185,6 +185,7 @@ _MODULES = (
     "coderoom.approval",
     "coderoom.configs",
     "coderoom.executors",
+    "coderoom.models",
     "coderoom.teams",
     "autogen_agentchat.agents",
     "autogen_agentchat.base",
@@ -273,6 +274,7 @@ _TERMINATION = Kind("a termination condition", (TerminationCondition,))
 _APPROVAL = Kind("an approval", (Approval,))
 _BY_FIELD = {
     "model_client": MODEL,
+    "client": MODEL,
     "model_context": Kind("a model context", (ChatCompletionContext,)),
     "code_executor": Kind("a code executor", (CodeExecutor,)),
     "termination_condition": _TERMINATION,

@@ -18,7 +18,7 @@ Expected results never enter the process of the functions: values and exceptions
 from __future__ import annotations
 
 from coderoom.errors import GenerationError
-from coderoom.generation.cache import CacheStats, Journal, SolutionCache, cache_key
+from coderoom.generation.cache import CacheEntry, CacheStats, Journal, SolutionCache, cache_key
 from coderoom.generation.compare import Comparison, compare
 from coderoom.generation.export import WrittenFiles, check_folder, report_markdown, write_solution
 from coderoom.generation.generator import AICodeGenerator
@@ -58,6 +58,7 @@ __all__ = [
     "Approach",
     "Attempt",
     "AutoGenModel",
+    "CacheEntry",
     "CacheHit",
     "CacheStats",
     "CodeProblem",

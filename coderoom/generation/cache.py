@@ -1,29 +1,40 @@
-"""The cache of solutions, and the journal of replies with which interrupted work continues."""
+"""The cache of solutions, and the journal of replies with which interrupted work continues. Used by the generator.
+
+Both are plain files in one folder: a JSON file for each solution, and a file of JSON lines for the replies of each
+unfinished work. Any number of processes, threads and event loops may use the folder at once without a lock: a solution
+appears by a rename, and each reply is one write at the end of its file.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import logging
 import os
+import re
+import stat
+import tempfile
 import threading
+import time
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError
-from coderoom.generation.database import ANSWER, SOLUTION, Name, Rows, Unavailable
 from coderoom.generation.models import Reply
 from coderoom.generation.solution import Solution
 from coderoom.generation.tests import FrozenTests
 from coderoom.generation.values import canonical
 
 __all__ = [
+    "CacheEntry",
     "CacheStats",
     "Journal",
     "SolutionCache",
@@ -31,7 +42,11 @@ __all__ = [
 ]
 
 _log = logging.getLogger("coderoom.generation")
-_FILE: Final = "solutions.sqlite3"
+
+# The folder may hold other files too, such as the environments of AutoGen Studio.
+_OURS: Final = re.compile(r"(?:solution|replies)-[0-9a-f]{64}\.(?:json|jsonl|\w+\.tmp)")
+_FORMER: Final = "solutions.sqlite3*"  # Earlier versions had a database.
+_KEEP_REPLIES: Final = 30 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -41,11 +56,11 @@ class CacheStats:
     Attributes:
         entries: The number of solutions.
         answers: The number of replies of unfinished work.
-        bytes: The size of both, as counted for the limit.
+        bytes: The size of all files.
         max_bytes: The size limit.
-        oldest: When the oldest of them was stored; `None` if the cache is empty.
-        newest: When the newest of them was stored.
-        hits: How often the current solutions and replies were found.
+        oldest: When the least recently used file was used; `None` if the cache is empty.
+        newest: When the most recently used file was used.
+        hits: How often this object found a solution or a reply.
     """
 
     entries: int
@@ -57,17 +72,38 @@ class CacheStats:
     hits: int
 
 
-class SolutionCache:
-    """Keeps solutions that passed, and model replies of unfinished work, in a SQLite file.
+@dataclass(frozen=True)
+class CacheEntry:
+    """A solution in a cache.
 
-    Many processes and threads can use it at once, and may be killed at any moment. Damaged data is removed or set
-    aside, with a warning. If the file cannot be used, the cache behaves as if it were empty. The file is not protected
-    against changes by others, so run the tests of a cached solution again.
+    Attributes:
+        instruction: The instruction.
+        model: The name of the model.
+        language: The language of the functions.
+        functions: The names of the functions.
+        used: When it was stored or last found.
+        bytes: The size of its file.
+    """
+
+    instruction: str
+    model: str
+    language: str
+    functions: tuple[str, ...]
+    used: datetime
+    bytes: int
+
+
+class SolutionCache:
+    """Keeps solutions that passed, and model replies of unfinished work, in files.
+
+    Many processes and threads can use it at once, and may be killed at any moment. Damaged files are removed, with a
+    warning. If the folder cannot be used, the cache behaves as if it were empty. The files are not protected against
+    changes by others, so run the tests of a cached solution again.
 
     Args:
-        folder: The folder of the file `solutions.sqlite3`; `None`: `$XDG_CACHE_HOME/coderoom` or `~/.cache/coderoom`.
-            It is created when something is stored.
-        max_bytes: The size limit. The least recently used entries are removed first.
+        folder: The folder; `None`: `$XDG_CACHE_HOME/coderoom` or `~/.cache/coderoom`. It is created when something is
+            stored.
+        max_bytes: The size limit. The least recently used files are removed first.
 
     Raises:
         RequestError: `max_bytes` is negative, or `folder` is not given and there is no home folder.
@@ -77,13 +113,14 @@ class SolutionCache:
         if max_bytes < 0:
             raise RequestError(f"max_bytes={max_bytes!r} must not be below 0.")
         self._max_bytes = max_bytes
-        self._path = _folder(folder) / _FILE
-        self._rows = Rows(self._path, max_bytes)
+        self._folder = _folder(folder)
+        self._hits = 0
+        self._warned = False
 
     @property
     def path(self) -> Path:
-        """The path of the file, which may not exist yet."""
-        return self._path
+        """The folder, which may not exist yet."""
+        return self._folder
 
     def get(self, key: str) -> Solution | None:
         """Look up a solution, and count that as a use.
@@ -94,7 +131,19 @@ class SolutionCache:
         Returns:
             The solution as it was stored; `None` if there is no valid one.
         """
-        return self._rows.read(Name(SOLUTION, key), _parse_solution)
+        path = self._file(key)
+        with self._tolerant(), contextlib.suppress(FileNotFoundError):
+            self._check_folder()
+            try:
+                solution = _parse(path.read_bytes())
+            except (ValueError, RecursionError) as error:
+                _log.warning("A solution in the cache is damaged and was removed (%s): %s", path.name, _line(error))
+                path.unlink(missing_ok=True)
+                return None
+            os.utime(path)
+            self._hits += 1
+            return solution
+        return None
 
     def put(self, key: str, solution: Solution) -> None:
         """Store a solution and replace an earlier one. A solution above the size limit is not stored.
@@ -110,17 +159,30 @@ class SolutionCache:
         if why:
             raise RequestError(f"Only a solution that passed all of its tests can be cached: {why}.")
         try:
-            body = _dump(solution)
-            _parse_solution(body)
+            data = solution.model_dump(mode="json", warnings=False)
+            body = encodable(json.dumps(data, ensure_ascii=False, allow_nan=False)).encode()
+            _parse(body)
         except (ValueError, TypeError, RecursionError) as error:
-            why = str(error).strip().partition("\n")[0]
-            _log.warning("A solution was not cached, because it cannot be stored as JSON: %s", why)
+            _log.warning("A solution was not cached, because it cannot be stored as JSON: %s", _line(error))
             return
-        self._rows.write(Name(SOLUTION, key), body, replace=True)
+        if len(body) > self._max_bytes:
+            _log.info("A solution of %d bytes is too large for the cache.", len(body))
+            return
+        path = self._file(key)
+        with self._tolerant():
+            self._prepare_folder()
+            descriptor, name = tempfile.mkstemp(".tmp", f"{path.stem}.", self._folder)
+            temporary = Path(name)
+            try:
+                _write(descriptor, body)
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+            self._evict(path)
 
     def remove(self, key: str) -> None:
         """Remove a solution, if there is one."""
-        self._rows.remove(SOLUTION, key)
+        self._remove(self._file(key))
 
     def clear(self) -> int:
         """Remove all solutions and all replies of unfinished work.
@@ -129,29 +191,142 @@ class SolutionCache:
             The number of solutions that were removed.
 
         Raises:
-            RequestError: The file exists but cannot be used, so nothing was removed.
+            RequestError: The folder cannot be used, so that not everything was removed.
         """
+        removed = 0
         try:
-            return self._rows.clear()
-        except Unavailable as error:
+            for path, _ in self._files():
+                path.unlink(missing_ok=True)
+                removed += path.suffix == ".json"
+            self._remove_former()
+        except OSError as error:
             raise RequestError(f"The cache cannot be cleared: {error}.") from error
+        return removed
 
     def stats(self) -> CacheStats:
         """Statistics of the current content."""
-        found = self._rows.totals()
+        files = self._readable_files()
+        used = [_moment(status) for _, status in files]
         return CacheStats(
-            entries=found.solutions,
-            answers=found.answers,
-            bytes=found.size,
+            entries=sum(path.suffix == ".json" for path, _ in files),
+            answers=sum(len(self._replies(path)) for path, _ in files if path.suffix == ".jsonl"),
+            bytes=sum(status.st_size for _, status in files),
             max_bytes=self._max_bytes,
-            oldest=found.oldest,
-            newest=found.newest,
-            hits=found.hits,
+            oldest=used[0] if used else None,
+            newest=used[-1] if used else None,
+            hits=self._hits,
         )
+
+    def entries(self) -> list[CacheEntry]:
+        """The solutions, the most recently used first."""
+        found: list[CacheEntry] = []
+        for path, status in reversed(self._readable_files()):
+            # Another version of this package may have written a file that this one cannot read.
+            with self._tolerant(), contextlib.suppress(FileNotFoundError, ValueError, RecursionError):
+                if path.suffix == ".json":
+                    each = _parse(path.read_bytes())
+                    facts = each.instruction, each.model, each.language, tuple(each.implementations)
+                    found.append(CacheEntry(*facts, _moment(status), status.st_size))
+        return found
 
     def journal(self, key: str) -> Journal:
         """A journal of the replies for the solution with a key, starting at the first one."""
-        return Journal(self._rows, key)
+        return Journal(self, key)
+
+    def _file(self, key: str, kind: str = "solution") -> Path:
+        digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+        return self._folder / f"{kind}-{digest}.{'json' if kind == 'solution' else 'jsonl'}"
+
+    def _prepare_folder(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check_folder()
+        self._remove_former()
+
+    def _check_folder(self) -> None:
+        """Check that other users cannot put files into the folder, if it exists."""
+        try:
+            status = self._folder.stat()
+        except FileNotFoundError:
+            return
+        if status.st_uid not in (os.geteuid(), 0):
+            raise PermissionError(f"{str(self._folder)!r} belongs to another user ({status.st_uid})")
+        if status.st_mode & stat.S_IWOTH:
+            raise PermissionError(f"every user may write to {str(self._folder)!r}")
+
+    def _remove_former(self) -> None:
+        for path in self._folder.glob(_FORMER):
+            path.unlink(missing_ok=True)
+
+    def _files(self) -> list[tuple[Path, os.stat_result]]:
+        """The files of the cache, the least recently used first."""
+        self._check_folder()
+        found = []
+        with contextlib.suppress(FileNotFoundError):
+            for path in self._folder.iterdir():
+                with contextlib.suppress(FileNotFoundError):
+                    if _OURS.fullmatch(path.name):
+                        found.append((path, path.lstat()))
+        return sorted(found, key=lambda each: each[1].st_mtime_ns)
+
+    def _readable_files(self) -> list[tuple[Path, os.stat_result]]:
+        files: list[tuple[Path, os.stat_result]] = []
+        with self._tolerant():
+            files += self._files()
+        return files
+
+    def _evict(self, written: Path) -> None:
+        """Remove replies that nobody continued, and as many other files as necessary, but not the one just written."""
+        files = self._files()
+        total = sum(status.st_size for _, status in files)
+        for path, status in files:
+            forgotten = path.suffix != ".json" and status.st_mtime < time.time() - _KEEP_REPLIES
+            if path != written and (total > self._max_bytes or forgotten):
+                path.unlink(missing_ok=True)
+                total -= status.st_size
+
+    @contextlib.contextmanager
+    def _tolerant(self) -> Iterator[None]:
+        """Go on without the files if they cannot be used, so that paid work is not lost. Warn once."""
+        try:
+            yield
+        except OSError as error:
+            level = logging.DEBUG if self._warned else logging.WARNING
+            self._warned = True
+            _log.log(level, "The cache of solutions cannot be used: %s.", error)
+
+    def _append(self, path: Path, line: bytes) -> None:
+        with self._tolerant():
+            size = len(line) + (path.stat().st_size if path.exists() else 0)
+            if size > self._max_bytes:
+                _log.info("A reply is not stored: %d bytes are too large for the cache.", size)
+                return
+            self._prepare_folder()
+            # The line break comes first: it ends a line that a killed process may have left unfinished.
+            _write(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), b"\n" + line)
+            self._evict(path)
+
+    def _replies(self, path: Path) -> dict[tuple[str, int], Reply]:
+        with self._tolerant(), contextlib.suppress(FileNotFoundError):
+            self._check_folder()
+            return _read_replies(path)
+        return {}
+
+    def _remove(self, path: Path) -> None:
+        with self._tolerant():
+            self._check_folder()
+            path.unlink(missing_ok=True)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write to a file and close it; the data is on disk when this returns."""
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        if file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, "the file could not be written completely")
+        os.fsync(descriptor)
+
+
+def _moment(status: os.stat_result) -> datetime:
+    return datetime.fromtimestamp(status.st_mtime, UTC)
 
 
 def cache_key(
@@ -193,20 +368,16 @@ def _folder(folder: str | Path | None) -> Path:
         raise RequestError(f"There is no folder for the cache: {error} Pass folder=.") from error
 
 
-def _dump(solution: Solution) -> bytes:
-    try:
-        return solution.model_dump_json(warnings=False).encode()
-    except ValueError:  # Lone surrogates cannot be encoded.
-        data = solution.model_dump(mode="json", warnings=False)
-        return encodable(json.dumps(data, ensure_ascii=False, allow_nan=False)).encode()
-
-
-def _parse_solution(body: bytes) -> Solution:
+def _parse(body: bytes) -> Solution:
     solution = Solution.model_validate_json(body)
     why = _why_unsound(solution)
     if why:
         raise ValueError(why)
     return solution
+
+
+def _line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _why_unsound(solution: Solution) -> str:
@@ -248,12 +419,13 @@ class Journal:
     """The model replies of one unfinished piece of work; `SolutionCache.journal` creates it.
 
     Replies to the same request are numbered, and each journal has its own position. If several processes do the same
-    work at once, the first reply of each number is stored, and each process continues with its own replies.
+    work at once, the first reply of each number counts later, and each process continues with its own replies.
     """
 
-    def __init__(self, rows: Rows, key: str) -> None:
-        self._rows = rows
-        self._key = key
+    def __init__(self, cache: SolutionCache, key: str) -> None:
+        self._cache = cache
+        self._path = cache._file(key, "replies")
+        self._known: dict[tuple[str, int], Reply] | None = None
         self._next: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -267,9 +439,12 @@ class Journal:
             The reply; `None` if there are no more stored replies, so that the model must be called.
         """
         with self._lock:
-            reply = self._rows.read(self._name(request), _parse_reply)
+            if self._known is None:
+                self._known = self._cache._replies(self._path)
+            reply = self._known.get((request, self._next[request]))
             if reply is not None:
                 self._next[request] += 1
+                self._cache._hits += 1
         return reply
 
     def add(self, request: str, reply: Reply) -> None:
@@ -279,24 +454,27 @@ class Journal:
             request: A hash of the whole request.
             reply: The reply.
         """
-        # Pure ASCII, so that lone surrogates survive: later requests contain the reply.
-        body = json.dumps(asdict(reply), allow_nan=False).encode()
         with self._lock:
-            self._rows.write(self._name(request), body, replace=False)
+            # Pure ASCII, so that lone surrogates survive: later requests contain the reply.
+            line = json.dumps({"request": request, "number": self._next[request], **asdict(reply)}, allow_nan=False)
+            self._cache._append(self._path, line.encode())
             self._next[request] += 1
 
     def forget(self) -> None:
         """Remove all replies of this work."""
         with self._lock:
-            self._rows.remove(ANSWER, self._key)
+            self._cache._remove(self._path)
+            self._known = None
             self._next.clear()
 
-    def _name(self, request: str) -> Name:
-        return Name(ANSWER, self._key, request, self._next[request])
 
-
-def _parse_reply(body: bytes) -> Reply:
-    data = json.loads(body)
-    if not isinstance(data, dict) or {name: type(value) for name, value in data.items()} != _FIELDS:
-        raise ValueError("it is not a reply of a model")
-    return Reply(**data)
+def _read_replies(path: Path) -> dict[tuple[str, int], Reply]:
+    """The replies in a journal's file, by request and number. Lines that are no replies are skipped."""
+    found: dict[tuple[str, int], Reply] = {}
+    for line in path.read_bytes().split(b"\n"):
+        with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError, AttributeError):
+            data = json.loads(line)
+            place = data.pop("request"), data.pop("number")
+            if {name: type(value) for name, value in data.items()} == _FIELDS:
+                found.setdefault(place, Reply(**data))
+    return found

@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, get_args
 
 import coderoom
-from coderoom._util.text import encodable
+from coderoom._util.rate_limit import RateLimiter
+from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
 from coderoom.generation.languages import Language, Level
-from coderoom.generation.model_client import BudgetedModel
-from coderoom.generation.models import Model, OpenAIModel, RateLimiter, as_model
+from coderoom.generation.model_client import BudgetedModel, purpose_of
+from coderoom.generation.models import Model, OpenAIModel, as_model
 from coderoom.generation.pipeline import Pipeline, all_passed
 from coderoom.generation.prompts import PROMPT_VERSION
 from coderoom.generation.repair import Program, Rules
 from coderoom.generation.runner import TestRunner, language_named, make_sandbox
-from coderoom.generation.solution import CUT_SHORT, CacheHit, GenerationEvent, Solution, Usage, Warned
+from coderoom.generation.solution import (
+    CUT_SHORT,
+    CacheHit,
+    CodeRefused,
+    CodeWritten,
+    FunctionFinished,
+    GenerationEvent,
+    ModelAsked,
+    Solution,
+    SpecsWritten,
+    TestChanged,
+    TestsFrozen,
+    TestsRun,
+    TestsWritten,
+    Usage,
+    Warned,
+)
 from coderoom.generation.tests import freeze
 from coderoom.sandbox import Sandbox
 
@@ -28,11 +46,15 @@ __all__ = [
     "AICodeGenerator",
 ]
 
+_log = logging.getLogger("coderoom.generation")
+
 _LONGEST = 100_000
 _LEAST = {
     "max_attempts": 1,
     "max_test_changes": 0,
     "max_tokens": 1,
+    "max_answer_tokens": 1,
+    "request_timeout": 0.01,
     "max_seconds": 0,
     "concurrency": 1,
     "requests_per_minute": 0.001,
@@ -66,6 +88,9 @@ class AICodeGenerator:
         max_attempts: The most attempts at each function.
         max_test_changes: The most test changes for each function.
         max_tokens: The token budget of a solution; `None`: unlimited.
+        max_answer_tokens: The most tokens of one reply, for AutoGen's clients and `model=`; `None`: the client's limit.
+        request_timeout: The most seconds that one request may take. After that it counts as a connection error. `None`:
+            the client's own limit.
         max_seconds: The time budget for requests to the model; `None`: unlimited.
         concurrency: The most concurrent requests of one solution.
         requests_per_minute: The most requests that may start in a minute, over all solutions, event loops and threads
@@ -98,6 +123,8 @@ class AICodeGenerator:
         max_attempts: int = 6,
         max_test_changes: int = 2,
         max_tokens: int | None = None,
+        max_answer_tokens: int | None = None,
+        request_timeout: float | None = None,
         max_seconds: float | None = None,
         concurrency: int = 4,
         requests_per_minute: float | None = None,
@@ -115,6 +142,8 @@ class AICodeGenerator:
             max_attempts=max_attempts,
             max_test_changes=max_test_changes,
             max_tokens=max_tokens,
+            max_answer_tokens=max_answer_tokens,
+            request_timeout=request_timeout,
             max_seconds=max_seconds,
             concurrency=concurrency,
             requests_per_minute=requests_per_minute,
@@ -124,8 +153,10 @@ class AICodeGenerator:
         _check_rules(allowed_imports, block_severity)
         self._own_model: OpenAIModel | None = None
         if model_client is None:
-            self._own_model = OpenAIModel(model, api_key=api_key, base_url=base_url, headers=headers)
-        self._model: Model = self._own_model or as_model(model_client)
+            self._own_model = OpenAIModel(
+                model, api_key=api_key, base_url=base_url, headers=headers, max_answer_tokens=max_answer_tokens
+            )
+        self._model: Model = self._own_model or as_model(model_client, max_answer_tokens=max_answer_tokens)
         self._language = language_named(language)
         make_sandbox(wall, self._language)  # Raises for an unknown wall.
         self._cache = SolutionCache(cache_dir) if cache else None
@@ -139,9 +170,11 @@ class AICodeGenerator:
             accept_changed_tests=accept_changed_tests,
         )
         self._max_tokens = max_tokens
+        self._max_answer_tokens = max_answer_tokens
         self._max_seconds = max_seconds
         self._concurrency = concurrency
         self._rate_limiter = RateLimiter(requests_per_minute) if requests_per_minute is not None else None
+        self._request_timeout = request_timeout
         self._retries = retries
         self._timeout = test_timeout
 
@@ -173,6 +206,32 @@ class AICodeGenerator:
         assert solution is not None
         return solution
 
+    def generate_solution_sync(self, instruction: str) -> Solution:
+        """Generate a solution in a new event loop, for scripts.
+
+        Args:
+            instruction: What the program should do.
+
+        Returns:
+            The solution, as `generate_solution`.
+
+        Raises:
+            RequestError: An event loop is running, or the same as `generate_solution`.
+            SandboxUnavailable: The same as `generate_solution`.
+            MissingDependencyError: The same as `generate_solution`.
+        """
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise RequestError("An event loop is running: use `await generate_solution(...)` instead.")
+
+        async def generate() -> Solution:
+            try:
+                return await self.generate_solution(instruction)
+            finally:
+                await self.close()
+
+        return asyncio.run(generate())
+
     async def stream(self, instruction: str) -> AsyncGenerator[GenerationEvent | Solution]:
         """Generate a solution and report progress; the solution comes last.
 
@@ -187,7 +246,13 @@ class AICodeGenerator:
         """
         text = _instruction(instruction)
         queue: asyncio.Queue[GenerationEvent | None] = asyncio.Queue()
-        task = asyncio.create_task(self._generate(text, queue.put_nowait))
+
+        def emit(event: GenerationEvent) -> None:
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug("%.500s", visible(_summary(event)).replace("\n", " "))
+            queue.put_nowait(event)
+
+        task = asyncio.create_task(self._generate(text, emit))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
@@ -220,19 +285,25 @@ class AICodeGenerator:
             if found is not None:
                 return found
             self._language.scan("")  # A missing scanner raises here, before any paid request.
-            journal = self._cache.journal(key) if self._cache is not None else None
+            # Replies that were cut off at one limit are not those at another.
+            work = key if self._max_answer_tokens is None else f"{key} {self._max_answer_tokens}"
+            journal = self._cache.journal(work) if self._cache is not None else None
             client = BudgetedModel(
                 self._model,
                 journal,
                 emit,
-                places=asyncio.Semaphore(self._concurrency),
-                pace=self._rate_limiter,
+                concurrency=self._concurrency,
+                rate_limiter=self._rate_limiter,
+                request_timeout=self._request_timeout,
                 retries=self._retries,
                 max_tokens=self._max_tokens,
                 max_seconds=self._max_seconds,
             )
             program = Program(instruction, self._language, self._rules, emit)
             solution = await Pipeline(program, client, runner).run(self._model.name)
+        passed = sum(result.passed for result in solution.test_results)
+        facts = passed, len(solution.test_results), solution.stop_reason, solution.duration
+        _log.debug("Done: %d of %d tests passed (%s) after %.2f s.", *facts)
         if self._cache is not None and journal is not None:
             if solution.all_tests_passed:
                 self._cache.put(key, solution)
@@ -244,10 +315,12 @@ class AICodeGenerator:
         """A solution from the cache that still passes its own tests."""
         found = self._cache.get(key) if self._cache is not None else None
         if found is None or self._cache is None:
+            _log.debug("The cache has no solution." if self._cache is not None else "There is no cache.")
             return None
         emit(CacheHit(tuple(found.implementations)))
         began = time.monotonic()
         results = await runner.run(found.implementations, freeze(found.tests))
+        _log.debug("The tests of the cached solution ran in %.2f s.", time.monotonic() - began)
         if all_passed([spec.name for spec in found.function_specs], found.implementations, results):
             now = {"usage": Usage(), "duration": time.monotonic() - began, "cached": True}
             return found.model_copy(update={"test_results": tuple(results), **now})
@@ -270,6 +343,38 @@ class AICodeGenerator:
                 "max_test_changes": rules.max_test_changes,
             },
         )
+
+
+def _summary(event: GenerationEvent) -> str:
+    """An event in a line of the log."""
+    match event:
+        case ModelAsked():
+            source = "Reply from the journal" if event.replayed else "Reply"
+            tokens = f"{event.prompt_tokens} prompt tokens, {event.completion_tokens} completion tokens"
+            return f"{source} for {purpose_of(event.step, event.function)}: {tokens}."
+        case SpecsWritten():
+            return f"Functions: {', '.join(spec.name for layer in event.layers for spec in layer)}."
+        case TestsWritten():
+            return f"{event.function}: {len(event.tests)} tests written."
+        case TestsFrozen():
+            return f"{event.tests.count} tests frozen."
+        case CodeWritten():
+            return f"{event.function}: attempt {event.attempt} ({event.approach}) begins."
+        case CodeRefused():
+            return f"{event.function}: attempt {event.attempt} is not run: {event.problems[0]}"
+        case TestsRun(results=results):
+            passed, seconds = sum(each.passed for each in results), sum(each.duration for each in results)
+            counts = f"{passed} of {len(results)} tests passed in {seconds:.3f} s"
+            return f"{event.function}: attempt {event.attempt}: {counts}."
+        case TestChanged(change=change):
+            return f"{change.function}: the test {change.test!r} was changed: {change.reason}"
+        case FunctionFinished(report=report):
+            return f"{report.function}: finished after {len(report.attempts)} attempts: {report.stop_reason}."
+        case CacheHit():
+            return f"The cache has a solution: {', '.join(event.functions)}."
+        case Warned():
+            return f"Warning: {event.text}"
+    return type(event).__name__
 
 
 def _check_rules(allowed_imports: object, block_severity: object) -> None:

@@ -1,25 +1,33 @@
-"""Sends requests to a model: within a budget, at a limited rate, with retries and a journal of answers."""
+"""Sends requests to a model: within a budget, at a limited rate, with retries and a journal of answers.
+
+Whatever a model raises leaves this module as a `ModelError`. Used by the pipeline.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Protocol
 
 from pydantic import BaseModel
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_random_exponential
 
 from coderoom._util.advice import advice_for
+from coderoom._util.rate_limit import RateLimiter
+from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import ModelError
-from coderoom.generation.models import Message, Model, RateLimiter, Reply
+from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
 
-__all__ = ["BudgetSpent", "BudgetedModel", "Memory"]
+__all__ = ["BudgetSpent", "BudgetedModel", "Memory", "purpose_of"]
+
+_log = logging.getLogger("coderoom.generation")
 
 _LONGEST = 400_000  # Searching a longer reply for code blocks and JSON would take too long.
 _TRANSIENT = frozenset(
@@ -57,8 +65,9 @@ class BudgetedModel:
         model: The model.
         memory: The replies of earlier, interrupted work.
         emit: Called with each event.
-        places: Limits the number of concurrent requests.
-        pace: Limits the request rate; `None`: no limit.
+        concurrency: The most concurrent requests.
+        rate_limiter: Limits how often requests start; `None`: no limit.
+        request_timeout: The most seconds that a request may take; `None`: unlimited.
         retries: How often a request is repeated after a connection error.
         max_tokens: The token budget; `None`: unlimited.
         max_seconds: The time budget for requests; `None`: unlimited.
@@ -70,8 +79,9 @@ class BudgetedModel:
         memory: Memory | None,
         emit: Callable[[GenerationEvent], None],
         *,
-        places: asyncio.Semaphore,
-        pace: RateLimiter | None,
+        concurrency: int,
+        rate_limiter: RateLimiter | None,
+        request_timeout: float | None,
         retries: int,
         max_tokens: int | None,
         max_seconds: float | None,
@@ -79,8 +89,9 @@ class BudgetedModel:
         self._model = model
         self._memory = memory
         self._emit = emit
-        self._places = places
-        self._pace: AbstractAsyncContextManager[Any] = pace if pace is not None else nullcontext()
+        self._places = asyncio.Semaphore(concurrency)
+        self._rate: AbstractAsyncContextManager[Any] = rate_limiter if rate_limiter is not None else nullcontext()
+        self._timeout = request_timeout
         self._retries = retries
         self._max_tokens = max_tokens
         self._end = None if max_seconds is None else time.monotonic() + max_seconds
@@ -106,7 +117,13 @@ class BudgetedModel:
         reply = self._memory.take(request) if self._memory is not None else None
         replayed = reply is not None
         if reply is None:
-            reply = await self._ask(messages, form)
+            purpose, started = purpose_of(step, function), time.monotonic()
+            _log.debug("Model request for %s begins.", purpose)
+            try:
+                reply = await self._ask(messages, form)
+            finally:
+                how = "is answered" if reply is not None else "ended without an answer"
+                _log.debug("Model request for %s %s after %.2f s.", purpose, how, time.monotonic() - started)
             if self._memory is not None:
                 self._memory.add(request, reply)
         self._count(reply, replayed)
@@ -123,21 +140,48 @@ class BudgetedModel:
                 raise BudgetSpent(StopReason.SECONDS) from None
 
     async def _ask_again(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
-        wait = wait_random_exponential(multiplier=0.5, max=30)
-        tries = AsyncRetrying(
-            stop=stop_after_attempt(self._retries + 1), wait=wait, retry=retry_if_exception(_may_pass), reraise=True
+        attempts = AsyncRetrying(
+            stop=stop_after_attempt(self._retries + 1),
+            wait=wait_random_exponential(multiplier=0.5, max=30),
+            retry=retry_if_result(_may_pass),
+            retry_error_callback=_last_result,
         )
+        found: Reply | BaseException = await attempts(self._try_once, messages, form)
+        if isinstance(found, Reply):
+            return found
+        text = f"The model {self._model.name!r} could not be called: {_described(found)}"
+        self._broken = ModelError(text)
+        raise self._broken from found
+
+    async def _try_once(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply | BaseException:
+        """Send a request; return the reply, or what the model raised.
+
+        The request is a task of its own. If it ends in a `CancelledError` or a `GeneratorExit`, the model raised it: if
+        this task is cancelled or closed, waiting for the request raises.
+        """
+
+        async def request() -> Reply:
+            async with self._rate:
+                limit = asyncio.timeout(self._timeout)
+                try:
+                    async with limit:
+                        return _cleaned(await self._model.complete(messages, form))
+                except TimeoutError as error:
+                    if limit.expired():
+                        raise TimeoutError(f"no reply within {self._timeout} s") from error
+                    raise
+
+        task = asyncio.create_task(request())
         try:
-            async for attempt in tries:
-                with attempt:
-                    async with self._pace:
-                        reply = await self._model.complete(messages, form)
-        except Exception as error:
-            text = f"The model {self._model.name!r} could not be called: {type(error).__name__}: {error!s:.500}"
-            text = f"{text} {advice_for(error)}".rstrip()
-            self._broken = ModelError(text)
-            raise self._broken from error
-        return _cleaned(reply)
+            await asyncio.wait((task,))
+        finally:
+            await cancel_and_wait(task)
+        if task.cancelled():
+            return asyncio.CancelledError("the client cancelled its own request")
+        error = task.exception()
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
+        return error if error is not None else task.result()
 
     def _deadline(self) -> float | None:
         if self._end is None:
@@ -180,9 +224,27 @@ def _tokens(count: object) -> int:
     return count if type(count) is int and count > 0 else 0
 
 
-def _may_pass(error: BaseException) -> bool:
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return isinstance(error, ConnectionError | TimeoutError) or bool(names & _TRANSIENT)
+def _may_pass(found: Reply | BaseException) -> bool:
+    names = {kind.__name__ for kind in type(found).__mro__}
+    return isinstance(found, ConnectionError | TimeoutError) or bool(names & _TRANSIENT)
+
+
+def _last_result(state: RetryCallState) -> Reply | BaseException:
+    assert state.outcome is not None
+    found: Reply | BaseException = state.outcome.result()
+    return found
+
+
+def _described(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error!s:.500} {advice_for(error)}".rstrip(": ")
+    except Exception:  # Its text cannot be made.
+        return type(error).__name__
+
+
+def purpose_of(step: str, function: str) -> str:
+    """What a request is for, in words."""
+    return f"{step} of {function}" if function else step
 
 
 def _hash(model: str, messages: Sequence[Message], form: type[BaseModel] | None) -> str:

@@ -1,24 +1,22 @@
-"""The `Model` protocol, adapters of AutoGen's model clients and OpenAI's API to it, and a limit on the request rate."""
+"""The `Model` protocol, and adapters of AutoGen's model clients and of OpenAI's API to it. Used by the generator."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-import math
 import os
+import re
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from aiolimiter import AsyncLimiter
 from pydantic import BaseModel, ValidationError
 
-from coderoom._util.json_output import output_arguments, request_for_json, strict_schema
+from coderoom._util.json_output import innermost_client, output_arguments, request_for_json, strict_schema
+from coderoom._util.rate_limit import one_more
 from coderoom.errors import MissingDependencyError, RequestError
 
 if TYPE_CHECKING:
@@ -29,10 +27,8 @@ __all__ = [
     "Message",
     "Model",
     "OpenAIModel",
-    "RateLimiter",
     "Reply",
     "as_model",
-    "one_more",
 ]
 
 
@@ -89,82 +85,29 @@ class Model(Protocol):
         """
 
 
-class RateLimiter(AbstractAsyncContextManager[None]):
-    """Spaces requests evenly, without bursts, across event loops and threads.
-
-    Two requests start at least `60 / per_minute` seconds apart, so no more than `per_minute` start within a minute.
-    Delays in the network may bring them closer together at the server.
-
-    Args:
-        per_minute: How many requests may start in a minute.
-    """
-
-    def __init__(self, per_minute: float) -> None:
-        self._seconds = 60 / per_minute
-        self._lock = threading.Lock()
-        self._limiters: dict[asyncio.AbstractEventLoop, AsyncLimiter] = {}
-        self._last = -math.inf
-
-    async def __aenter__(self) -> None:
-        await self.begin()
-        _CURRENT.set(self)
-
-    async def __aexit__(self, *_: object) -> None:
-        _CURRENT.set(None)
-
-    async def begin(self) -> None:
-        """Wait until the next request may start."""
-        await self._limiter().acquire()  # Requests of one loop queue here, in order.
-        wait = self._take()
-        while wait > 0:  # A limiter knows one loop only: requests of different loops wait for each other here.
-            await asyncio.sleep(wait)
-            wait = self._take()
-
-    def _take(self) -> float:
-        """Start a request if it may start now; return the remaining seconds otherwise."""
-        with self._lock:
-            now = time.monotonic()
-            wait = self._last + self._seconds - now
-            if wait <= 0:
-                self._last = now
-            return wait
-
-    def _limiter(self) -> AsyncLimiter:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            self._limiters = {each: known for each, known in self._limiters.items() if not each.is_closed()}
-            return self._limiters.setdefault(loop, AsyncLimiter(1, self._seconds))
-
-
-_CURRENT: ContextVar[RateLimiter | None] = ContextVar("rate_limiter", default=None)
-
-
-async def one_more() -> None:
-    """Wait for the rate limiter that the current request passed, if any, before a second attempt."""
-    limiter = _CURRENT.get()
-    if limiter is not None:
-        await limiter.begin()
-
-
+_REASONING = re.compile(r"(?:openai/)?(?:o\d|gpt-5)")
 _HEADERS_VARIABLE = "CODEROOM_MODEL_HEADERS"
 _UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonError"})
 
 
-def as_model(client: Any) -> Model:
+def as_model(client: Any, *, max_answer_tokens: int | None = None) -> Model:
     """Adapt what a caller passes as a model.
 
     Args:
         client: A `Model`, or a model client of AutoGen.
+        max_answer_tokens: The most tokens of one reply; `None`: the client's own limit.
 
     Raises:
-        RequestError: It is neither.
+        RequestError: It is neither, or a `Model`, which has to limit its replies itself.
     """
     if isinstance(client, Model):
+        if max_answer_tokens is not None:
+            raise RequestError("max_answer_tokens= works with a model client of AutoGen or model=; limit your Model.")
         return client
     # This package does not import AutoGen. A caller with one of its clients has done so.
     models = sys.modules.get("autogen_core.models")
     if models is not None and isinstance(client, models.ChatCompletionClient):
-        return AutoGenModel(client)
+        return AutoGenModel(client, max_answer_tokens=max_answer_tokens)
     raise RequestError(f"expected a model client of AutoGen or a coderoom.generation.Model, got {client!r:.200}")
 
 
@@ -173,15 +116,20 @@ class AutoGenModel:
 
     Args:
         client: The client. It is not closed.
+        max_answer_tokens: The most tokens of one reply; `None`: the client's own limit.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, *, max_answer_tokens: int | None = None) -> None:
         self._client = client
         self._types = sys.modules["autogen_core.models"]
+        self._limit = {} if max_answer_tokens is None else _answer_limit(client, max_answer_tokens)
         self.name = _name_of(client)
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
         """See `Model.complete`."""
+        from coderoom._util.calls import close_with_loop  # It imports AutoGen, as the client's owner has done.
+
+        await close_with_loop(self._client)
         payload = [self._message(message) for message in messages]
         arguments: dict[str, Any] = {}
         info = self._client.model_info
@@ -191,6 +139,8 @@ class AutoGenModel:
                 payload.append(self._message(Message("user", request_for_json(form))))
         elif form is not None and info.get("json_output"):
             arguments = {"json_output": True}
+        if self._limit:
+            arguments["extra_create_args"] = {**arguments.get("extra_create_args", {}), **self._limit}
         try:
             result = await self._client.create(payload, **arguments)
         except Exception as error:
@@ -217,6 +167,7 @@ class OpenAIModel:
         base_url: The address; `None`: the variable `OPENAI_BASE_URL`, else that of OpenAI.
         headers: Headers for every request; `None`: the JSON object in the variable `CODEROOM_MODEL_HEADERS`.
         timeout: The most seconds that a request may take.
+        max_answer_tokens: The most tokens of one reply; `None`: the server's own limit.
 
     Raises:
         MissingDependencyError: There is no key.
@@ -231,6 +182,7 @@ class OpenAIModel:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float = 120.0,
+        max_answer_tokens: int | None = None,
     ) -> None:
         from openai import AsyncOpenAI
 
@@ -249,6 +201,7 @@ class OpenAIModel:
         self._clients: dict[asyncio.AbstractEventLoop, AsyncOpenAI] = {}
         self._lock = threading.Lock()
         self._takes_schemas = True
+        self._limit: dict[str, Any] = {} if max_answer_tokens is None else {_limit_name(self.name): max_answer_tokens}
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
         """See `Model.complete`."""
@@ -257,13 +210,13 @@ class OpenAIModel:
         payload: list[Any] = [{"role": message.role, "content": message.content} for message in messages]
         client, arguments = self._client(), self._arguments(form)
         try:
-            result = await client.chat.completions.create(model=self.name, messages=payload, **arguments)
+            result = await client.chat.completions.create(model=self.name, messages=payload, **arguments, **self._limit)
         except BadRequestError:
             if not arguments:
                 raise
             self._takes_schemas = False  # Many servers with this API do not support it.
             await one_more()
-            result = await client.chat.completions.create(model=self.name, messages=payload)
+            result = await client.chat.completions.create(model=self.name, messages=payload, **self._limit)
         if not result.choices:
             return Reply("", complete=False)
         choice, usage = result.choices[0], result.usage
@@ -319,8 +272,26 @@ def _is_closed(form: type[BaseModel]) -> bool:
     return bool(getattr(form, "closed", True))
 
 
+def _limit_name(model: str) -> str:
+    """The field of OpenAI's API that limits a reply. Reasoning models reject the older one, many servers the newer."""
+    return "max_completion_tokens" if _REASONING.match(model) else "max_tokens"
+
+
+def _answer_limit(client: Any, tokens: int) -> dict[str, Any]:
+    """The extra arguments that limit a reply; none if the client takes no extra arguments."""
+    client = innermost_client(client)
+    parameters = inspect.signature(client.create).parameters
+    if "extra_create_args" not in parameters and inspect.Parameter.VAR_KEYWORD not in (
+        each.kind for each in parameters.values()
+    ):
+        return {}
+    is_ollama = any(kind.__module__.startswith("autogen_ext.models.ollama") for kind in type(client).__mro__)
+    return {"num_predict" if is_ollama else _limit_name(_name_of(client)): tokens}
+
+
 def _name_of(client: Any) -> str:
     """The name of a client's model; clients have no common attribute for it."""
+    client = innermost_client(client)
     arguments = getattr(client, "_create_args", None)
     if isinstance(arguments, Mapping) and isinstance(arguments.get("model"), str):
         return str(arguments["model"])

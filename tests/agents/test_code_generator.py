@@ -132,6 +132,8 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
         "max_test_changes": 1,
         "max_tokens": 1000,
         "max_seconds": 10.5,
+        "max_answer_tokens": 2000,
+        "request_timeout": 60.0,
         "concurrency": 2,
         "retries": 0,
         "test_timeout": 1.5,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from autogen_core.models import ModelFamily
+from autogen_core.models import CreateResult, LLMMessage, ModelFamily
+from autogen_ext.models.cache import ChatCompletionCache
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from pydantic import BaseModel
 
+from coderoom.configs import ReplayModel
 from coderoom.errors import RequestError
-from coderoom.generation import AutoGenModel, Message, Model, OpenAIModel, Reply
+from coderoom.generation import AICodeGenerator, AutoGenModel, Message, Model, OpenAIModel, Reply, StopReason
 from tests.support import openai_server as server
 
 QUESTION = [
@@ -23,6 +26,7 @@ QUESTION = [
     Message("user", "y"),
 ]
 opened: list[Any] = []
+LIMITS = [("gpt-4o-2024-08-06", "max_tokens"), ("o3-mini-2025-01-31", "max_completion_tokens")]
 
 
 class Functions(BaseModel):
@@ -111,6 +115,63 @@ async def test_it_may_refuse_several_before_that_is_known() -> None:
 async def test_an_answer_that_was_cut_off_is_not_complete(make: Any) -> None:
     with server.OpenAIServer([server.Reply("Hel", finish_reason="length")]) as place:
         assert not (await make(place.base_url).complete(QUESTION)).complete
+
+
+@pytest.mark.parametrize(("model", "field"), LIMITS)
+@pytest.mark.parametrize("wrapped", [None, "autogen", "cache"])
+async def test_the_length_of_a_reply_can_be_limited(model: str, field: str, wrapped: str | None) -> None:
+    with server.OpenAIServer(["{}", "{}"]) as place:
+        address: Any = {"api_key": "test", "base_url": place.base_url}
+        limited: Model
+        if wrapped is None:
+            limited = openai(**address, name=model, max_answer_tokens=70)
+        else:
+            client = OpenAIChatCompletionClient(model=model, **address)
+            opened.append(client)
+            limited = AutoGenModel(ChatCompletionCache(client) if wrapped == "cache" else client, max_answer_tokens=70)
+        assert limited.name == model
+        for form in (None, Functions):
+            await limited.complete(QUESTION[1:], form)
+        assert [request.body.get(field) for request in place.requests] == [70, 70]
+        assert ["response_format" in request.body for request in place.requests] == [False, True]
+
+
+async def test_the_limit_reaches_only_clients_that_take_it() -> None:
+    class Plain(ReplayModel):
+        async def create(self, messages: Sequence[LLMMessage], *, json_output: Any = None) -> CreateResult:  # type: ignore[override]
+            return await super().create(messages, json_output=json_output)
+
+    assert (await AutoGenModel(Plain(["x"]), max_answer_tokens=70).complete(QUESTION)).text == "x"
+    client = ReplayModel(["x"])
+    await AutoGenModel(client, max_answer_tokens=70).complete(QUESTION)
+    assert client.create_calls[0]["extra_create_args"] == {"max_tokens": 70}
+    with pytest.raises(RequestError, match="max_answer_tokens"):
+        AICodeGenerator(openai(), max_answer_tokens=70)
+
+
+def test_a_generator_passes_the_limit_on() -> None:
+    with server.OpenAIServer(["no", "no"]) as place:
+        model: Any = {"model": "gpt-4o", "api_key": "test", "base_url": place.base_url}
+        generator = AICodeGenerator(**model, cache=False, max_answer_tokens=70)
+        assert not generator.generate_solution_sync("Double.").all_tests_passed
+        assert [request.body["max_tokens"] for request in place.requests] == [70, 70]
+
+
+def test_another_limit_is_no_continuation_of_interrupted_work(tmp_path: Path) -> None:
+    for limit, replayed in ((70, 0), (80, 0), (70, 1)):
+        with server.OpenAIServer([server.Reply("no", usage=(10, 5), finish_reason="length")]) as place:
+            model: Any = {"model": "gpt-4o", "api_key": "test", "base_url": place.base_url}
+            generator = AICodeGenerator(**model, cache_dir=tmp_path, max_answer_tokens=limit, max_tokens=15, retries=0)
+            assert generator.generate_solution_sync("Double.").usage.replayed == replayed
+
+
+def test_a_client_of_autogen_works_in_one_event_loop_after_another() -> None:
+    with server.OpenAIServer(["no"] * 4) as place:
+        client = OpenAIChatCompletionClient(model="gpt-4o-2024-08-06", api_key="test", base_url=place.base_url)
+        generator = AICodeGenerator(client, cache=False, retries=0)
+        for _ in range(2):
+            assert generator.generate_solution_sync("Double.").stop_reason is StopReason.UNUSABLE
+        assert len(place.requests) == 4
 
 
 async def test_headers_come_from_the_argument_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -510,6 +512,40 @@ async def test_a_solution_is_found_again_and_its_tests_are_run_again(sandbox: Sa
     assert silent.asked == []
     other = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}, name="another")
     assert not (await solve(other, sandbox, cache=True, cache_dir=tmp_path)).cached
+
+
+async def test_the_log_tells_each_step(sandbox: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "coderoom")
+    model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": SQUARE}, {"double": mended(GOOD, "a\n\x1b[31mred")})
+    for _ in range(2):
+        assert (await solve(model, sandbox, cache=True, cache_dir=tmp_path)).all_tests_passed
+    said = [re.sub(r"\d+\.\d+ s", "N s", record.getMessage()) for record in caplog.records if "coderoom" in record.name]
+    assert said == [
+        "The cache has no solution.",
+        "Model request for specs begins.",
+        "Model request for specs is answered after N s.",
+        "Reply for specs: 100 prompt tokens, 10 completion tokens.",
+        "Functions: double.",
+        "Model request for tests of double begins.",
+        "Model request for tests of double is answered after N s.",
+        "Reply for tests of double: 100 prompt tokens, 10 completion tokens.",
+        "double: 3 tests written.",
+        "3 tests frozen.",
+        "Model request for code of double begins.",
+        "Model request for code of double is answered after N s.",
+        "Reply for code of double: 100 prompt tokens, 10 completion tokens.",
+        "double: attempt 1 (first) begins.",
+        "double: attempt 1: 2 of 3 tests passed in N s.",
+        "Model request for repair of double begins.",
+        "Model request for repair of double is answered after N s.",
+        "Reply for repair of double: 100 prompt tokens, 10 completion tokens.",
+        "double: attempt 2 (patch) begins.",
+        "double: attempt 2: 3 of 3 tests passed in N s.",
+        "double: finished after 2 attempts: passed.",
+        "Done: 3 of 3 tests passed (passed) after N s.",
+        "The cache has a solution: double.",
+        "The tests of the cached solution ran in N s.",
+    ]
 
 
 async def test_what_fails_is_not_kept_and_is_asked_anew(sandbox: Sandbox, tmp_path: Path) -> None:

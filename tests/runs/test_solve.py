@@ -87,6 +87,42 @@ def test_the_second_time_it_comes_from_the_cache(tmp_path: Path) -> None:
         assert (none.returncode, len(server.requests)) == (1, 4)
 
 
+def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
+    def cache(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return coderoom("cache", *arguments, "--cache-dir", "cache", cwd=tmp_path)
+
+    with OpenAIServer(WORDS) as server:
+        env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "test"}
+        assert solve(tmp_path, "Double  it.", "--model", "openai:gpt-4o", env=env).returncode == 0
+    shown = cache("show")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    first, line = shown.stdout.splitlines()
+    assert "1 solution, " in first
+    assert line.split()[0].isdigit()
+    assert line.endswith("  gpt-4o  Double it.")
+    facts = json.loads(cache("show", "--json").stdout)
+    assert (facts["solutions"], facts["replies"], facts["folder"]) == (1, 0, str(tmp_path / "cache"))
+    assert (
+        facts["entries"][0].items()
+        >= {"instruction": "Double  it.", "model": "gpt-4o", "functions": ["double"]}.items()
+    )
+    assert facts["bytes"] == facts["entries"][0]["bytes"] == next((tmp_path / "cache").iterdir()).stat().st_size
+    assert json.loads(cache("clear", "--json").stdout)["removed"] == 1
+    assert cache("clear").stdout.endswith(": 0 solutions removed\n")
+    assert json.loads(cache("show", "--json").stdout)["entries"] == []
+    (tmp_path / "cache").rmdir()
+    (tmp_path / "cache").touch()
+    assert cache("clear").returncode == 2
+
+
+def test_debug_logs_each_step(tmp_path: Path) -> None:
+    done = solve(tmp_path, "Double.", "--model", recording(tmp_path / "r.json", WORDS), "--json", "--debug")
+    assert json.loads(done.stdout)["succeeded"] is True
+    lines = [line for line in done.stderr.splitlines() if "coderoom.generation: " in line]
+    assert lines[1].endswith(" coderoom.generation: Model request for specs begins.")
+    assert "Done: " in lines[-1]
+
+
 def test_a_report_is_written_also_where_there_is_no_code(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", ["I would rather not."] * 2)
     done = solve(tmp_path, "Double.", "--model", model, "--out", "out")

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from coderoom.generation import (
-    FunctionReport,
-    Solution,
-    SolutionCache,
-    StopReason,
-    TestResult,
-)
+from coderoom.generation import FunctionReport, Solution, SolutionCache, StopReason, TestResult
 
 from ...support.commands import ROOT
 from ..examples import frozen, spec, test_of
 
-__all__ = ["REPORT", "TESTS", "asides", "change", "names_in", "solution", "started"]
+__all__ = ["REPORT", "TESTS", "age", "names_in", "only_file", "solution", "started"]
 
 TESTS = frozen("f", test_of("a", inputs={"x": 1}, expected_output=1), test_of("b", expected_output=[2.5, "é"]))
 REPORT = FunctionReport(function="f", passed=True, tests=2, tests_passed=2, attempts=(), stop_reason=StopReason.PASSED)
@@ -47,15 +40,15 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def asides(cache: SolutionCache) -> list[Path]:
-    return sorted(cache.path.parent.glob("solutions.sqlite3.damaged-*"))
+def only_file(cache: SolutionCache, pattern: str = "*") -> Path:
+    (path,) = cache.path.glob(pattern)
+    return path
 
 
-def change(cache: SolutionCache, statement: str, *values: Any) -> None:
-    connection = sqlite3.connect(cache.path)
-    with connection:
-        connection.execute(statement, values)
-    connection.close()
+def age(path: Path, seconds: float) -> None:
+    """Let a file look as if it was used so many seconds earlier."""
+    used = path.stat().st_mtime - seconds
+    os.utime(path, (used, used))
 
 
 def started(program: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from coderoom._util.rate_limit import RateLimiter
 from coderoom.generation import AICodeGenerator
-from coderoom.generation.models import RateLimiter
 from tests.support import openai_server as server
 
 from ..scripted import ScriptedModel, function, test
