@@ -25,7 +25,7 @@ def test_a_solution_is_four_files(tmp_path: Path) -> None:
     assert names(files.folder) == ["add.py", "report.json", "report.md", "test_add.json", "test_add.py"]
     assert files.module is not None
     assert files.tests is not None
-    assert "from add import add" in files.tests.read_text()
+    assert "MODULE = 'add'" in files.tests.read_text()
     told = json.loads(files.data.read_text())
     assert told.pop("coderoom")["verdict"] == "The only test passed."
     assert Solution.model_validate(told) == solution

@@ -234,7 +234,7 @@ class TestBounds:
     @pytest.mark.parametrize(
         "value",
         [[0] * 250_000, "x" * 2_500_000, b"x" * 2_500_000, 1 << 16_000_000, [["x" * 99]] * 29_999, itertools.count()],
-        ids=["items", "text", "bytes", "an integer", "both"],
+        ids=["items", "text", "bytes", "an integer", "both", "endless"],
     )
     def test_size(self, value: Any) -> None:
         assert "in total" in json.dumps(Encoder().encode(value))
