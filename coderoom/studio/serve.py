@@ -19,9 +19,8 @@ from typing import Any, Final
 import uvicorn
 
 from coderoom.executors import adopt_orphans, end_descendants
-from coderoom.studio.autogenstudio import SETTINGS, application, going_runs
-from coderoom.studio.marks import end_orphans, set_mark
-from coderoom.studio.runs import RunsLoop, with_messages
+from coderoom.studio.autogenstudio import SETTINGS, application
+from coderoom.studio.runs import end_runs, note_task, with_messages
 
 __all__ = ["serve"]
 
@@ -50,7 +49,6 @@ def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
     with socket.socket(fileno=port_fd) as listening:
         host, port = listening.getsockname()
         _set_environment(appdir, host, port)
-        set_mark()
         server = uvicorn.Server(
             uvicorn.Config(
                 _studio,
@@ -61,15 +59,13 @@ def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
             )
         )
         threading.Thread(target=_end_with, args=(life_fd, server), daemon=True).start()
-        threading.Thread(target=end_orphans, daemon=True).start()
-        loop = RunsLoop()
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(_serve(server, listening, loop))
+        asyncio.run(_serve(server, listening))
     end_descendants()
 
 
-async def _serve(server: uvicorn.Server, listening: socket.socket, loop: RunsLoop) -> None:
-    ending = asyncio.create_task(loop.end_runs(going_runs))
+async def _serve(server: uvicorn.Server, listening: socket.socket) -> None:
+    asyncio.get_running_loop().set_task_factory(note_task)
+    ending = asyncio.create_task(end_runs())
     try:
         await server.serve(sockets=[listening])
     finally:
