@@ -22,7 +22,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_agentchat.state import BaseState
 from autogen_agentchat.utils import remove_images
-from autogen_core import CancellationToken, ComponentModel
+from autogen_core import CancellationToken
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
@@ -35,6 +35,7 @@ from autogen_core.models import (
 from pydantic import BaseModel, Field
 
 from coderoom._util.calls import Answer, ask_structured, await_with_token, call_model
+from coderoom._util.components import ArgumentsConfig
 from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks
@@ -87,7 +88,7 @@ class StreamingAgent(BaseChatAgent):
         return items[-1]
 
 
-class ModelAgent(StreamingAgent):
+class ModelAgent(ArgumentsConfig, StreamingAgent):
     """An agent with a conversation.
 
     Args:
@@ -143,10 +144,9 @@ class ModelAgent(StreamingAgent):
             cancellation_token=cancellation_token,
         )
 
-    @property
-    def _system_message_in_config(self) -> str:
+    def _dump_argument(self, name: str, value: Any) -> Any:
         # AutoGen leaves None out of a dump, and a missing system message means the default one.
-        return self._system_message or ""
+        return value or "" if name == "system_message" else super()._dump_argument(name, value)
 
 
 @dataclass
@@ -204,6 +204,8 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         languages: The languages that run.
         code_format: Where code to run is in the model's replies; `None`: in fences and in `<execute>` tags.
     """
+
+    ARGUMENTS = {"approval": "approval_func"}  # noqa: RUF012 (AutoGen's agents do not declare theirs either)
 
     def __init__(
         self,
@@ -390,16 +392,11 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     async def _wait_if_paused(self, cancellation_token: CancellationToken) -> None:
         await await_with_token(self._resumed.wait(), cancellation_token)
 
-    def _approval_config(self, approval: Approval | ApprovalFuncType | None) -> ComponentModel | None:
-        """The config of an approval.
-
-        Raises:
-            ValueError: The approval is a function.
-        """
-        if approval is None or isinstance(approval, Approval):
-            return None if approval is None else approval.dump_component()
+    def _dump_argument(self, name: str, value: Any) -> Any:
+        if name != "approval" or value is None or isinstance(value, Approval):
+            return super()._dump_argument(name, value)
         raise ValueError(
-            f"Cannot serialize {type(self).__name__} with approval_func set to {approval!r}: a function cannot be part "
+            f"Cannot serialize {type(self).__name__} with approval_func set to {value!r}: a function cannot be part "
             "of a config. Use a component of coderoom.approval."
         )
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
@@ -19,7 +19,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from pydantic import Field
 
-from coderoom._util.components import DumpsAsItself, StrictConfig, load_if_given
+from coderoom._util.components import StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
 from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
@@ -97,7 +97,7 @@ class RetryTurn(Turn):
         return StopReason.NOT_RETRIED if self.gave_up else None
 
 
-class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExecutorAgentConfig]):
+class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfig]):
     """Runs code found in other agents' messages, or writes, runs and repairs its own.
 
     Without a `model_client` it runs the fenced code blocks in new messages and answers with their output. With one it
@@ -188,7 +188,8 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
         self._code_executor = code_executor
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
-        self._approval_func = approval_func
+        self._supported_languages = self._languages
+        self._approval = approval_func
         self._reflect = reflect
         self._max_output_chars = max_output_chars
         self._retry_from: RetryFrom = retry_from
@@ -334,44 +335,6 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
         selection = Selection(blocks=tuple(code_blocks), is_code=True)
         attempt = await self._runner.attempt(1, selection, context, cancellation_token)
         return CodeResult(exit_code=attempt.exit_code, output=attempt.describe())
-
-    def _to_config(self) -> CodeExecutorAgentConfig:
-        return CodeExecutorAgentConfig(
-            name=self.name,
-            code_executor=self._code_executor.dump_component(),
-            model_client=None if self._model_client is None else self._model_client.dump_component(),
-            model_context=self._model_context.dump_component(),
-            model_client_stream=self._model_client_stream,
-            max_retries_on_error=self._max_retries_on_error,
-            description=self.description,
-            system_message=self._system_message_in_config,
-            sources=self._sources,
-            supported_languages=self._languages,
-            approval=self._approval_config(self._approval_func),
-            reflect=self._reflect,
-            max_output_chars=self._max_output_chars,
-            retry_from=self._retry_from,
-        )
-
-    @classmethod
-    def _from_config(cls, config: CodeExecutorAgentConfig) -> Self:
-        given = "system_message" in config.model_fields_set
-        return cls(
-            config.name,
-            CodeExecutor.load_component(config.code_executor),
-            model_client=load_if_given(config.model_client, ChatCompletionClient.load_component),
-            model_context=load_if_given(config.model_context, ChatCompletionContext.load_component),
-            model_client_stream=config.model_client_stream,
-            max_retries_on_error=config.max_retries_on_error,
-            description=config.description,
-            system_message=config.system_message if given else cls.DEFAULT_SYSTEM_MESSAGE,
-            sources=config.sources,
-            supported_languages=config.supported_languages,
-            approval_func=load_if_given(config.approval, Approval.load_component),
-            reflect=config.reflect,
-            max_output_chars=config.max_output_chars,
-            retry_from=config.retry_from,
-        )
 
 
 def _check_retries(

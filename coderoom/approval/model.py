@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import CancellationToken, Component, ComponentModel
@@ -105,16 +105,3 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
             SystemMessage(content=f"{instructions}\n\n{_RULES}"),
             UserMessage(content=f"{fence(code)}\n\nMay this code run? Answer with the JSON object.", source="user"),
         ]
-
-    def _to_config(self) -> ModelApprovalConfig:
-        return ModelApprovalConfig(
-            model_client=self._model_client.dump_component(), instructions=self._instructions, timeout=self._timeout
-        )
-
-    @classmethod
-    def _from_config(cls, config: ModelApprovalConfig) -> Self:
-        return cls(
-            ChatCompletionClient.load_component(config.model_client),
-            instructions=config.instructions,
-            timeout=config.timeout,
-        )

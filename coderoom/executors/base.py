@@ -14,7 +14,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from coderoom._util.calls import await_with_token
-from coderoom._util.components import DumpsAsItself
+from coderoom._util.components import ArgumentsConfig
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.text import encodable
@@ -329,7 +329,7 @@ class Runtime:
             remove_folder(self.work_dir)
 
 
-class SandboxedExecutor(DumpsAsItself, CodeExecutor):
+class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
     """Runs blocks in a sandbox, which starts with the first of them.
 
     Args:

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Self
+from typing import Any
 
 from autogen_agentchat.base import Response, TaskResult, Team
 from autogen_agentchat.messages import (
@@ -15,11 +15,11 @@ from autogen_agentchat.messages import (
     HandoffMessage,
     TextMessage,
 )
-from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
+from autogen_core import CancellationToken, Component, ComponentModel
 from pydantic import Field
 
 from coderoom._util.autogen import agents_of, is_running
-from coderoom._util.components import DumpsAsItself, StrictConfig
+from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.base import StreamingAgent
 from coderoom.agents.messages import without_questions
@@ -62,7 +62,7 @@ class TeamAgentConfig(StrictConfig):
     description: str | None = Field(default=None, description="What it is for; missing: the team's description.")
 
 
-class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
+class TeamAgent(ArgumentsConfig, StreamingAgent, Component[TeamAgentConfig]):
     """A team as an agent: its turn is a run of the team.
 
     Some places accept agents only: AutoGen's `Swarm` and `GraphFlow`, and the builder of AutoGen Studio, which drops
@@ -193,13 +193,3 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
     async def close(self) -> None:
         """Close all agents of the team; it can be used again afterwards."""
         await close_agents(self._team)
-
-    def _to_config(self) -> TeamAgentConfig:
-        return TeamAgentConfig(team=self._team.dump_component(), name=self.name, description=self.description)
-
-    @classmethod
-    def _from_config(cls, config: TeamAgentConfig) -> Self:
-        team = ComponentLoader.load_component(config.team, object)
-        if not isinstance(team, Team):
-            raise TypeError(f"{config.team.provider!r} is not a team.")
-        return cls(team, name=config.name, description=config.description)
