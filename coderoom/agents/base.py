@@ -38,16 +38,17 @@ from coderoom._util.calls import Answer, ask_structured, await_with_token, call_
 from coderoom._util.components import ArgumentsConfig
 from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks
-from coderoom.agents.messages import (
-    StopReason,
+from coderoom.agents.attempt import (
+    Attempt,
+    CodeFormat,
+    CodeRunner,
+    Selection,
     code_event,
-    context_message,
     execution_event,
-    output_chunk,
-    plain_answer,
-    with_output,
+    select_blocks,
 )
+from coderoom.agents.messages import output_chunk, picture_of, plain_answer, with_output
+from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OutputChunk
@@ -89,18 +90,7 @@ class StreamingAgent(BaseChatAgent):
 
 
 class ModelAgent(ArgumentsConfig, StreamingAgent):
-    """An agent with a conversation.
-
-    Args:
-        name: The agent's name.
-        description: What it is for, for other agents.
-        model_client: The model; `None` for an agent without one.
-        model_context: Where the conversation is kept; `None`: an unbounded one.
-        system_message: The first message of every model call, or `None`.
-
-    Raises:
-        ValueError: `model_client` is not a model client.
-    """
+    """An agent with a conversation, which is unbounded without a `model_context`."""
 
     def __init__(
         self,
@@ -191,19 +181,7 @@ TurnT = TypeVar("TurnT", bound=Turn)
 
 
 class CodingAgent(ModelAgent, Generic[TurnT]):
-    """An agent that writes code and has it run, step by step, and that can pause between model calls and runs.
-
-    Args:
-        name: The agent's name.
-        description: What it is for, for other agents.
-        model_client: The model; `None` for an agent without one.
-        model_context: Where the conversation is kept; `None`: an unbounded one.
-        model_client_stream: Whether to yield the model's chunks as they come.
-        system_message: The first message of every model call, or `None`.
-        runner: Runs the code.
-        languages: The languages that run.
-        code_format: Where code to run is in the model's replies; `None`: in fences and in `<execute>` tags.
-    """
+    """An agent that writes code and has it run, step by step, and that can pause between model calls and runs."""
 
     ARGUMENTS = {"approval": "approval_func"}  # noqa: RUF012 (AutoGen's agents do not declare theirs either)
 
@@ -242,17 +220,14 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             asyncio.CancelledError: The token was cancelled.
         """
         inner: list[BaseAgentEvent | BaseChatMessage] = []
-        try:
-            async with aclosing(self._turn(messages, cancellation_token)) as items:
-                async for item in items:
-                    if isinstance(item, Response):
-                        item.inner_messages = inner
-                        self._end_turn()
-                    elif not isinstance(item, ModelClientStreamingChunkEvent):
-                        inner.append(item)
-                    yield item
-        finally:
-            await self._runner.release_state()
+        async with aclosing(self._turn(messages, cancellation_token)) as items:
+            async for item in items:
+                if isinstance(item, Response):
+                    item.inner_messages = inner
+                    self._end_turn()
+                elif not isinstance(item, ModelClientStreamingChunkEvent):
+                    inner.append(item)
+                yield item
 
     @abstractmethod
     def _turn(
@@ -317,7 +292,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         yield execution_event(self.name, turn.attempts[-1])
 
     async def _run(self, turn: TurnT, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
-        """Run the code, yield its output if that is streamed, and tell the model what happened."""
+        """Run the code, yield its output if that is streamed, and add what happened to the context."""
         await self._wait_if_paused(turn.token)
         context = await self._model_context.get_messages()
         if not self._streams_output:
@@ -333,9 +308,12 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
                     yield output_chunk(self.name, message_id, item)
 
     async def _keep(self, turn: TurnT, attempt: Attempt) -> None:
-        """Add an attempt to the turn, and tell the model about it."""
+        """Add an attempt to the turn and to the context, with the code's pictures if the model has vision."""
         turn.attempts.append(attempt)
-        await self._model_context.add_message(context_message(self.name, attempt, self._shows_pictures))
+        text = attempt.describe()
+        pictures = [picture_of(artifact) for artifact in attempt.artifacts] if self._shows_pictures else []
+        found = [picture for picture in pictures if picture is not None]
+        await self._model_context.add_message(UserMessage(content=[text, *found] if found else text, source=self.name))
 
     async def _keep_unfinished(self, turn: TurnT) -> None:
         """Add what is known about code that was not run to its end."""
@@ -354,12 +332,9 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._resumed.set()
 
     def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
-        """Replace the approval that is asked before code runs. The config keeps the original one.
-
-        Returns:
-            The previous approval.
-        """
-        return self._runner.ask_instead(approval)
+        """Replace the approval that is asked before code runs, and return it. The config keeps the original one."""
+        own, self._runner.approval = self._runner.approval, approval
+        return own
 
     async def _ask_model(
         self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None

@@ -23,15 +23,11 @@ from pydantic import Field, model_validator
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
 from coderoom.agents import prompts
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, execution_event
 from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
-from coderoom.agents.messages import (
-    StopReason,
-    execution_event,
-    plain_answer,
-    stopped_early,
-)
+from coderoom.agents.messages import plain_answer, stopped_early
+from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, dump_tool, load_tool
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import SandboxCodeExecutor

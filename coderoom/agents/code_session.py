@@ -24,7 +24,7 @@ from coderoom._util.tasks import run_uncancellable
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, calls_made
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.executors import SandboxCodeExecutor
+from coderoom.executors import SandboxCodeExecutor, SavedState
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, RecordedCall, host_functions
 
@@ -75,6 +75,7 @@ class CodeSession:
     ) -> None:
         self._executor = executor
         self._runner = runner
+        self._saved = SavedState(executor)
         self._tools = list(tools)
         self._workbenches = Workbenches(workbenches)
         self._on_error = on_error
@@ -125,7 +126,8 @@ class CodeSession:
         """Run the blocks of a reply; with `on_error="rollback"`, undo a failure."""
         await await_with_token(self._workbenches.restart_broken(), cancellation_token)
         if self._on_error == "rollback":
-            await self._runner.keep_state(cancellation_token)
+            await await_with_token(self._runner.executor.start(), cancellation_token)
+            await self._saved.save(cancellation_token)
         self._recorder.take()
         undo = True
         try:
@@ -136,7 +138,7 @@ class CodeSession:
                 # After a cancellation, this is what is known about the attempt.
                 await run_uncancellable(self._conclude(undo))
         finally:
-            await self._runner.release_state()
+            await self._saved.release()
         return self._runner.last_attempt or attempt
 
     async def _conclude(self, undo: bool) -> None:
@@ -149,7 +151,7 @@ class CodeSession:
         undone = ""
         if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
             with suppress(CodeRoomError):  # Without a note, the model assumes nothing.
-                undone = await self._runner.undo(CancellationToken())
+                undone = await self._saved.restore(CancellationToken())
         if undone:
             notes = (*attempt.notes, _UNDONE.format(undone=undone))
             self._runner.last_attempt = replace(attempt, notes=notes, undone="files" in undone)

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits
 
-__all__ = ["STATE_LOST", "bound_output", "keep_named_file", "remark_on", "save_output", "with_line"]
+__all__ = ["STATE_LOST", "bound_and_save", "bound_output", "keep_named_file", "remark_on", "save_output", "with_line"]
 
 _WORKSPACE = "/workspace/"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -141,6 +141,24 @@ def save_output(text: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # The code may have created links there.
     return write_inside(folder, f"{_OUTPUTS}/output-{uuid.uuid4().hex[:12]}.txt", text.encode("utf-8", "replace"))
+
+
+def bound_and_save(result: ExecutionResult, limit: int, folder: Path, *, is_shared: bool = True) -> tuple[str, Path]:
+    """Shorten the output of code, and save the whole.
+
+    Args:
+        result: The result, whose output is above the limit.
+        limit: The most characters.
+        folder: Where to save it.
+        is_shared: Whether code works in this folder. Behind a wall it sees the file at another path.
+
+    Returns:
+        The short output, which names the file, and the file.
+    """
+    path = save_output(result.output, folder)
+    total = max(len(result.output), result.output_size) if result.truncated else len(result.output)
+    named = path.relative_to(folder) if is_shared else path
+    return bound_output(result.output, limit, whole=named, total=total, partly=result.truncated), path
 
 
 def _notice(left_out: int, total: int, whole: Path | None, partly: bool) -> str:

@@ -32,7 +32,8 @@ from autogen_core.models import RequestUsage
 from coderoom._util.advice import advice_for
 from coderoom._util.text import code_span, named, without_escapes
 from coderoom.agents import metadata as keys
-from coderoom.agents.messages import picture_of, why_no_more
+from coderoom.agents.code_executor import why_no_more
+from coderoom.agents.messages import picture_of
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError
 from coderoom.outcome import Outcome
