@@ -33,10 +33,5 @@ def advice_for(cause: BaseException) -> str:
 
 
 def in_words(who: str, cause: BaseException) -> str:
-    """Say who failed and why, with advice if there is any.
-
-    Args:
-        who: Who failed, as the beginning of a sentence.
-        cause: The exception.
-    """
+    """Say who failed and why, with advice if there is any."""
     return f"{who} failed: {type(cause).__name__}: {cause} {advice_for(cause)}".rstrip()

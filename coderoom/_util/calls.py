@@ -54,18 +54,9 @@ async def call_model(
     message_id: str,
     cancellation_token: CancellationToken,
 ) -> AsyncGenerator[ModelClientStreamingChunkEvent | CreateResult, None]:
-    """Call a model; yield its chunks, if wanted, and its result last.
+    """Call a model; yield its chunks, if `stream` is set, and its result last.
 
-    Args:
-        model_client: The model client.
-        messages: The messages to send.
-        stream: Whether to yield chunks as they arrive.
-        source: The agent's name, for the chunks.
-        message_id: The id of the resulting message, which the chunks refer to.
-        cancellation_token: Ends the call at once, even if the client ignores it.
-
-    Raises:
-        TypeError: The model answered with something other than text.
+    The token ends the call at once, even if the client ignores it. An answer that is not text is a `TypeError`.
     """
     await close_with_loop(model_client)
     result: CreateResult | None = None
@@ -214,18 +205,7 @@ async def ask_structured(
 ) -> Answer[DecisionT]:
     """Ask for a decision, by structured output if the client has it, else by asking for JSON.
 
-    Args:
-        model_client: The model client.
-        messages: The whole conversation; the last message is the question.
-        schema: The decision's type.
-        source: The name under which a request for JSON is added.
-        cancellation_token: Ends the call.
-
-    Returns:
-        The answer; its value is `None` if it is malformed.
-
-    Raises:
-        Exception: The call failed.
+    The last message is the question. The value of a malformed answer is `None`; an error of the client is raised.
     """
     question = list(messages)
     if not model_client.model_info.get("structured_output"):

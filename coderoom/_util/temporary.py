@@ -46,11 +46,7 @@ _lock = threading.Lock()
 
 
 def temporary_folder() -> Path:
-    """Make an empty folder for this user only, which is removed at the latest when this process ends.
-
-    Raises:
-        OSError: The folder cannot be made.
-    """
+    """Make an empty folder for this user only, which is removed at the latest when this process ends."""
     global _janitor
     with _lock:
         # A fork of this process starts a janitor of its own.

@@ -31,11 +31,7 @@ async def closing_what_opens() -> AsyncIterator[None]:
 
 
 def at_end_of_run(close: Close) -> None:
-    """Close something at the end of the surrounding run. Does nothing if the run's caller closes its components.
-
-    Args:
-        close: Closes it; may be called if there is nothing to close.
-    """
+    """Close something at the end of the surrounding run. Does nothing if the run's caller closes its components."""
     opened = _opened.get()
     if opened is not None and close not in opened:
         opened.append(close)

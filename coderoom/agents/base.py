@@ -384,12 +384,7 @@ class ConversationState(BaseState):
 
 
 class Conversation:
-    """An agent's memory: the model context, the system message, and which messages were added already.
-
-    Args:
-        context: Where the messages are kept.
-        system_message: The first message of every model call, or `None`.
-    """
+    """An agent's memory: the model context, the system message, and which messages were added already."""
 
     def __init__(self, context: ChatCompletionContext, system_message: str | None) -> None:
         self.context = context

@@ -22,13 +22,12 @@ from pydantic import Field, model_validator
 
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
-from coderoom.agents import prompts
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, execution_event
 from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
 from coderoom.agents.messages import plain_answer, stopped_early
 from coderoom.agents.metadata import StopReason
-from coderoom.agents.tools import check_tools, dump_tool, load_tool
+from coderoom.agents.tools import check_tools, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import SandboxCodeExecutor
 
@@ -86,12 +85,6 @@ class CodeActAgentState(ConversationState):
 
 class LimitedTurn(Turn):
     """A turn of a `CodeActAgent`. Create it in a running event loop, and close it at the end.
-
-    Args:
-        cancellation_token: Ends the turn.
-        max_steps: The most attempts.
-        max_tokens: The most tokens of its model calls; `None`: unlimited.
-        max_seconds: The most seconds; `None`: unlimited.
 
     Attributes:
         asked_again: Whether the model was informed that code in a reply was not run.
@@ -322,7 +315,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
         await self._conversation.take(messages)
         functions = await await_with_token(self._session.functions(), cancellation_token)
-        self._conversation.system_message = prompts.with_functions(
+        self._conversation.system_message = with_functions(
             self._system_message, self._format, self._languages, functions
         )
         if lost := await self._session.restore(cancellation_token):
@@ -331,7 +324,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     async def _answer(self, turn: LimitedTurn, message_id: str, reply: CreateResult) -> TextMessage | None:
         """The reply as the answer; but if it has code in the wrong place, the model is asked again, once in a turn."""
         if not turn.asked_again and turn.stop_reason is None:
-            notice = prompts.unrun_code(str(reply.content), self._languages, self._format, turn.known_texts)
+            notice = unrun_code(str(reply.content), self._languages, self._format, turn.known_texts)
             if notice:
                 turn.asked_again = True
                 await self._add_to_context(notice)
@@ -358,11 +351,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
 
 def _check_choices(code_format: CodeFormat, on_error: OnError) -> None:
-    """Check the constructor's arguments that have a fixed set of values.
-
-    Raises:
-        ValueError: A value is unknown.
-    """
+    """Check the constructor's arguments that have a fixed set of values."""
     for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
         if value not in get_args(known):
             raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import hashlib
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -55,15 +53,7 @@ class PastCell(BaseModel):
 
 
 class CodeSession:
-    """Runs an agent's cells, and remembers those that succeeded.
-
-    Args:
-        executor: Where the cells run.
-        runner: Runs them.
-        tools: Functions and tools that the cells may call.
-        workbenches: Workbenches whose tools the cells may call.
-        on_error: Whether the effects of a failed cell are kept or undone.
-    """
+    """Runs an agent's cells, and remembers those that succeeded."""
 
     def __init__(
         self,
@@ -89,11 +79,7 @@ class CodeSession:
         self._forgotten: list[FunctionCall] = []
 
     async def functions(self) -> tuple[HostFunction, ...]:
-        """The functions that the cells may call; workbenches are started for their tools on first use.
-
-        Raises:
-            RequestError: Something cannot be offered, a workbench cannot be used, or another agent uses the executor.
-        """
+        """The functions that the cells may call; workbenches are started for their tools on first use."""
         self._claim_executor()
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:  # The session and the workbenches were left in the other.
@@ -181,10 +167,9 @@ class CodeSession:
         await self._workbenches.load_state(workbench)
 
     async def restore(self, cancellation_token: CancellationToken) -> str:
-        """Run the loaded cells again, once; functions of the host are not called again.
+        """Run the loaded cells again, once, without calling functions of the host again.
 
-        Returns:
-            A note for the model: what was lost or changed, and the calls of a turn that was reset; empty if none.
+        Returns a note for the model: what was lost or changed, and the calls of a turn that was reset; empty if none.
         """
         if not self._to_restore:
             return ""
@@ -249,7 +234,6 @@ _FAILED_BEFORE = "code that had not ended well ({count} times) was not run again
 
 
 _SHOWN = 200
-_MOST_NAMES = 20
 
 
 def digest_of(output: str) -> str:
@@ -269,12 +253,7 @@ def changed_cell(cell: PastCell, output: str) -> str:
     if cell.output_digest is None or cell.output_digest == digest_of(output):
         return ""
     before, now = (text.strip()[:_SHOWN] for text in (cell.output or "", output))
-    names = sorted({name for block in cell.blocks for name in _names_set(block)})
-    note = f"the code that begins with {_beginning(cell)!r} gave {before!r} before and {now!r} now"
-    if not names:
-        return note
-    more = "" if len(names) <= _MOST_NAMES else f" and {len(names) - _MOST_NAMES} more"
-    return f"{note}; it sets {', '.join(names[:_MOST_NAMES])}{more}"
+    return f"the code that begins with {_beginning(cell)!r} gave {before!r} before and {now!r} now"
 
 
 def restored(lost: Sequence[str], changed: Sequence[str]) -> str:
@@ -294,22 +273,6 @@ def _beginning(cell: PastCell) -> str:
 
 def _listed(items: Sequence[str]) -> str:
     return "\n".join(f"- {item}" for item in items)
-
-
-def _names_set(block: CodeBlock) -> Iterator[str]:
-    """The variables that a block of Python assigns, as far as its text shows."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(block.code, mode="exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for statement in tree.body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id
 
 
 _ANEW = (

@@ -65,14 +65,7 @@ def output_chunk(source: str, message_id: str, chunk: OutputChunk) -> ModelClien
 async def with_output(
     run: Callable[[Callable[[OutputChunk], None]], Coroutine[Any, Any, T]],
 ) -> AsyncGenerator[OutputChunk | T, None]:
-    """Run a coroutine that reports output.
-
-    Args:
-        run: Makes the coroutine; its argument is the function that takes the output.
-
-    Yields:
-        The output in chunks, up to a limit, and last what the coroutine returned.
-    """
+    """Run a coroutine that reports output to its argument; yield the output, up to a limit, and last its result."""
     waiting: deque[OutputChunk] = deque()
     news = asyncio.Event()
     size = 0

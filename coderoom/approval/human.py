@@ -42,15 +42,7 @@ _ANSWER = re.compile(
 
 
 def understand(answer: str, who: str) -> ApprovalResponse | None:
-    """Read an answer.
-
-    Args:
-        answer: What the person wrote. An empty answer is a no.
-        who: The person, for the default reason.
-
-    Returns:
-        The decision, or `None` if the answer is neither a yes nor a no.
-    """
+    """Read an answer of a person; `None` if it is neither a yes nor a no. An empty answer is a no."""
     if not answer.strip():
         return no(f"{who} said no.")
     match = _ANSWER.fullmatch(answer.strip())
@@ -81,14 +73,7 @@ def say(text: str) -> None:
 
 
 def show_code(markdown: str) -> None:
-    """Show the whole request, each line after a margin, so that no line can look like the question.
-
-    Args:
-        markdown: The code of the request. It is untrusted.
-
-    Raises:
-        OSError, ValueError: It cannot be shown.
-    """
+    """Show the whole request, which is untrusted, each line after a margin, so that none can look like the question."""
     lines = visible(markdown).splitlines()
     header = f"Code that waits for approval ({len(lines)} line{'' if len(lines) == 1 else 's'}):"
     stream = sys.stderr
@@ -138,13 +123,10 @@ def discard_typed_ahead(descriptor: int) -> None:
 
 
 async def read_line(descriptor: int) -> str | None:
-    """Read a line, and leave everything after it for the next reader.
+    """Read a line, and leave everything after it for the next reader; `None` at the end of input.
 
     It polls instead of waiting in a thread: a thread would remain after a cancellation, and take the next line or abort
     the interpreter's exit.
-
-    Returns:
-        The line, or `None` at the end of input.
     """
     if sys.platform == "win32":  # `select` takes only sockets there; a cancellation loses the next line
         return await call_in_thread(sys.stdin.readline) or None

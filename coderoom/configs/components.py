@@ -19,7 +19,7 @@ from autogen_core.tools import BaseTool, Workbench
 
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
 from coderoom.approval import Approval
-from coderoom.configs.locations import in_a_line, nearest, show_key
+from coderoom.configs.yaml import in_a_line, nearest, show_key
 
 __all__ = [
     "MODEL",
@@ -102,13 +102,7 @@ class Components:
         )
 
     def find(self, provider: str) -> Any:
-        """Import a component class.
-
-        Args:
-            provider: A dotted name, or one of AutoGen's short names.
-
-        Returns:
-            The class, which is a component that can be made from a config.
+        """Import the component class of a dotted name, or of one of AutoGen's short names.
 
         Raises:
             ProviderError: The name is wrong, not trusted, or not the name of such a class.

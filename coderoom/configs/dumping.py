@@ -24,10 +24,9 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 
 from coderoom.configs.components import provider_of
 from coderoom.configs.findings import Checked
-from coderoom.configs.locations import Location, in_a_line, value_at
 from coderoom.configs.reading import MAX_BYTES, Document
 from coderoom.configs.variables import Reference, References, escape, is_secret_key
-from coderoom.configs.yaml import core_value
+from coderoom.configs.yaml import Location, core_value, in_a_line, value_at
 from coderoom.errors import RequestError
 
 __all__ = ["dump_team", "plain", "remember", "restored", "to_json", "to_yaml", "write_made"]
@@ -115,15 +114,7 @@ def _written(value: Any, path: Location, origin: Checked) -> Any:
 
 
 def restored(data: Any, origin: Checked | None) -> Any:
-    """Put the references and notes of the file back into a dump, and leave out secrets.
-
-    Args:
-        data: The result of `plain`.
-        origin: The file, if there is one.
-
-    Returns:
-        The data to write.
-    """
+    """Put the references and notes of the file back into a dump, and leave out secrets."""
     origin = origin or _NO_FILE
     moved = [
         (path, reference)
@@ -222,15 +213,7 @@ def _styled_text(text: str, *, is_key: bool = False) -> str:
 
 
 def _replace_file(path: Path, text: str) -> None:
-    """Write a file in one step, or not at all.
-
-    Args:
-        path: The file. An existing one is replaced; a link stays a link.
-        text: The new content.
-
-    Raises:
-        RequestError: It cannot be written.
-    """
+    """Write a file in one step, or not at all; a link stays a link."""
     target = path.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:

@@ -17,14 +17,13 @@ from pydantic import SecretBytes, SecretStr
 
 from coderoom import __version__
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
-from coderoom.configs.checking import check
+from coderoom.configs.checking import alternatives, check, fields_by_key
 from coderoom.configs.components import TEAM, Components
 from coderoom.configs.findings import Checked
-from coderoom.configs.locations import Location, show_key, value_at, walk
 from coderoom.configs.models import make_model
 from coderoom.configs.reading import Source, find_source, read_component, shipped_sources
-from coderoom.configs.shapes import alternatives, fields_by_key
 from coderoom.configs.variables import is_secret_key, is_secret_name
+from coderoom.configs.yaml import Location, show_key, value_at, walk
 from coderoom.errors import ConfigError, Problem, RequestError
 from coderoom.teams import CodingTeam, TeamAgent
 
@@ -54,9 +53,7 @@ _LONG_ENOUGH = 12
 def _without_secrets(data: Any, names_variables: bool = False) -> Any:
     """Copy a document without keys and passwords, whether they are references or literal.
 
-    Args:
-        data: The document, or a part of it.
-        names_variables: Whether its keys are the names of variables or headers.
+    `names_variables` says that the keys are the names of variables or headers.
     """
     if isinstance(data, dict):
         return {
@@ -85,11 +82,7 @@ def _find_unportable(checked: Checked) -> list[Problem]:
 
 
 def _refuse_environment(text: str) -> None:
-    """Refuse a text that contains the value of a secret variable.
-
-    Raises:
-        RequestError: It does.
-    """
+    """Refuse a text that contains the value of a secret variable."""
     for name, value in os.environ.items():
         if is_secret_name(name) and len(value) >= _LONG_ENOUGH and value in text:
             raise RequestError(f"a team contains the value of the environment variable {name!r}; it is not written")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,9 +16,9 @@ from autogen_core.models import ChatCompletionClient
 from coderoom.configs.checking import check_config
 from coderoom.configs.components import MODEL, how_to_install
 from coderoom.configs.loading import build, examine
-from coderoom.configs.locations import did_you_mean
 from coderoom.configs.reading import find_source, has_suffix, looks_like_path, read_document
 from coderoom.configs.replay import ReplayModel, ReplayModelConfig
+from coderoom.configs.yaml import did_you_mean
 from coderoom.errors import MissingDependencyError, RequestError
 
 __all__ = ["default_model", "make_model", "resolve_model"]
@@ -120,13 +121,16 @@ def _openai(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
             f"the model 'openai:{name}' needs a key: set {variable}, set OPENAI_BASE_URL for a server that needs none, "
             "or use --model (model= from Python) with another one"
         )
-    from coderoom.configs.openai import CountingOpenAIClient
+    from autogen_ext.models.openai import OpenAIChatCompletionClient
 
     # The client requires a key; the user's own server often does not.
     arguments: dict[str, Any] = {"model": name, "api_key": key or "none"}
     if base_url:
         arguments["base_url"] = base_url
-    return _known_or_not(CountingOpenAIClient, arguments)
+    client: Any = _known_or_not(OpenAIChatCompletionClient, arguments)
+    # A service reports the token usage of a stream only on request, and AutoGen's assistant does not request it.
+    client.create_stream = partial(client.create_stream, include_usage=True)
+    return cast("ChatCompletionClient", client)
 
 
 def _anthropic(name: str, env: Mapping[str, str]) -> ChatCompletionClient:

@@ -177,14 +177,7 @@ COMPONENT = {"x-coderoom": "component"}
 
 
 def config_schemas(models: Mapping[str, type[BaseModel]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make the schemas of configs.
-
-    Args:
-        models: The classes of the configs, by name.
-
-    Returns:
-        The schema of each, and the definitions that they use.
-    """
+    """Make the schemas of configs, by name, and the definitions that they use."""
     generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
     inputs: list[tuple[Any, JsonSchemaMode, Any]] = [
         (name, "validation", model.__pydantic_core_schema__) for name, model in models.items()

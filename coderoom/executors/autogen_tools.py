@@ -94,11 +94,7 @@ class ToolLike(Protocol):
 
 
 def from_tool(tool: ToolLike) -> HostFunction:
-    """Return a tool as a function of the host.
-
-    Raises:
-        RequestError: Its name cannot become a Python name.
-    """
+    """Return a tool as a function of the host."""
     name = tool_name(tool.name)
     schema = tool.schema.get("parameters") or {}
     signature, shown, notes = _own_signature(tool) or sign(schema)
@@ -187,6 +183,12 @@ def _own_signature(tool: Any) -> Signed | None:
 class WorkbenchLike(Protocol):
     """The interface of AutoGen's workbenches."""
 
+    async def start(self) -> None:
+        """Start it."""
+
+    async def stop(self) -> None:
+        """Stop it."""
+
     async def list_tools(self) -> list[Any]:
         """The schemas of its tools."""
 
@@ -197,20 +199,18 @@ class WorkbenchLike(Protocol):
 
 
 async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
-    """Return all tools of a workbench in its order. AutoGen's workbenches start for that.
-
-    Raises:
-        RequestError: It cannot be started or does not answer, or the name of a tool cannot become a Python name.
-    """
+    """Return all tools of a workbench in its order. AutoGen's workbenches start for that."""
     started = is_started(workbench)
     try:
+        if not started:
+            await workbench.start()
         tools = await workbench.list_tools()
     except CodeRoomError:
         raise
     except Exception as error:
         if not started:  # Otherwise it would count as started from now on.
             with suppress(Exception):
-                await workbench.stop()  # type: ignore[attr-defined]
+                await workbench.stop()
         raise _unusable(workbench, error) from error
     whole = await mcp_schemas(workbench) if "$ref" in str(tools) else {}
     return [_from_schema(workbench, tool, whole.get(tool["name"])) for tool in tools]

@@ -84,17 +84,8 @@ _FILE_NAME = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
 class Runtime:
     """The sandbox, the session and the folder of an executor between its start and its stop.
 
-    Args:
-        config: The executor's settings.
-        functions: Functions of the host that the code may call.
-        shows_values: Whether the output includes the value of a last expression.
-
     Attributes:
         interrupted: The result of the last run, if that was cancelled.
-
-    Raises:
-        SandboxUnavailable: The work directory cannot be created.
-        RequestError: The configuration is wrong.
     """
 
     def __init__(
@@ -130,8 +121,7 @@ class Runtime:
     async def run(self, blocks: Sequence[CodeBlock], on_output: OnOutput | None) -> ExecutionResult:
         """Run blocks in order, up to the first that fails. Call it in its own task, which is cancelled to end them.
 
-        Returns:
-            The result; its outcome is `cancelled` if `restart`, `offer` or `close` ended the run.
+        The outcome is `cancelled` if `restart`, `offer` or `close` ended the run.
         """
         self.interrupted = None
         task = asyncio.current_task()
@@ -259,11 +249,7 @@ class Runtime:
             await self._drop_session()
 
     async def restart(self) -> None:
-        """End all runs and restart the session; a temporary folder is emptied.
-
-        Raises:
-            SandboxUnavailable: The sandbox broke.
-        """
+        """End all runs and restart the session; a temporary folder is emptied."""
         await self._end_runs()
         async with self._lock:
             await self._drop_session()
@@ -272,12 +258,7 @@ class Runtime:
                 await asyncio.to_thread(empty_folder, self.work_dir)
 
     async def checkpoint(self) -> Checkpoint:
-        """Save the variables, and the files unless there are too many.
-
-        Raises:
-            RequestError: There are only files to save, and too many.
-            SandboxUnavailable: The sandbox broke.
-        """
+        """Save the variables, and the files unless there are too many."""
         async with self._lock:
             session = await self._get_session()
             if self._keeps_files:
@@ -292,12 +273,7 @@ class Runtime:
             return await session.checkpoint()
 
     async def rollback(self, mark: Checkpoint) -> str:
-        """Restore a checkpoint, and return what was restored.
-
-        Raises:
-            RequestError: The checkpoint is gone.
-            SandboxUnavailable: The sandbox broke.
-        """
+        """Restore a checkpoint, and return what was restored."""
         async with self._lock:
             await (await self._get_session()).rollback(mark)
         self._lost = False

@@ -19,16 +19,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def keep_named_file(root: Path, name: str, code: str) -> str:
-    """Save a block to the file that it names.
-
-    Args:
-        root: The work directory.
-        name: The file's name, which may begin with the path in the sandbox.
-        code: The block.
-
-    Returns:
-        Why the file cannot be written; empty if it was written.
-    """
+    """Save a block to the file that it names; return why that is not possible, or an empty text."""
     inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
     if inside.startswith("/") or inside.split("/")[0] in (".", "..") or "\0" in inside:
         return f"Filename is not in the workspace: {name!r}. Name a file inside the work directory."
@@ -46,18 +37,8 @@ def write_inside(root: Path, name: str, data: bytes) -> Path:
     """Write a file atomically, and create its folders.
 
     Code may create links at any moment, also between a check and the write. So each folder is opened relative to the
-    one above it, and a link is an error. If root works in another user's folder, the files belong to that user.
-
-    Args:
-        root: The folder. Its path is trusted.
-        name: The file's path in it, with `/` and without `..`.
-        data: The content.
-
-    Returns:
-        The file.
-
-    Raises:
-        OSError: It cannot be written, for instance because a part of the name is a link.
+    one above it, and a link is an `OSError`. If root works in another user's folder, the files belong to that user.
+    The path of the root is trusted; the name has `/` and no `..`.
     """
     *folders, last = PurePosixPath(name).parts
     with contextlib.ExitStack() as stack:
@@ -191,13 +172,7 @@ def with_line(output: str, text: str) -> str:
 
 
 def remark_on(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
-    """Return a remark on why code was ended or which limit it reached; empty if the output says so already.
-
-    Args:
-        result: The result.
-        limits: What the code could use.
-        in_session: Whether the code ran in a session, whose variables may be lost.
-    """
+    """Return a remark on why code was ended or which limit it reached; empty if the output says so already."""
     error, message, is_printed = result.error, "", False
     # An error with a traceback was raised by the code.
     if error is not None and not error.traceback and error.type in _NOT_IN_OUTPUT:

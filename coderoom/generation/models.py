@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import os
@@ -321,8 +322,9 @@ def _is_closed(form: type[BaseModel]) -> bool:
 
 def _name_of(client: Any) -> str:
     """The name of a client's model; clients have no common attribute for it."""
-    arguments = getattr(client, "_create_args", None)
-    if isinstance(arguments, Mapping) and isinstance(arguments.get("model"), str):
-        return str(arguments["model"])
+    with contextlib.suppress(Exception):  # Not every client has a config.
+        name = client.dump_component().config["model"]
+        if isinstance(name, str):
+            return name
     info = client.model_info
     return f"{type(client).__name__}:{info.get('family', 'unknown')}"

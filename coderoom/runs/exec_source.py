@@ -55,12 +55,7 @@ class Source:
         return f"{'cell' if self.kind == 'notebook' else 'line'} {block.line}"
 
     def place(self, number: int, line: int) -> str:
-        """The place of a line of code, such as `notes.md:9`.
-
-        Args:
-            number: The block's number, counted from 1.
-            line: The line of its code, counted from 1.
-        """
+        """The place of a line of code, such as `notes.md:9`; blocks and lines are counted from 1."""
         if self.kind == "notebook":
             return f"{self.name}, {self.where(self.blocks[number - 1])}, line {line}"
         return f"{self.name}:{self.starts[number - 1] + line - 1}"
@@ -176,16 +171,7 @@ _FLAGS: Final = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 def read_cells(name: str, text: str) -> list[Block]:
     """The code cells of a notebook of nbformat 4, without empty ones and those with the tag `no-run`.
 
-    Args:
-        name: The file's name, for messages.
-        text: The file's content.
-
-    Returns:
-        A block for each cell; its `line` is the number of the code cell.
-
-    Raises:
-        RequestError: It is not a notebook, is in another language than Python, has nothing to run, or a cell has
-            commands of IPython.
+    A block's `line` is the number of the code cell. A cell with commands of IPython is refused.
     """
     notebook = _parse(name, text)
     _check_language(name, notebook.get("metadata"))

@@ -98,10 +98,8 @@ def _end_all() -> None:
 def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) -> Iterator[None]:
     """Route SIGINT, SIGTERM and SIGHUP to a cancellation token.
 
-    Args:
-        token: The token to cancel.
-        owns_process: Whether the process does nothing else. Then what does not end by itself is killed: first the
-            child processes, which some of AutoGen's executors wait for, and at last this process.
+    `owns_process` says that the process does nothing else. Then what does not end by itself is killed: first the child
+    processes, which some of AutoGen's executors wait for, and at last this process.
     """
     from coderoom.executors import end_descendants  # which needs AutoGen; `coderoom exec` does without
 

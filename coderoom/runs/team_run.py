@@ -290,14 +290,7 @@ def _wall_of(executor: Any) -> str:
 
 
 def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
-    """Copy files into the workspace, under their own names.
-
-    Returns:
-        The names.
-
-    Raises:
-        RequestError: If one of them cannot be read, or two have one name.
-    """
+    """Copy files into the workspace, under their own names, which are returned."""
     names = [file.name for file in files]
     doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
@@ -316,11 +309,7 @@ def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
 
 
 class FileChanges:
-    """Finds the files that were written in some folders since this object was created.
-
-    Args:
-        folders: The folders; one that does not exist counts as empty.
-    """
+    """Finds the files that were written in some folders since this object was created."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         resolved = sorted({folder.resolve() for folder in folders})

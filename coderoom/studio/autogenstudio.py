@@ -35,14 +35,7 @@ TOKENS: Final = "_cancellation_tokens"
 
 
 def application(change_team_manager: Callable[[type[Any]], type[Any]]) -> Any:
-    """Import Studio, which reads its settings from the environment.
-
-    Args:
-        change_team_manager: Takes Studio's class that makes and runs teams, and returns the one to use instead.
-
-    Returns:
-        Studio's ASGI application.
-    """
+    """Import Studio and return its ASGI application, with another class that makes and runs teams."""
     from autogenstudio.web import app
     from autogenstudio.web.managers import connection
     from autogenstudio.web.routes import gallery, teams

@@ -38,24 +38,14 @@ class RefusedError(Exception):
 
 
 class Rest:
-    """The REST routes of Studio's server.
-
-    Args:
-        port: The port that it listens on.
-        timeout: The timeout of a request, in seconds.
-    """
+    """The REST routes of Studio's server."""
 
     def __init__(self, port: int, timeout: float = 120) -> None:
         self._url = f"http://127.0.0.1:{port}/api"
         self._timeout = timeout
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
-        """Send a request and return the data of the response.
-
-        Raises:
-            RefusedError: The server refused.
-            OSError: Nothing answers.
-        """
+        """Send a request and return the data of the response."""
         try:
             with httpx.Client(trust_env=False, timeout=self._timeout) as client:
                 response = client.request(method, self._url + path, json=body, params=query)
@@ -79,12 +69,7 @@ def forget_if_new(folder: Path) -> None:
 
 
 class Contents:
-    """The contents that CodeRoom put into Studio, recorded in a file of Studio's folder.
-
-    Args:
-        rest: Studio's routes.
-        folder: Studio's folder.
-    """
+    """The contents that CodeRoom put into Studio, recorded in a file of Studio's folder."""
 
     def __init__(self, rest: Rest, folder: Path) -> None:
         self._rest = rest
@@ -95,16 +80,9 @@ class Contents:
             self._known = {name: row for name, row in known.items() if _is_row(row)}
 
     def put(self, gallery: Mapping[str, Any]) -> list[str]:
-        """Add a gallery and its teams, or update those of an earlier start.
+        """Add a gallery and its teams, or update those of an earlier start; return what was left unchanged, in words.
 
         What the user has changed or deleted in Studio stays as it is.
-
-        Returns:
-            What was left unchanged, in words.
-
-        Raises:
-            OSError: Studio does not answer, or its folder cannot be written.
-            RefusedError: Studio refuses.
         """
         with contextlib.suppress(RefusedError):
             # The first request makes Studio create its own gallery, which stays too.

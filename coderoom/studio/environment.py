@@ -179,14 +179,7 @@ def default_folder() -> Path:
 
 @contextlib.contextmanager
 def use_folder(folder: Path) -> Iterator[int]:
-    """Create the folder if needed, and lock it.
-
-    Yields:
-        The descriptor of the lock, which lasts while any process has it open.
-
-    Raises:
-        RequestError: It is locked, or cannot be created.
-    """
+    """Create the folder if needed, and lock it while any process has the yielded descriptor open."""
     try:
         # Studio stores what is typed into it, including keys, as plain text.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -205,11 +198,7 @@ def use_folder(folder: Path) -> Iterator[int]:
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Create a log that only this user can read.
-
-    Raises:
-        RequestError: It cannot be written.
-    """
+    """Create a log that only this user can read."""
     try:
         return open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))
     except OSError as error:
@@ -217,11 +206,7 @@ def open_log(path: Path) -> BinaryIO:
 
 
 def forget(path: Path) -> None:
-    """Remove a file of the folder, if it exists.
-
-    Raises:
-        RequestError: It cannot be removed.
-    """
+    """Remove a file of the folder, if it exists."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -238,16 +223,7 @@ def _unusable(folder: Path, error: OSError) -> RequestError:
 def take_lock(path: Path, wait: Callable[[], None] | None = None) -> int:
     """Lock a file, while any process has the descriptor open.
 
-    Args:
-        path: The file; it is created if needed.
-        wait: Called before waiting for another process; `None`: do not wait.
-
-    Returns:
-        The descriptor.
-
-    Raises:
-        BlockingIOError: Another process has the lock.
-        OSError: The file cannot be created.
+    If another process has it, `wait` is called before waiting; without `wait`, that is a `BlockingIOError`.
     """
     import fcntl  # Windows does not have it.
 
@@ -278,14 +254,7 @@ def server_environment(interpreter: Path, trust: Sequence[str]) -> dict[str, str
     """The environment variables of the server, which make the user's packages importable.
 
     Studio's own packages come first, and keep their versions. Its environment has the same interpreter, so packages
-    that are installed here work there too.
-
-    Args:
-        interpreter: The interpreter of Studio's environment.
-        trust: Namespaces whose components may be loaded, besides CodeRoom's and AutoGen's.
-
-    Raises:
-        MissingDependencyError: A module of `trust` cannot be imported, or needs other versions than Studio's.
+    that are installed here work there too. Packages of `trust` that do not work there are a `MissingDependencyError`.
     """
     named = ["coderoom", *trust, *os.environ.get(_TRUSTED, "").split(",")]
     trusted = list(dict.fromkeys(name.strip() for name in named if name.strip()))

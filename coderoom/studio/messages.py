@@ -53,11 +53,7 @@ _MOST_PICTURES = 10
 
 
 class StudioMessages:
-    """Makes the messages of one run.
-
-    Args:
-        asking: The agents whose questions to the user show the code.
-    """
+    """Makes the messages of one run; the questions of the agents in `asking` show the code."""
 
     def __init__(self, asking: Collection[str] = ()) -> None:
         self._asking = asking

@@ -60,11 +60,7 @@ async def end_runs() -> None:
 
 
 def with_messages(team_manager: type[Any]) -> type[Any]:
-    """Extend Studio's class that makes and runs teams: show events and errors as messages, and close what a run opens.
-
-    Args:
-        team_manager: `autogenstudio.teammanager.TeamManager`.
-    """
+    """Extend Studio's class that runs teams: show events and errors as messages, and close what a run opens."""
 
     class TeamManager(team_manager):  # type: ignore[misc]
         """Runs one team."""
@@ -117,11 +113,7 @@ def _noting(
 
 
 def _limit_questions(component: Any) -> set[str]:
-    """Limit the timeouts of a team's questions to what the page allows.
-
-    Returns:
-        The agents whose code the page shows only in their questions.
-    """
+    """Limit the timeouts of a team's questions; return the agents whose code the page shows only in their questions."""
     found = set()
     for config in _configs(component, _ASKS):
         timeout = config.get("timeout")

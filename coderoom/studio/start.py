@@ -195,11 +195,7 @@ _LINES_SHOWN: Final = 20
 
 
 def listen(port: int) -> socket.socket:
-    """Listen on a port of this machine; 0 is any free one.
-
-    Raises:
-        RequestError: It is in use or not allowed.
-    """
+    """Listen on a port of this machine; 0 is any free one."""
     listening = socket.socket()
     try:
         # The port of a server that has just ended can be used again.
@@ -216,13 +212,7 @@ def listen(port: int) -> socket.socket:
 
 
 class StudioServer:
-    """A running server of AutoGen Studio.
-
-    Args:
-        process: Its process.
-        port: The port that it listens on.
-        log: Its log file.
-    """
+    """A running server of AutoGen Studio."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self._process = process
@@ -231,11 +221,7 @@ class StudioServer:
         self.url = f"http://{_HOST}:{port}"
 
     def wait_until_ready(self) -> None:
-        """Wait for its first response.
-
-        Raises:
-            StudioError: It ended, or does not respond.
-        """
+        """Wait for its first response; a server that ends or does not respond is a `StudioError`."""
         rest = Rest(self.port, timeout=5)
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end:
@@ -248,11 +234,7 @@ class StudioServer:
         raise StudioError(f"AutoGen Studio did not answer within {_START_SECONDS} seconds.{self.end_of_log()}")
 
     def wait(self) -> NoReturn:
-        """Wait until the server ends.
-
-        Raises:
-            StudioError: It ended.
-        """
+        """Wait until the server ends, which is a `StudioError`."""
         self._process.wait()
         raise self._ended()
 
@@ -277,15 +259,9 @@ def run_server(
     lock: int,
     environment: Mapping[str, str],
 ) -> Iterator[StudioServer]:
-    """Start a server, and at the end stop it and its child processes.
+    """Start a server with a listening socket, and at the end stop it and its child processes.
 
-    Args:
-        interpreter: The interpreter of Studio's environment.
-        appdir: Studio's folder.
-        log: Its log file.
-        listening: The socket to serve on; this function closes it.
-        lock: A descriptor that the server keeps open while it lives.
-        environment: The result of `server_environment`.
+    The server keeps the descriptor `lock` open while it lives.
     """
     port = listening.getsockname()[1]
     adopt_orphans()  # A killed server leaves its child processes to this one.

@@ -333,11 +333,7 @@ def _load_participant(model: Any) -> ChatAgent | Team:
 
 
 def name_of_message_type(kind: type[BaseAgentEvent | BaseChatMessage]) -> str:
-    """Return the dotted name of a message type, for a config.
-
-    Raises:
-        TypeError: It is a local class, which has no importable name.
-    """
+    """Return the dotted name of a message type, for a config."""
     if issubclass(kind, StructuredMessage):
         arguments = kind.__pydantic_generic_metadata__["args"]
         if len(arguments) == 1:
@@ -354,11 +350,7 @@ def _dotted(kind: type[BaseModel]) -> str:
 
 
 def find_message_type(name: str) -> type[BaseAgentEvent | BaseChatMessage]:
-    """Return the message type with this dotted name.
-
-    Raises:
-        ValueError: It does not exist, or is not a message type.
-    """
+    """Return the message type with this dotted name."""
     match = re.fullmatch(r"([^\[\]]+)(?:\[([^\[\]]+)\])?", name.strip())
     if match is None:
         raise ValueError(f"{name!r} is not a name of a message type.")

@@ -35,11 +35,7 @@ async def start_agents(team: Team) -> None:
 
 
 async def close_agents(team: Team) -> None:
-    """Close all agents, also those of nested teams.
-
-    Raises:
-        Exception: The first error, after all agents were tried.
-    """
+    """Close all agents, also those of nested teams, and then raise the first error."""
     results = await asyncio.gather(*(agent.close() for agent in agents_of(team)), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
