@@ -1,11 +1,16 @@
-"""Calls that a cancellation token ends: of any awaitable, and of model clients. Used by agents and executors."""
+"""Calls that a cancellation token ends, of model clients above all, and the closing of what nobody else closes.
+
+Used by agents, approvals and executors. AutoGen Studio, for instance, makes a team for each run and does not close it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import aclosing, suppress
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from weakref import ref
@@ -17,10 +22,19 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import transports_of
 from coderoom._util.json_output import output_arguments, parse_tolerantly, request_for_json
-from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.text import encodable
 
-__all__ = ["Answer", "ask_structured", "await_with_token", "call_model", "close_with_loop"]
+__all__ = [
+    "Answer",
+    "ask_structured",
+    "at_end_of_run",
+    "await_with_token",
+    "call_model",
+    "close_with_loop",
+    "closing_what_opens",
+    "note_run",
+]
 
 T = TypeVar("T")
 
@@ -172,6 +186,54 @@ async def _close(transports: list[Any]) -> None:
     for transport in transports:
         with suppress(Exception):
             await transport.aclose()
+
+
+Close = Callable[[], Awaitable[None]]
+
+_opened: ContextVar[list[Close] | None] = ContextVar("_opened", default=None)
+_requests: set[asyncio.Task[None]] = set()
+
+
+@asynccontextmanager
+async def closing_what_opens() -> AsyncIterator[None]:
+    """Close everything that is passed to `at_end_of_run` inside, at the end."""
+    opened: list[Close] = []
+    _opened.set(opened)
+    try:
+        yield
+    finally:
+        await run_uncancellable(_close_all(opened))
+
+
+def at_end_of_run(close: Close) -> None:
+    """Close something at the end of the surrounding run. Does nothing if the run's caller closes its components."""
+    opened = _opened.get()
+    if opened is not None and close not in opened:
+        opened.append(close)
+
+
+def note_run() -> None:
+    """Detect runs of `autogenstudio serve`, which creates a team in the task of each request. Components call this."""
+    if "autogenstudio.web.serve" not in sys.modules or _opened.get() is not None:
+        return
+    try:
+        request: asyncio.Task[Any] | None = asyncio.current_task()
+    except RuntimeError:  # There is no event loop.
+        return
+    if request is not None:
+        opened: list[Close] = []
+        _opened.set(opened)
+        request.add_done_callback(lambda _: _close_later(opened))
+
+
+def _close_later(opened: list[Close]) -> None:
+    closing = asyncio.get_running_loop().create_task(_close_all(opened))
+    _requests.add(closing)
+    closing.add_done_callback(_requests.discard)
+
+
+async def _close_all(opened: list[Close]) -> None:
+    await asyncio.gather(*(close() for close in opened), return_exceptions=True)
 
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
 
 from autogen_core import ComponentBase, ComponentLoader, ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-__all__ = ["ArgumentsConfig", "DumpsAsItself", "Seconds", "StrictConfig", "TimedConfig", "load_if_given"]
-
-T = TypeVar("T")
+__all__ = ["ArgumentsConfig", "DumpsAsItself", "Seconds", "StrictConfig", "TimedConfig"]
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -76,8 +74,3 @@ class ArgumentsConfig(DumpsAsItself):
         if isinstance(value, ComponentModel):
             return ComponentLoader.load_component(value, object)
         return [cls._load_argument(name, item) for item in value] if isinstance(value, list) else value
-
-
-def load_if_given(model: ComponentModel | None, load: Callable[[ComponentModel], T]) -> T | None:
-    """Load a component with a class's `load_component`; `None` stays `None`."""
-    return None if model is None else load(model)

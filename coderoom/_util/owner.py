@@ -1,7 +1,4 @@
-"""Marks resources with the process that owns them, so that a later process can remove what a dead one left.
-
-Used for Docker containers and for processes below AutoGen Studio.
-"""
+"""Marks Docker containers with the process that owns them, so that a later process can remove what a dead one left."""
 
 from __future__ import annotations
 

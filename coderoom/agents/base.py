@@ -34,9 +34,8 @@ from autogen_core.models import (
 )
 from pydantic import BaseModel, Field
 
-from coderoom._util.calls import Answer, ask_structured, await_with_token, call_model
+from coderoom._util.calls import Answer, ask_structured, at_end_of_run, await_with_token, call_model, note_run
 from coderoom._util.components import ArgumentsConfig
-from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import (
     Attempt,

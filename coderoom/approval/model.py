@@ -9,9 +9,8 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel, StrictBool, model_validator
 
-from coderoom._util.calls import ask_structured
+from coderoom._util.calls import ask_structured, at_end_of_run
 from coderoom._util.components import Seconds, TimedConfig
-from coderoom._util.watching import at_end_of_run
 from coderoom.approval.base import Approval, ask_approval, no
 from coderoom.blocks import fence
 

@@ -64,8 +64,7 @@ _PART = re.compile(r"""([{}])|([^\s,={}"']+)(?:=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\
 def normalize_language(name: str) -> str:
     """Return the one name under which a language is known here.
 
-    Transcripts (`pycon`, `console`) keep their own names, since they cannot run as they are. So does
-    `python2`.
+    Transcripts (`pycon`, `console`) and `python2` keep their own names, since they cannot run as they are.
 
     Args:
         name: The name as a fence gives it, in any case, for instance `py3`, `Bash` or `yml`.
@@ -342,7 +341,7 @@ def _find_end_past_inner_fences(
     Only for three backticks: who writes a longer fence or tildes has thought of the inner ones.
     """
     language = normalize_language(parse_info(opening.info).tag)
-    if language not in {"python", "markdown"} or opening.marker != "`" or opening.length > 3:
+    if language not in {"python", "markdown"} or (opening.marker, opening.length) != ("`", 3):
         return None
     reader = _PythonReader() if language == "python" else _MarkdownReader()
     for line in range(start + 1, end):

@@ -13,12 +13,11 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from coderoom._util.calls import await_with_token
+from coderoom._util.calls import at_end_of_run, await_with_token, note_run
 from coderoom._util.components import ArgumentsConfig
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.text import encodable
-from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors.config import SandboxCodeExecutorConfig
 from coderoom.executors.output import STATE_LOST, keep_named_file, remark_on, with_line

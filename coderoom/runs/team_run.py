@@ -18,7 +18,7 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
 from coderoom._util.advice import in_words
-from coderoom._util.autogen import executor_of, model_client_of, participants_of, work_dir_of
+from coderoom._util.autogen import agents_of, closers_of, executor_of, work_dir_of
 from coderoom._util.calls import await_with_token
 from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
@@ -176,8 +176,9 @@ async def run_team(
     finally:
         record.seconds = time.monotonic() - started
         record.files = changes.written()
-        with suppress(Exception):
-            await _close(team)
+        for close in closers_of(team):
+            with suppress(Exception):
+                await close()
         if owns_process:
             end_descendants()
     return record
@@ -224,19 +225,6 @@ async def _run(team: Team, record: RunRecord, watch: Watcher, token: Cancellatio
         await stream.aclose()
 
 
-async def _close(team: Any) -> None:
-    """Close the team and its model clients, which nobody else uses."""
-    close = getattr(team, "close", None)
-    if callable(close):
-        await close()
-    for participant in participants_of(team):
-        if close is None:
-            await participant.close()
-        client = model_client_of(participant)
-        if client is not None:
-            await client.close()
-
-
 def _root(error: BaseException) -> BaseException:
     while isinstance(error, AgentError) and error.__cause__ is not None:
         error = error.__cause__
@@ -254,15 +242,9 @@ _MOST_FILES = 10_000
 
 def executors_of(team: Any) -> list[Any]:
     """The executors of a team's agents, those of nested teams too, and agents that run code without one."""
-    found = []
-    for participant in participants_of(team):
-        executor = executor_of(participant)
-        if executor is not None:
-            found.append(executor)
-        if isinstance(participant, CodeGeneratorAgent):  # It has its own sandbox.
-            found.append(participant)
-        found += executors_of(participant)
-    return found
+    # A `CodeGeneratorAgent` has its own sandbox.
+    found = [agent if isinstance(agent, CodeGeneratorAgent) else executor_of(agent) for agent in agents_of(team)]
+    return [executor for executor in found if executor is not None]
 
 
 def folder_of(executor: Any) -> Path | None:

@@ -23,7 +23,7 @@ from coderoom._util.autogen import (
     RoundRobinGroupChatManager,
     is_running,
 )
-from coderoom._util.components import DumpsAsItself, load_if_given
+from coderoom._util.components import DumpsAsItself
 from coderoom._util.tasks import run_uncancellable
 from coderoom.agents.messages import without_questions
 from coderoom.errors import TeamError
@@ -303,11 +303,12 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
     @classmethod
     def _from_config(cls, config: RoundRobinGroupChatConfig) -> Self:
         assert isinstance(config, CodingTeamConfig)
+        condition = config.termination_condition
         return cls(
             [_load_participant(participant) for participant in config.participants],
             name=config.name,
             description=config.description,
-            termination_condition=load_if_given(config.termination_condition, TerminationCondition.load_component),
+            termination_condition=None if condition is None else TerminationCondition.load_component(condition),
             max_turns=config.max_turns,
             custom_message_types=[find_message_type(name) for name in config.custom_message_types],
             emit_team_events=config.emit_team_events,
