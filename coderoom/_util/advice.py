@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["advice_for", "in_words"]
-
 _ADVICE = {
     "AuthenticationError": "Check the key of your model service (OPENAI_API_KEY), or name another model "
     "(--model, or model= from Python).",

@@ -25,17 +25,6 @@ from coderoom._util.json_output import output_arguments, parse_tolerantly, reque
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.text import encodable
 
-__all__ = [
-    "Answer",
-    "ask_structured",
-    "at_end_of_run",
-    "await_with_token",
-    "call_model",
-    "close_with_loop",
-    "closing_what_opens",
-    "note_run",
-]
-
 T = TypeVar("T")
 
 _SOON: Final = 0.01

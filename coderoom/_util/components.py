@@ -8,8 +8,6 @@ from typing import Annotated, Any, ClassVar, Self
 from autogen_core import ComponentBase, ComponentLoader, ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-__all__ = ["ArgumentsConfig", "DumpsAsItself", "Seconds", "StrictConfig", "TimedConfig"]
-
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 

@@ -11,15 +11,6 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.text import encodable
 
-__all__ = [
-    "json_objects",
-    "output_arguments",
-    "parse_tolerantly",
-    "request_for_json",
-    "strict_schema",
-    "without_thoughts",
-]
-
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 _MOST_TRIES = 1000

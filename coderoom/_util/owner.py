@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["is_orphan", "ours"]
-
 _START = 19  # The index of the start time in /proc/PID/stat after the process name.
 _UNKNOWN = "?"
 

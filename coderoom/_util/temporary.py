@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["clearing_pids", "empty_folder", "janitor_pid", "remove_folder", "temporary_folder"]
-
 _REMOVE: Final = 'chmod -R u+rwx -- "$1"; rm -rf -- "$1"'
 # The pipe ends also when the host is killed. Processes of the host may write for a moment longer, so it tries again.
 _SCRIPT: Final = f"""

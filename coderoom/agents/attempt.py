@@ -34,22 +34,6 @@ from coderoom.executors import bound_and_save, runner_for
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall, OutputChunk
 
-__all__ = [
-    "Attempt",
-    "CodeFormat",
-    "CodeRunner",
-    "Selection",
-    "calls_made",
-    "code_event",
-    "cut_of",
-    "execution_event",
-    "facts",
-    "final_message",
-    "report",
-    "select_blocks",
-    "texts_of",
-]
-
 CodeFormat = Literal["fence", "execute"]
 
 

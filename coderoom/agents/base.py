@@ -52,17 +52,6 @@ from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OutputChunk
 
-__all__ = [
-    "CodingAgent",
-    "Conversation",
-    "ConversationState",
-    "Item",
-    "ModelAgent",
-    "OnOutput",
-    "StreamingAgent",
-    "Turn",
-]
-
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 Item = BaseAgentEvent | BaseChatMessage | Response

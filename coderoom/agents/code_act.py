@@ -31,9 +31,6 @@ from coderoom.agents.tools import check_tools, dump_tool, load_tool, unrun_code,
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import SandboxCodeExecutor
 
-__all__ = ["CodeActAgent", "CodeActAgentConfig"]
-
-
 _OTHERS = ("coderoom.executors.LocalCodeExecutor", "autogen_ext.code_executors.")
 _REMEMBERED = 50
 

@@ -35,9 +35,6 @@ from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import Checkpoints, SavedState
 from coderoom.outcome import Outcome
 
-__all__ = ["CodeExecutorAgent", "CodeExecutorAgentConfig", "RetryDecision", "why_no_more"]
-
-
 RetryFrom = Literal["failed", "clean"]
 
 

@@ -26,8 +26,6 @@ from coderoom.executors import SandboxCodeExecutor, SavedState
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, RecordedCall, host_functions
 
-__all__ = ["CodeSession", "OnError", "PastCell"]
-
 OnError = Literal["keep", "rollback"]
 
 _BEGINNING = 500

@@ -33,8 +33,6 @@ from coderoom.approval import (
     ask_approval,
 )
 
-__all__ = ["HumanApprovedAgent", "HumanApprovedAgentConfig"]
-
 T = TypeVar("T")
 
 _SETTLE_SECONDS: Final = 0.15

@@ -23,8 +23,6 @@ from coderoom.agents.attempt import Attempt, cut_of, facts, report
 from coderoom.agents.metadata import StopReason
 from coderoom.sandbox import Artifact, OutputChunk
 
-__all__ = ["output_chunk", "picture_of", "plain_answer", "stopped_early", "with_output", "without_questions"]
-
 T = TypeVar("T")
 
 

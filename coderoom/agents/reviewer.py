@@ -20,8 +20,6 @@ from coderoom.agents.base import ConversationState, ModelAgent
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.outcome import Outcome
 
-__all__ = ["ReviewIssue", "ReviewVerdict", "ReviewerAgent", "ReviewerAgentConfig"]
-
 Severity = Literal["error", "warning", "note"]
 
 _SEVERITIES: dict[str, Severity] = {

@@ -20,8 +20,6 @@ from coderoom.blocks import extract_code_blocks, normalize_language
 from coderoom.outcome import Outcome
 from coderoom.sandbox import FunctionCall, HostFunction, check_functions, host_functions
 
-__all__ = ["Workbenches", "check_tools", "dump_tool", "load_tool", "unrun_code", "with_functions"]
-
 # AutoGen cannot dump a `FunctionTool` that was loaded from a config: it no longer finds its source.
 _loaded: WeakKeyDictionary[BaseTool[Any, Any], ComponentModel] = WeakKeyDictionary()
 

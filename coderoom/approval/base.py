@@ -20,19 +20,6 @@ from pydantic import BaseModel
 
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 
-__all__ = [
-    "NOBODY_DECIDED",
-    "AlwaysApprove",
-    "Approval",
-    "ChainApproval",
-    "NeverApprove",
-    "as_response",
-    "ask_approval",
-    "call_in_thread",
-    "is_async",
-    "no",
-]
-
 NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."
 
 

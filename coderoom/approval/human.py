@@ -28,8 +28,6 @@ from coderoom._util.text import visible
 from coderoom.approval.base import Approval, call_in_thread, is_async, no
 from coderoom.blocks import extract_code_blocks, fence
 
-__all__ = ["HumanApproval", "InputApproval", "InputFunc"]
-
 DEFAULT_PROMPT: Final = "Run this code?"
 TRIES: Final = 3
 """How often a person is asked before unclear answers count as a no."""

@@ -14,8 +14,6 @@ from coderoom._util.components import Seconds, TimedConfig
 from coderoom.approval.base import Approval, ask_approval, no
 from coderoom.blocks import fence
 
-__all__ = ["ModelApproval"]
-
 _DEFAULT_INSTRUCTIONS: Final = """\
 You decide whether code that another model wrote may run. Say yes to code that does what programming tasks need: \
 computing, testing, reading and writing files in its working directory. Say no to code that deletes or changes files \

@@ -15,8 +15,6 @@ from coderoom._util.components import StrictConfig
 from coderoom.approval.base import Approval, no
 from coderoom.blocks import Block, extract_code_blocks, normalize_language
 
-__all__ = ["Rule", "RuleApproval"]
-
 Action = Literal["allow", "deny", "ask"]
 
 _STRICTNESS: Final[dict[Action, int]] = {"allow": 0, "ask": 1, "deny": 2}

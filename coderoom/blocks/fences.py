@@ -14,22 +14,6 @@ from markdown_it.rules_block import StateBlock
 if TYPE_CHECKING:
     from coderoom.blocks.execute_tags import TagIndex
 
-__all__ = [
-    "Find",
-    "Info",
-    "PythonStrings",
-    "Scan",
-    "content_lines",
-    "dedent",
-    "fence_rule",
-    "is_no_run",
-    "is_outdented",
-    "line_start",
-    "normalize_language",
-    "parse_info",
-    "scan_of",
-]
-
 _SPELLINGS = {
     "python": "py ipython",
     "sh": "bash shell zsh ash dash ksh shellscript shell-script",

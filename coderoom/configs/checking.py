@@ -22,9 +22,6 @@ from coderoom.configs.reading import Document
 from coderoom.configs.variables import References, resolve_all
 from coderoom.configs.yaml import Location, in_a_line, nearest, show_key
 
-__all__ = ["alternatives", "check", "check_config", "fields_by_key"]
-
-
 KEYS: Mapping[str, type] = {
     "provider": str,
     "component_type": str,

@@ -21,21 +21,6 @@ from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
 from coderoom.approval import Approval
 from coderoom.configs.yaml import in_a_line, nearest, show_key
 
-__all__ = [
-    "MODEL",
-    "TEAM",
-    "Components",
-    "Entry",
-    "Kind",
-    "ProviderError",
-    "all_kinds",
-    "catalog",
-    "how_to_install",
-    "kind_for",
-    "provider_of",
-]
-
-
 _VARIABLE = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
 _EXTRAS = {"ollama": "ollama", "anthropic": "anthropic"}
 

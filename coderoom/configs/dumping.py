@@ -29,8 +29,6 @@ from coderoom.configs.variables import Reference, References, escape, is_secret_
 from coderoom.configs.yaml import Location, core_value, in_a_line, value_at
 from coderoom.errors import RequestError
 
-__all__ = ["dump_team", "plain", "remember", "restored", "to_json", "to_yaml", "write_made"]
-
 _MASK = "**********"
 _HIDDEN = object()
 """Stands for a value that may not be written."""

@@ -11,8 +11,6 @@ from coderoom.configs.variables import References, is_secret_key
 from coderoom.configs.yaml import Location, did_you_mean, nearest, show_key
 from coderoom.errors import ConfigError, MissingDependencyError, Problem
 
-__all__ = ["Checked", "Mistake", "describe", "explain", "is_under"]
-
 
 @dataclass(slots=True)
 class Checked:

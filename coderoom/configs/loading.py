@@ -35,8 +35,6 @@ from coderoom.errors import (
     SandboxUnavailable,
 )
 
-__all__ = ["InjectedModel", "build", "check_team", "examine", "load_team", "shipped_teams"]
-
 T = TypeVar("T")
 
 

@@ -21,8 +21,6 @@ from coderoom.configs.replay import ReplayModel, ReplayModelConfig
 from coderoom.configs.yaml import did_you_mean
 from coderoom.errors import MissingDependencyError, RequestError
 
-__all__ = ["default_model", "make_model", "resolve_model"]
-
 _MODEL_VARIABLE = "CODEROOM_MODEL"
 _DEFAULT_MODEL = "gpt-4o"
 """The same as in the shipped teams."""

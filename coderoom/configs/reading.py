@@ -14,8 +14,6 @@ from coderoom.errors import ConfigError, Problem, RequestError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["MAX_BYTES", "Document", "Source", "find_source", "read_component", "read_document", "shipped_sources"]
-
 
 MAX_BYTES = 4 * 1024 * 1024
 """The largest file that is read as a document."""

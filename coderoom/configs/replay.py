@@ -15,8 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from coderoom.errors import RequestError
 
-__all__ = ["ReplayModel", "ReplayModelConfig"]
-
 _CHUNK = re.compile(r"\s*\S+(?:\s+\Z)?|\s+\Z")
 
 

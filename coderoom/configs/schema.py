@@ -15,9 +15,6 @@ from pydantic_core import core_schema
 
 from coderoom.configs.components import TEAM, Entry, Kind, all_kinds, catalog, kind_for
 
-__all__ = ["fields_of", "make_schema", "summary_of"]
-
-
 _ANY = "component"
 _COMPONENT_REF = "#/$defs/ComponentModel"
 _OTHERS = (

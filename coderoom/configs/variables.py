@@ -12,8 +12,6 @@ from typing import Any
 
 from coderoom.configs.yaml import Location, show_key
 
-__all__ = ["Reference", "References", "escape", "is_secret_key", "is_secret_name", "resolve", "resolve_all"]
-
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\})?")
 _BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<or>:-(?P<default>.*))?", re.DOTALL)
 _SECRET_NAME = re.compile(

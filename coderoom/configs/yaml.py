@@ -18,22 +18,6 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from coderoom.errors import ConfigError, Problem
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_NODES",
-    "Location",
-    "Mark",
-    "Reader",
-    "core_value",
-    "did_you_mean",
-    "in_a_line",
-    "nearest",
-    "show",
-    "show_key",
-    "value_at",
-    "walk",
-]
-
 MAX_DEPTH = 100
 """The depth of a team file. A team of teams of teams is about 30 deep."""
 MAX_NODES = 20_000

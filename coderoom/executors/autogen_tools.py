@@ -37,8 +37,6 @@ from coderoom.sandbox.functions import (
     without_remarks,
 )
 
-__all__ = ["adapt"]
-
 TOKEN = "cancellation_token"
 """The parameter's name, by which AutoGen's `FunctionTool` knows it."""
 

@@ -24,8 +24,6 @@ from coderoom.executors.output import STATE_LOST, keep_named_file, remark_on, wi
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, Checkpoint, ExecutionResult, HostFunction, OutputChunk, Session
 
-__all__ = ["TIMEOUT_CODE", "OnOutput", "Runtime", "SandboxCodeResult", "SandboxedExecutor", "cancelled"]
-
 TIMEOUT_CODE = 124
 CANCELLED_CODE = 125
 

@@ -12,16 +12,6 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 from coderoom._util.components import StrictConfig
 from coderoom.sandbox import Limits, Sandbox
 
-__all__ = [
-    "EngineName",
-    "LocalCodeExecutorConfig",
-    "Policy",
-    "SandboxCodeExecutorConfig",
-    "State",
-    "WallName",
-    "as_texts",
-]
-
 State = Literal["session", "fresh"]
 WallName = Literal["auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none"]
 Policy = Literal["open", "restricted"]

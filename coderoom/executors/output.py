@@ -11,8 +11,6 @@ from pathlib import Path, PurePosixPath
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits
 
-__all__ = ["STATE_LOST", "bound_and_save", "bound_output", "keep_named_file", "remark_on", "save_output", "with_line"]
-
 _WORKSPACE = "/workspace/"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

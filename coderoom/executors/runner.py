@@ -22,8 +22,6 @@ from coderoom.executors.base import TIMEOUT_CODE, OnOutput, SandboxedExecutor, c
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult
 
-__all__ = ["Checkpoints", "ExecutorRunner", "SavedState", "runner_for"]
-
 
 @runtime_checkable
 class Checkpoints(Protocol):

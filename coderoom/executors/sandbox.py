@@ -23,8 +23,6 @@ from coderoom.executors.config import (
 )
 from coderoom.sandbox import Checkpoint, HostFunction, Limits
 
-__all__ = ["LocalCodeExecutor", "SandboxCodeExecutor"]
-
 
 @dataclass(frozen=True, eq=False)
 class SandboxMark:

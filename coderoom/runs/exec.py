@@ -23,9 +23,6 @@ from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, OutputChunk, Sandbox, Session
 
-__all__ = ["BlockRun", "FileResult", "run_file"]
-
-
 _CANCELLED_CODE: Final = 125
 
 _STATE: Final = (

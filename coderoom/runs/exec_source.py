@@ -14,9 +14,6 @@ from typing import Any, Final, Literal
 from coderoom.blocks import Block, extract_code_blocks, normalize_language
 from coderoom.errors import RequestError
 
-__all__ = ["STDIN", "Source", "read_blocks", "read_cells"]
-
-
 STDIN: Final = "<stdin>"
 
 _RUNNABLE: Final = frozenset({"python", "sh", "javascript"})

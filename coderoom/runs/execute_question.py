@@ -36,8 +36,6 @@ from coderoom.runs.record import NO_CODE, usage_of
 from coderoom.runs.team_run import WALL_VARIABLE
 from coderoom.sandbox import ExecutionResult, Sandbox, Session
 
-__all__ = ["ExecuteCodeResult", "execute_code"]
-
 _MODULES: Final = (
     "math, cmath, random, statistics, decimal, fractions, numbers, json, re, string, textwrap, datetime, time, "
     "collections, itertools, functools, operator, copy, heapq, bisect, dataclasses, enum, typing"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from coderoom.sandbox import Session
 
-__all__ = ["EXIT_INTERRUPTED", "Interrupt", "cancel_on_signal", "route_signals"]
-
 EXIT_INTERRUPTED = 130
 
 _CANCEL_AGAIN_SECONDS: Final = 0.1

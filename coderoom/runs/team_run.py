@@ -28,22 +28,6 @@ from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
 from coderoom.sandbox import Sandbox
 
-__all__ = [
-    "DEFAULT_WORKSPACE",
-    "NO_CODE_IS_RUN",
-    "WALL_VARIABLE",
-    "WORKSPACE_VARIABLE",
-    "FileChanges",
-    "PreparedRun",
-    "copy_in",
-    "executors_of",
-    "folder_of",
-    "isolation_of",
-    "prepare_run",
-    "run_team",
-]
-
-
 WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"
 """Team files refer to this variable for the workspace."""
 WALL_VARIABLE = "CODEROOM_WALL"

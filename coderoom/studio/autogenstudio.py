@@ -13,8 +13,6 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-__all__ = ["NAMES", "SETTINGS", "TOKENS", "application", "current_run", "going_runs"]
-
 SETTINGS: Final = "AUTOGENSTUDIO_"
 """How Studio's variables of the environment begin."""
 

@@ -14,9 +14,6 @@ import httpx
 from coderoom.configs import shipped_teams
 from coderoom.studio.environment import forget
 
-__all__ = ["USER", "Contents", "RefusedError", "Rest", "forget_if_new"]
-
-
 USER: Final = "guestuser@gmail.com"
 """The id of the only user in a Studio without authentication."""
 

@@ -24,19 +24,6 @@ from coderoom._util.python import VARIABLE, default_python
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import MissingDependencyError, RequestError
 
-__all__ = [
-    "PINS",
-    "default_folder",
-    "environment_folder",
-    "forget",
-    "open_log",
-    "prepare_environment",
-    "server_environment",
-    "take_lock",
-    "use_folder",
-]
-
-
 PINS: Final = Path(__file__).with_name("requirements.txt")
 """The exact version of every package in Studio's environment."""
 
@@ -49,7 +36,8 @@ _NO_VENV = "Install it (Debian, Ubuntu: apt-get install python3-venv), and start
 class Tell(Protocol):
     """Reports a step, and its progress."""
 
-    def __call__(self, words: str, detail: str = "") -> None: ...
+    def __call__(self, words: str, detail: str = "") -> None:
+        """Report it."""
 
 
 def environment_folder(pins: Path = PINS, python: str = sys.executable) -> Path:

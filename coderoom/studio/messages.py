@@ -39,8 +39,6 @@ from coderoom.errors import CodeRoomError, TeamError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact
 
-__all__ = ["StudioMessages", "error_message"]
-
 _LONGEST = 20_000
 _PLAIN = re.compile(r"[^\W_](?:[ .,:%]?[^\W_])*")
 _ON_THE_PAGE = (TextMessage, MultiModalMessage, StopMessage, HandoffMessage)

@@ -19,8 +19,6 @@ from coderoom.executors import end_descendants
 from coderoom.studio.autogenstudio import current_run, going_runs
 from coderoom.studio.messages import StudioMessages, error_message
 
-__all__ = ["end_runs", "note_task", "with_messages"]
-
 _LOOK_SECONDS: Final = 0.2
 # Before these, processes and tasks can end by themselves.
 _PROCESS_SECONDS: Final = 1.0

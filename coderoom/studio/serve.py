@@ -22,8 +22,6 @@ from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.studio.autogenstudio import SETTINGS, application
 from coderoom.studio.runs import end_runs, note_task, with_messages
 
-__all__ = ["serve"]
-
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

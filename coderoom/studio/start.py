@@ -32,9 +32,6 @@ from coderoom.studio.environment import (
     use_folder,
 )
 
-__all__ = ["RunningStudio", "StudioServer", "listen", "run_server", "run_studio"]
-
-
 _WINDOWS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _NO_KEY: Final = (
     "OPENAI_API_KEY is not set, and teams with OpenAI's models need it; --model gives all of them another model."

@@ -30,8 +30,6 @@ from coderoom.errors import TeamError
 from coderoom.teams.group_chat import CodingTeamManager, Participant, Turns
 from coderoom.teams.team_agent import close_agents, start_agents
 
-__all__ = ["CodingTeam", "CodingTeamConfig"]
-
 Message = BaseAgentEvent | BaseChatMessage
 
 

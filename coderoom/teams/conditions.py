@@ -16,15 +16,6 @@ from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
 
-__all__ = [
-    "CodeSucceeded",
-    "NoProgress",
-    "ReviewApproved",
-    "StatefulCondition",
-    "load_condition_state",
-    "save_condition_state",
-]
-
 
 class StatefulCondition(TerminationCondition):
     """A termination condition whose state is saved with its team's.

@@ -28,8 +28,6 @@ from coderoom.errors import AgentError, TeamError
 from coderoom.teams.conditions import load_condition_state, save_condition_state
 from coderoom.teams.team_agent import TeamAgent
 
-__all__ = ["CodingTeamManager", "Participant", "Turns"]
-
 
 class CodingTeamManagerState(RoundRobinManagerState):
     """AutoGen's state with more fields. Each can load the other's."""

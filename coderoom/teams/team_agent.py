@@ -24,8 +24,6 @@ from coderoom.agents import metadata as keys
 from coderoom.agents.base import StreamingAgent
 from coderoom.agents.messages import without_questions
 
-__all__ = ["TeamAgent", "TeamAgentConfig", "close_agents", "start_agents"]
-
 
 async def start_agents(team: Team) -> None:
     """Start the resources of all agents, also those of nested teams, before first use."""
