@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Collection
 from typing import Any, Final
+from unittest import mock
 
 SETTINGS: Final = "AUTOGENSTUDIO_"
 """How Studio's variables of the environment begin."""
@@ -67,13 +68,7 @@ def _without_side_effects(make: Callable[[], Any]) -> Callable[[], Any]:
 
     @functools.wraps(make)
     def made() -> Any:
-        before = dict(os.environ)
-        try:
-            with contextlib.chdir(before[f"{SETTINGS}APPDIR"]):
-                return make()
-        finally:
-            for name in os.environ.keys() - before.keys():
-                del os.environ[name]
-            os.environ.update(before)
+        with contextlib.chdir(os.environ[f"{SETTINGS}APPDIR"]), mock.patch.dict(os.environ):
+            return make()
 
     return made

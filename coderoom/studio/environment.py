@@ -33,7 +33,7 @@ _ELSEWHERE = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET")
 _NO_VENV = "Install it (Debian, Ubuntu: apt-get install python3-venv), and start again."
 
 
-class Tell(Protocol):
+class Report(Protocol):
     """Reports a step, and its progress."""
 
     def __call__(self, words: str, detail: str = "") -> None:
@@ -48,11 +48,11 @@ def environment_folder(pins: Path = PINS, python: str = sys.executable) -> Path:
     return base.absolute() / "coderoom" / f"studio-{key}"
 
 
-def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.executable) -> Path:
+def prepare_environment(report: Report, *, pins: Path = PINS, python: str = sys.executable) -> Path:
     """Create the environment unless it exists.
 
     Args:
-        tell: Reports progress; not called if the environment exists.
+        report: Reports progress; not called if the environment exists.
         pins: A requirements file that names every package to install.
         python: The interpreter to create the environment with.
 
@@ -68,12 +68,12 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
         return interpreter
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        wait = partial(tell, "Another start is installing AutoGen Studio; waiting for it")
+        wait = partial(report, "Another start is installing AutoGen Studio; waiting for it")
         lock = take_lock(folder.with_name(f"{folder.name}.lock"), wait)
         try:
             if not _is_ready(folder):  # Another process may have created it meanwhile.
                 remove_folder(folder)
-                _make(folder, interpreter, tell, pins, python, lock)
+                _make(folder, interpreter, report, pins, python, lock)
                 (folder / _READY).touch()
         finally:
             os.close(lock)
@@ -94,30 +94,30 @@ def _is_ready(folder: Path) -> bool:
     return (folder / _READY).exists() and (folder / "bin" / "python").exists()
 
 
-def _make(folder: Path, interpreter: Path, tell: Tell, pins: Path, python: str, lock: int) -> None:
-    tell("Creating an environment for AutoGen Studio")
+def _make(folder: Path, interpreter: Path, report: Report, pins: Path, python: str, lock: int) -> None:
+    report("Creating an environment for AutoGen Studio")
     # Debian's Python has `ensurepip` only with the package python3-venv.
     _run([python, "-m", "venv", str(folder)], lock, f"{python} cannot create virtual environments with pip. {_NO_VENV}")
     options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
     install = [str(interpreter), "-m", "pip", "install", *options, "--requirement", str(pins)]
     remedy = f"To see all of its output, run pip yourself; start again when it succeeds:\n  {shlex.join(install)}"
-    _run(install, lock, remedy, _progress(tell, pins))
+    _run(install, lock, remedy, _progress(report, pins))
 
 
-def _progress(tell: Tell, pins: Path) -> Callable[[str], None]:
+def _progress(report: Report, pins: Path) -> Callable[[str], None]:
     """Turn pip's output into progress reports."""
     total = sum("==" in line for line in pins.read_text(encoding="utf-8").splitlines())
     begun = 0
     words = "Installing AutoGen Studio, which takes a minute or two and is done once"
-    tell(words)
+    report(words)
 
     def follow(line: str) -> None:
         nonlocal begun
         if line.startswith("Collecting "):
             begun += 1
-            tell(words, f": {begun} of {total} packages")
+            report(words, f": {begun} of {total} packages")
         elif line.startswith("Installing collected packages"):
-            tell(words, ": unpacking")
+            report(words, ": unpacking")
 
     return follow
 

@@ -24,7 +24,7 @@ from coderoom.errors import MissingDependencyError, RequestError, StudioError
 from coderoom.executors import adopt_orphans, descendants, kill_until_gone
 from coderoom.studio.contents import Contents, RefusedError, Rest, forget_if_new
 from coderoom.studio.environment import (
-    Tell,
+    Report,
     default_folder,
     open_log,
     prepare_environment,
@@ -118,9 +118,9 @@ def run_studio(
         log = folder / "studio.log"
         forget_if_new(folder)
         with contextlib.ExitStack() as stack:
-            with _progress(console) as tell:
-                interpreter = prepare_environment(tell)
-                tell("Starting AutoGen Studio")
+            with _progress(console) as report:
+                interpreter = prepare_environment(report)
+                report("Starting AutoGen Studio")
                 environment = server_environment(interpreter, trust)
                 server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, environment))
                 server.wait_until_ready()
@@ -151,16 +151,16 @@ def _fill(server: StudioServer, folder: Path, gallery: dict[str, Any]) -> list[s
 
 
 @contextlib.contextmanager
-def _progress(console: Console) -> Iterator[Tell]:
+def _progress(console: Console) -> Iterator[Report]:
     with console.status("") as status:
 
-        def tell(words: str, detail: str = "") -> None:
+        def report(words: str, detail: str = "") -> None:
             if console.is_terminal:
                 status.update(f"{words}{detail}")
             elif not detail:
                 console.print(words, soft_wrap=True)
 
-        yield tell
+        yield report
 
 
 @contextlib.contextmanager
