@@ -46,7 +46,7 @@ from coderoom.agents.attempt import (
     execution_event,
     select_blocks,
 )
-from coderoom.agents.messages import output_chunk, picture_of, plain_answer, with_output
+from coderoom.agents.messages import picture_of, plain_answer, with_output
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.outcome import Outcome
@@ -293,7 +293,13 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
                 if isinstance(item, Attempt):
                     await self._keep(turn, item)
                 else:
-                    yield output_chunk(self.name, message_id, item)
+                    # The event has one of AutoGen's types; its metadata identifies it.
+                    yield ModelClientStreamingChunkEvent(
+                        content=item.text,
+                        source=self.name,
+                        full_message_id=message_id,
+                        metadata={keys.EVENT: keys.OUTPUT},
+                    )
 
     async def _keep(self, turn: TurnT, attempt: Attempt) -> None:
         """Add an attempt to the turn and to the context, with the code's pictures if the model has vision."""

@@ -22,10 +22,11 @@ from pydantic import Field, model_validator
 
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, execution_event
+from coderoom.agents import metadata as keys
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, execution_event, facts, report
 from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
-from coderoom.agents.messages import plain_answer, stopped_early
+from coderoom.agents.messages import plain_answer
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType
@@ -337,7 +338,11 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     def _stopped(self, turn: LimitedTurn) -> TextMessage:
         """The message of a turn that ended without an answer."""
         assert turn.stop_reason is not None
-        return stopped_early(self.name, turn.stop_reason, turn.whole)
+        text, metadata = turn.stop_reason.why_without_answer, {keys.STOP_REASON: turn.stop_reason.value}
+        if turn.whole is not None:
+            text = report(text, turn.whole)
+            metadata = facts(turn.whole, turn.stop_reason) | {keys.SUMMARY: ""}
+        return TextMessage(content=text, source=self.name, metadata=metadata)
 
     def _dump_argument(self, name: str, value: Any) -> Any:
         return [dump_tool(tool) for tool in value] if name == "tools" else super()._dump_argument(name, value)

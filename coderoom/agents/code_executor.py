@@ -74,20 +74,9 @@ class CodeExecutorAgentConfig(StrictConfig):
     retry_from: RetryFrom = "failed"
 
 
-class CodeExecutorAgentState(ConversationState):
-    """The saved state of a `CodeExecutorAgent`."""
-
-    type: str = "CodeExecutorAgentState"
-
-
 @dataclass
 class RetryTurn(Turn):
-    """A turn in which failed code may be tried again.
-
-    Attributes:
-        max_retries: How many further attempts there may be.
-        gave_up: Whether the model decided against another attempt.
-    """
+    """A turn in which failed code may be tried again, unless the model decides against it (`gave_up`)."""
 
     max_retries: int = 0
     gave_up: bool = False
@@ -219,11 +208,11 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, as JSON-like data."""
-        return CodeExecutorAgentState(**await self._conversation.save()).model_dump()
+        return ConversationState(type="CodeExecutorAgentState", **await self._conversation.save()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` returned; the empty state of AutoGen's agent is accepted too."""
-        loaded = CodeExecutorAgentState.model_validate(state)
+        loaded = ConversationState.model_validate(state)
         await self._conversation.load(loaded.llm_context, loaded.taken)
 
     async def start(self) -> None:
@@ -383,11 +372,13 @@ def _decision_event(
 ) -> CodeGenerationEvent:
     """The model has decided on another attempt.
 
-    It has one of AutoGen's types, since a team refuses types that it does not know; its metadata identifies it.
+    It has one of AutoGen's types, since a team refuses types that it does not know; its metadata identifies it. The
+    text for a retry is worded as by AutoGen's agent.
     """
+    what = "Proposed correction" if decision.retry else "Not tried again"
     return CodeGenerationEvent(
         retry_attempt=attempt.number - 1,
-        content=_retry_notice(attempt, decision),
+        content=f"Attempt number: {attempt.number}\n{what}: {decision.reason}",
         code_blocks=[],
         source=source,
         models_usage=usage,
@@ -402,12 +393,6 @@ def _ask_for_retry(attempt: Attempt) -> str:
         "its output is in the message above. Is another attempt worth it? Say in `reason` what went wrong and how "
         "you would fix it, and in `retry` whether to try again."
     )
-
-
-def _retry_notice(attempt: Attempt, decision: RetryDecision) -> str:
-    """The text of the event of a decision; for a retry it is worded as by AutoGen's agent."""
-    what = "Proposed correction" if decision.retry else "Not tried again"
-    return f"Attempt number: {attempt.number}\n{what}: {decision.reason}"
 
 
 def _retry_plan(decision: RetryDecision, undone: str = "") -> str:

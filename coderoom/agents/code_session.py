@@ -15,9 +15,10 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from autogen_core.models import LLMMessage
 from autogen_core.tools import Workbench
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from coderoom._util.calls import await_with_token
+from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import run_uncancellable
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, calls_made
 from coderoom.agents.tools import Workbenches
@@ -32,7 +33,7 @@ _BEGINNING = 500
 _users: WeakKeyDictionary[SandboxCodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
 
 
-class PastCell(BaseModel):
+class PastCell(StrictConfig):
     """Code that succeeded, with the results of its function calls.
 
     Attributes:
@@ -41,8 +42,6 @@ class PastCell(BaseModel):
         output: The beginning of its output.
         output_digest: A digest of the whole output; `None` if that is not known.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     blocks: list[CodeBlock]
     calls: list[RecordedCall] = Field(default_factory=list)
@@ -143,7 +142,9 @@ class CodeSession:
         if attempt.state_lost:
             self._cells, self._failed = [], 0
         if attempt.outcome is Outcome.OK:
-            self._cells.append(_remember(attempt, self._recorder.take()))
+            # Of a long output only a part is known.
+            known = _output_of(attempt.output) if attempt.output_file is None else {}
+            self._cells.append(PastCell(blocks=list(attempt.blocks), calls=self._recorder.take(), **known))
         elif attempt.ran:
             self._failed += 1
 
@@ -214,12 +215,6 @@ class CodeSession:
         self._called, self._forgotten = [], []
         await self._runner.executor.restart()
         await self._workbenches.reset()
-
-
-def _remember(attempt: Attempt, calls: list[RecordedCall]) -> PastCell:
-    # Of a long output only a part is known.
-    known = _output_of(attempt.output) if attempt.output_file is None else {}
-    return PastCell(blocks=list(attempt.blocks), calls=calls, **known)
 
 
 def _output_of(output: str) -> dict[str, Any]:

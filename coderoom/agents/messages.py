@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
-    ModelClientStreamingChunkEvent,
     TextMessage,
 )
 from autogen_core import Image
@@ -51,13 +50,6 @@ def plain_answer(
         text = report(text, attempts[-1])
     metadata |= cut_of(reply)
     return TextMessage(id=message_id, content=text, source=source, models_usage=reply.usage, metadata=metadata)
-
-
-def output_chunk(source: str, message_id: str, chunk: OutputChunk) -> ModelClientStreamingChunkEvent:
-    """The code has printed something. The event has one of AutoGen's types; its metadata identifies it."""
-    return ModelClientStreamingChunkEvent(
-        content=chunk.text, source=source, full_message_id=message_id, metadata={keys.EVENT: keys.OUTPUT}
-    )
 
 
 async def with_output(
@@ -117,14 +109,6 @@ def picture_of(artifact: Artifact) -> Image | None:
         return Image.from_pil(picture) if picture.width * picture.height <= _MOST_PIXELS else None
     except Exception:  # Pillow raises many kinds of errors for a broken file.
         return None
-
-
-def stopped_early(source: str, stop_reason: StopReason, attempt: Attempt | None) -> TextMessage:
-    """The turn has ended without an answer; `attempt` is the last one, if there was any."""
-    text, metadata = stop_reason.why_without_answer, {keys.STOP_REASON: stop_reason.value}
-    if attempt is not None:
-        text, metadata = report(text, attempt), facts(attempt, stop_reason) | {keys.SUMMARY: ""}
-    return TextMessage(content=text, source=source, metadata=metadata)
 
 
 def without_questions(result: TaskResult) -> TaskResult:

@@ -26,11 +26,7 @@ _EXTRAS = {"ollama": "ollama", "anthropic": "anthropic"}
 
 
 class ProviderError(Exception):
-    """A provider cannot be used.
-
-    Attributes:
-        not_installed: Whether that is because a package is missing.
-    """
+    """A provider cannot be used, perhaps because a package is `not_installed`."""
 
     def __init__(self, message: str, *, not_installed: bool = False) -> None:
         super().__init__(message)
@@ -56,11 +52,7 @@ def provider_of(component_class: type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The component classes that a file may name.
-
-    Attributes:
-        trusted: Namespaces that are trusted besides AutoGen's and CodeRoom's own.
-    """
+    """The component classes that a file may name: those of AutoGen, CodeRoom and the `trusted` namespaces."""
 
     trusted: tuple[str, ...]
 
@@ -191,12 +183,7 @@ _MODULES = (
 
 @dataclass(slots=True)
 class Entry:
-    """A component class and its names in team files.
-
-    Attributes:
-        component_class: The class.
-        names: Its providers, first the one under which it is dumped.
-    """
+    """A component class and its names in team files, first the one under which it is dumped."""
 
     component_class: Any
     names: list[str] = field(default_factory=list)
@@ -231,12 +218,7 @@ def _public_classes(module_name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of component.
-
-    Attributes:
-        phrase: Its name in a sentence.
-        bases: Its base classes.
-    """
+    """A kind of component: its name in a sentence, and its base classes."""
 
     phrase: str
     bases: tuple[type, ...]

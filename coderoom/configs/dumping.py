@@ -127,7 +127,8 @@ def _restored(value: Any, path: Location, origin: Checked, moved: list[tuple[Loc
         notes = {}
         if path in origin.components:
             if value.get("provider") == provider_of(origin.components[path]):
-                notes = _notes(value_at(origin.document.data, path))
+                envelope = value_at(origin.document.data, path)
+                notes = {key: envelope[key] for key in ("description", "label") if isinstance(envelope.get(key), str)}
             else:  # Another component has replaced the one of the file.
                 origin = _NO_FILE
         inner = {key: _restored(item, (*path, key), origin, moved) for key, item in value.items()}
@@ -148,10 +149,6 @@ def _restored(value: Any, path: Location, origin: Checked, moved: list[tuple[Loc
             return _HIDDEN
         return References(moved).hide(origin.references.hide(escape(value)))
     return value
-
-
-def _notes(envelope: Mapping[str, Any]) -> dict[str, str]:
-    return {key: envelope[key] for key in ("description", "label") if isinstance(envelope.get(key), str)}
 
 
 def _is_same(value: Any, resolved: str) -> bool:

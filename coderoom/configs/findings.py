@@ -128,13 +128,7 @@ _ENDINGS = ("_type", "_parsing", "_from_float", "_parsing_size", "_unicode")
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake that pydantic found.
-
-    Attributes:
-        path: Where, relative to the validated value.
-        message: What is wrong.
-        missing: The missing key, if that is the mistake.
-    """
+    """A mistake that pydantic found; the path is relative to the validated value. `missing` is a missing key."""
 
     path: Location
     message: str

@@ -184,7 +184,9 @@ def make_gallery(
     shipped = shipped_sources()
     sources = [*shipped.values(), *(find_source(team) for team in teams)]
     shelves = _Shelves()
-    replacement = _model_data(model, trust) if model is not None else None
+    replacement: dict[str, Any] | None = None
+    if model is not None:
+        replacement = _without_secrets(make_model(model, trust=trust).dump_component().model_dump(exclude_none=True))
     for source in sources:
         shelves.add_all(_checked(source, trust, replacement))
     _refuse_environment(_text(shelves.lists))
@@ -219,12 +221,6 @@ def _checked(source: Source, trust: Sequence[str], model: dict[str, Any] | None)
         raise ConfigError([document.problem((), "AutoGen Studio shows only teams that have participants")])
     _convert_references(checked)
     return checked
-
-
-def _model_data(spec: str, trust: Sequence[str]) -> dict[str, Any]:
-    component = make_model(spec, trust=trust).dump_component().model_dump(exclude_none=True)
-    data: dict[str, Any] = _without_secrets(component)
-    return data
 
 
 def _with_model(data: Any, model: dict[str, Any] | None) -> Any:

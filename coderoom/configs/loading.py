@@ -18,8 +18,8 @@ from typing import Any, Self, TypeVar
 from autogen_agentchat.base import Team
 from autogen_core import Component, ComponentLoader
 from autogen_core.models import ChatCompletionClient
-from pydantic import BaseModel, ConfigDict
 
+from coderoom._util.components import StrictConfig
 from coderoom.configs.checking import check
 from coderoom.configs.components import TEAM, Components, Kind, how_to_install
 from coderoom.configs.dumping import remember
@@ -127,10 +127,8 @@ def examine(
 _client: ContextVar[ChatCompletionClient | None] = ContextVar("coderoom_injected_model", default=None)
 
 
-class InjectedModelConfig(BaseModel):
+class InjectedModelConfig(StrictConfig):
     """The config of the placeholder, which is empty."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class InjectedModel(ChatCompletionClient, Component[InjectedModelConfig]):

@@ -66,7 +66,9 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
         except ImportError as error:
             raise MissingDependencyError(f"the model {spec!r} cannot be used: {how_to_install(error)}") from error
     if looks_like_path(spec):
-        return _from_file(spec, env, trust)
+        checked = examine(find_source(spec), MODEL, trust, env)
+        checked.refuse_mistakes()
+        return build(checked, ChatCompletionClient)  # type: ignore[type-abstract]
     hint = did_you_mean(f"{prefix}:", [f"{known}:" for known in _MAKERS])
     raise RequestError(f"there is no model {spec!r}{hint}; expected {_FORMS}")
 
@@ -172,12 +174,6 @@ def _replay(name: str, env: Mapping[str, str]) -> ReplayModel:
     checked.refuse_mistakes()
     config = ReplayModelConfig.model_validate({"name": Path(name).name, **checked.data})
     return ReplayModel(config.replies, config.model_info, name=config.name)
-
-
-def _from_file(spec: str, env: Mapping[str, str], trust: Sequence[str]) -> ChatCompletionClient:
-    checked = examine(find_source(spec), MODEL, trust, env)
-    checked.refuse_mistakes()
-    return build(checked, ChatCompletionClient)  # type: ignore[type-abstract]
 
 
 _MAKERS: dict[str, Callable[[str, Mapping[str, str]], ChatCompletionClient]] = {

@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 import referencing
 from autogen_core import CancellationToken
-from autogen_core.tools import Tool, Workbench
+from autogen_core.tools import BaseTool, Tool, Workbench
 from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import function_of, is_started, mcp_schemas, server_params_of
@@ -46,7 +46,7 @@ def from_tool(tool: Tool) -> HostFunction:
     name = tool_name(tool.name)
     schema: Mapping[str, Any] = tool.schema.get("parameters") or {}
     signature, shown, notes = _own_signature(tool) or sign(schema)
-    args_type = _args_type(tool)
+    args_type = tool.args_type() if isinstance(tool, BaseTool) else None
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         bound = bind(name, signature, args, kwargs)
@@ -112,11 +112,6 @@ def _mcp_part(part: Any) -> Any:
     return {"type": "image", "base64": part.data} if part.type == "image" else part.model_dump_json()
 
 
-def _args_type(tool: Any) -> Any:
-    args_type = getattr(tool, "args_type", None)
-    return args_type() if callable(args_type) else None
-
-
 def _own_signature(tool: Any) -> Signed | None:
     """The signature of the function of a `FunctionTool`, which has more details than its schema."""
     function, signature = function_of(tool)
@@ -174,15 +169,12 @@ def _name_in(workbench: Workbench, name: str) -> str:
     try:
         return tool_name(name)
     except RequestError as error:
+        another = f"tool_{name.strip('_')}"
         raise RequestError(
             f"The tool {name!r} of the workbench {type(workbench).__name__!r} cannot be offered, since that is not "
             "a Python name. Give it another one where the workbench is created: "
-            f"tool_overrides={{{name!r}: ToolOverride(name={_another(name)!r})}}."
+            f"tool_overrides={{{name!r}: ToolOverride(name={another!r})}}."
         ) from error
-
-
-def _another(name: str) -> str:
-    return f"tool_{name.strip('_')}"
 
 
 def _from_schema(workbench: Workbench, tool: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> HostFunction:

@@ -257,14 +257,7 @@ async def _started(sandbox: Sandbox | None) -> AsyncIterator[Sandbox]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A run of one piece of code.
-
-    Attributes:
-        ran: The result of the sandbox.
-        value: The answer.
-        value_is_repr: Whether the answer is only the `repr` of a value.
-        error: Why it failed, on one line if possible; `None` if it did not.
-    """
+    """A run of code: the sandbox's result, the answer or only its `repr`, and why it failed."""
 
     ran: ExecutionResult
     value: Any

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from coderoom.configs import shipped_teams
 from coderoom.studio.environment import forget
@@ -22,12 +24,16 @@ _FIRST_TEAM: Final = "coder-reviewer"
 _RECORD: Final = "coderoom.json"
 
 
-class RefusedError(Exception):
-    """The server refused a request.
+class _Row(TypedDict):
+    id: int
+    sha256: str
 
-    Attributes:
-        status: The HTTP status.
-    """
+
+_KNOWN = TypeAdapter(dict[str, _Row])
+
+
+class RefusedError(Exception):
+    """The server refused a request, with this HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text}")
@@ -71,10 +77,9 @@ class Contents:
     def __init__(self, rest: Rest, folder: Path) -> None:
         self._rest = rest
         self._file = folder / _RECORD
-        self._known: dict[str, dict[str, Any]] = {}
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            known = json.loads(self._file.read_text(encoding="utf-8"))
-            self._known = {name: row for name, row in known.items() if _is_row(row)}
+        self._known: dict[str, _Row] = {}
+        with contextlib.suppress(OSError, ValueError):
+            self._known = _KNOWN.validate_json(self._file.read_bytes())
 
     def put(self, gallery: Mapping[str, Any]) -> list[str]:
         """Add a gallery and its teams, or update those of an earlier start; return what was left unchanged, in words.
@@ -126,10 +131,6 @@ class Contents:
 def _position(label: str, shipped: Collection[str]) -> int:
     """The position in the order of adding: the user's own teams come last, after the shipped one to start with."""
     return 1 if label == _FIRST_TEAM else 0 if label in shipped else 2
-
-
-def _is_row(row: object) -> bool:
-    return isinstance(row, dict) and isinstance(row.get("id"), int) and isinstance(row.get("sha256"), str)
 
 
 def _digest(data: Any) -> str:

@@ -81,7 +81,8 @@ class StudioMessages:
             is_plain = _PLAIN.fullmatch(item.result.output.strip()) is not None
             return _run(item, with_output=item.source in self._wrote or not is_plain)
         if isinstance(item, ThoughtEvent):
-            return _message(item.source, "thought", _quote(item.content), item.models_usage)
+            quoted = "\n".join(f"> {line}".rstrip() for line in item.content[:_LONGEST].split("\n"))
+            return _message(item.source, "thought", quoted, item.models_usage)
         return _beside(item) if isinstance(item, BaseChatMessage) else None
 
 
@@ -198,7 +199,3 @@ def _beside(answer: BaseChatMessage) -> TextMessage | None:
     if reason is None or reason in text:
         return None
     return _message(answer.source, "stop", f"**There is no further attempt:** {reason}.")
-
-
-def _quote(text: str) -> str:
-    return "\n".join(f"> {line}".rstrip() for line in text[:_LONGEST].split("\n"))

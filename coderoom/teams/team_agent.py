@@ -40,11 +40,6 @@ async def close_agents(team: Team) -> None:
             raise result
 
 
-def agent_name(team_name: str) -> str:
-    """Convert a team's name to an identifier, for an agent."""
-    return re.sub(r"^(?=\d)|\W", "_", team_name)
-
-
 Item = BaseAgentEvent | BaseChatMessage | Response
 
 
@@ -82,7 +77,7 @@ class TeamAgent(ArgumentsConfig, StreamingAgent, Component[TeamAgentConfig]):
         if not isinstance(team, Team):
             raise TypeError(f"team must be a team, not {type(team).__name__!r}.")
         super().__init__(
-            agent_name(team.name) if name is None else name,
+            re.sub(r"^(?=\d)|\W", "_", team.name) if name is None else name,  # An agent's name is an identifier.
             team.description if description is None else description,
         )
         self._team = team
