@@ -233,13 +233,7 @@ _UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonEr
 
 @dataclass(frozen=True)
 class Answer(Generic[DecisionT]):
-    """A model's answer to a structured question.
-
-    Attributes:
-        value: The decision, or `None` if the answer could not be read as one.
-        text: The text of the answer.
-        usage: The tokens of the call, if the client reports them.
-    """
+    """A model's answer to a structured question: the decision (`None` if it cannot be read), the text and the usage."""
 
     value: DecisionT | None
     text: str

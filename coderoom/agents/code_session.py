@@ -34,14 +34,7 @@ _users: WeakKeyDictionary[SandboxCodeExecutor, ref[CodeSession]] = WeakKeyDictio
 
 
 class PastCell(StrictConfig):
-    """Code that succeeded, with the results of its function calls.
-
-    Attributes:
-        blocks: The blocks, in order.
-        calls: The calls of host functions and their results.
-        output: The beginning of its output.
-        output_digest: A digest of the whole output; `None` if that is not known.
-    """
+    """Code that succeeded, with the results of its function calls, and what is known of its output."""
 
     blocks: list[CodeBlock]
     calls: list[RecordedCall] = Field(default_factory=list)

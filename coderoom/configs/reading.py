@@ -23,13 +23,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The bytes of a file and its name.
-
-    Attributes:
-        name: The path as the user wrote it, or the shipped team's name.
-        data: The content, up to one byte more than the largest document.
-        is_json: Whether it is read as JSON rather than as YAML.
-    """
+    """The name of a file, as the user wrote it, and its content, up to one byte more than the largest document."""
 
     name: str
     data: bytes

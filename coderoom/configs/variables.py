@@ -27,14 +27,7 @@ _LITERALLY = "for a literal '${' write '$${'"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A text that refers to variables.
-
-    Attributes:
-        raw: The text in the file.
-        value: The text with the values of the variables.
-        used: The variables of the environment that it uses, with their values.
-        problems: What is wrong with it; then `value` is `raw`.
-    """
+    """A text that refers to variables, with their values if there are no problems, and the variables that it uses."""
 
     raw: str
     value: str

@@ -52,12 +52,7 @@ _SENTENCES = {
 
 
 class Reader:
-    """Reads one document.
-
-    Attributes:
-        problems: The mistakes that did not stop the reading.
-        marks: The position of each value.
-    """
+    """Reads one document; `problems` are the mistakes that did not stop the reading."""
 
     def __init__(self, file: str) -> None:
         self.file = file

@@ -305,10 +305,6 @@ class Runtime:
 class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
     """Runs blocks in a sandbox, which starts with the first of them.
 
-    Args:
-        config: The sandbox's settings.
-        shows_values: Whether the output includes the value of a last expression.
-
     Attributes:
         has_owner: Whether its user stops it. AutoGen's own agents and tools do not.
     """

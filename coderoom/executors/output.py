@@ -123,16 +123,9 @@ def save_output(text: str, folder: Path) -> Path:
 
 
 def bound_and_save(result: ExecutionResult, limit: int, folder: Path, *, is_shared: bool = True) -> tuple[str, Path]:
-    """Shorten the output of code, and save the whole.
+    """Shorten an output above the limit, and save the whole; return the short one, which names the file, and the file.
 
-    Args:
-        result: The result, whose output is above the limit.
-        limit: The most characters.
-        folder: Where to save it.
-        is_shared: Whether code works in this folder. Behind a wall it sees the file at another path.
-
-    Returns:
-        The short output, which names the file, and the file.
+    `is_shared` says that code works in this folder. Behind a wall it sees the file at another path.
     """
     path = save_output(result.output, folder)
     total = max(len(result.output), result.output_size) if result.truncated else len(result.output)

@@ -56,11 +56,7 @@ class Checkpoints(Protocol):
 
 
 class SavedState:
-    """A state of an executor that can be restored.
-
-    Args:
-        executor: The executor, which has `Checkpoints`.
-    """
+    """A state of an executor with `Checkpoints` that can be restored."""
 
     def __init__(self, executor: CodeExecutor) -> None:
         self._executor: Any = executor

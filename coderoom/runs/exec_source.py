@@ -30,15 +30,9 @@ Kind = Literal["markdown", "script", "notebook"]
 
 @dataclass(frozen=True)
 class Source:
-    """A file that was read.
+    """A file that was read: the blocks that run here, the other ones, and the lines where the code of each begins.
 
-    Attributes:
-        name: The file, as the user named it.
-        kind: Its kind.
-        blocks: The blocks in languages that run here, in order. In a notebook, a block's `line` is the number of the
-            code cell, because users see no lines there.
-        skipped: The blocks in other languages or without one.
-        starts: For each block, the line of the file where its code begins.
+    In a notebook, a block's `line` is the number of the code cell, because users see no lines there.
     """
 
     name: str
