@@ -133,11 +133,9 @@ class Workbenches:
             await workbench.load_state(state)
 
     async def _functions_of(self, workbench: Workbench) -> tuple[HostFunction, ...]:
-        own = workbench not in self._started and not is_started(workbench)
-        functions = await host_functions([workbench])  # Starts it.
-        if own:
+        if workbench not in self._started and not is_started(workbench):
             self._started.append(workbench)
-        return functions
+        return await host_functions([workbench])  # Starts it.
 
 
 _FORMATS = {
