@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["advice_for", "in_words"]
-
 _ADVICE = {
     "AuthenticationError": "Check the key of your model service (OPENAI_API_KEY), or name another model "
     "(--model, or model= from Python).",
@@ -33,10 +31,5 @@ def advice_for(cause: BaseException) -> str:
 
 
 def in_words(who: str, cause: BaseException) -> str:
-    """Say who failed and why, with advice if there is any.
-
-    Args:
-        who: Who failed, as the beginning of a sentence.
-        cause: The exception.
-    """
+    """Say who failed and why, with advice if there is any."""
     return f"{who} failed: {type(cause).__name__}: {cause} {advice_for(cause)}".rstrip()

@@ -96,9 +96,7 @@ def participants_of(team: Any) -> list[Any]:
 def agents_of(team: Any, *, hidden: bool = False) -> Iterator[Any]:
     """A team's agents and those of nested teams, in the order of their turns.
 
-    Args:
-        team: The team.
-        hidden: Whether to include those of teams inside an agent, such as a `TeamAgent` or `SocietyOfMindAgent`.
+    With `hidden`, also those of teams inside an agent, such as a `TeamAgent` or `SocietyOfMindAgent`.
     """
     for participant in participants_of(team):
         if isinstance(participant, Team):

@@ -1,11 +1,16 @@
-"""Calls that a cancellation token ends: of any awaitable, and of model clients. Used by agents and executors."""
+"""Calls that a cancellation token ends, of model clients above all, and the closing of what nobody else closes.
+
+Used by agents, approvals and executors. AutoGen Studio, for instance, makes a team for each run and does not close it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import aclosing, suppress
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from weakref import ref
@@ -17,10 +22,8 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import transports_of
 from coderoom._util.json_output import output_arguments, parse_tolerantly, request_for_json
-from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.text import encodable
-
-__all__ = ["Answer", "ask_structured", "await_with_token", "call_model", "close_with_loop"]
 
 T = TypeVar("T")
 
@@ -54,18 +57,9 @@ async def call_model(
     message_id: str,
     cancellation_token: CancellationToken,
 ) -> AsyncGenerator[ModelClientStreamingChunkEvent | CreateResult, None]:
-    """Call a model; yield its chunks, if wanted, and its result last.
+    """Call a model; yield its chunks, if `stream` is set, and its result last.
 
-    Args:
-        model_client: The model client.
-        messages: The messages to send.
-        stream: Whether to yield chunks as they arrive.
-        source: The agent's name, for the chunks.
-        message_id: The id of the resulting message, which the chunks refer to.
-        cancellation_token: Ends the call at once, even if the client ignores it.
-
-    Raises:
-        TypeError: The model answered with something other than text.
+    The token ends the call at once, even if the client ignores it. An answer that is not text is a `TypeError`.
     """
     await close_with_loop(model_client)
     result: CreateResult | None = None
@@ -183,6 +177,54 @@ async def _close(transports: list[Any]) -> None:
             await transport.aclose()
 
 
+Close = Callable[[], Awaitable[None]]
+
+_opened: ContextVar[list[Close] | None] = ContextVar("_opened", default=None)
+_requests: set[asyncio.Task[None]] = set()
+
+
+@asynccontextmanager
+async def closing_what_opens() -> AsyncIterator[None]:
+    """Close everything that is passed to `at_end_of_run` inside, at the end."""
+    opened: list[Close] = []
+    _opened.set(opened)
+    try:
+        yield
+    finally:
+        await run_uncancellable(_close_all(opened))
+
+
+def at_end_of_run(close: Close) -> None:
+    """Close something at the end of the surrounding run. Does nothing if the run's caller closes its components."""
+    opened = _opened.get()
+    if opened is not None and close not in opened:
+        opened.append(close)
+
+
+def note_run() -> None:
+    """Detect runs of `autogenstudio serve`, which creates a team in the task of each request. Components call this."""
+    if "autogenstudio.web.serve" not in sys.modules or _opened.get() is not None:
+        return
+    try:
+        request: asyncio.Task[Any] | None = asyncio.current_task()
+    except RuntimeError:  # There is no event loop.
+        return
+    if request is not None:
+        opened: list[Close] = []
+        _opened.set(opened)
+        request.add_done_callback(lambda _: _close_later(opened))
+
+
+def _close_later(opened: list[Close]) -> None:
+    closing = asyncio.get_running_loop().create_task(_close_all(opened))
+    _requests.add(closing)
+    closing.add_done_callback(_requests.discard)
+
+
+async def _close_all(opened: list[Close]) -> None:
+    await asyncio.gather(*(close() for close in opened), return_exceptions=True)
+
+
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 _UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonError"})
@@ -191,13 +233,7 @@ _UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonEr
 
 @dataclass(frozen=True)
 class Answer(Generic[DecisionT]):
-    """A model's answer to a structured question.
-
-    Attributes:
-        value: The decision, or `None` if the answer could not be read as one.
-        text: The text of the answer.
-        usage: The tokens of the call, if the client reports them.
-    """
+    """A model's answer to a structured question: the decision (`None` if it cannot be read), the text and the usage."""
 
     value: DecisionT | None
     text: str
@@ -214,18 +250,7 @@ async def ask_structured(
 ) -> Answer[DecisionT]:
     """Ask for a decision, by structured output if the client has it, else by asking for JSON.
 
-    Args:
-        model_client: The model client.
-        messages: The whole conversation; the last message is the question.
-        schema: The decision's type.
-        source: The name under which a request for JSON is added.
-        cancellation_token: Ends the call.
-
-    Returns:
-        The answer; its value is `None` if it is malformed.
-
-    Raises:
-        Exception: The call failed.
+    The last message is the question. The value of a malformed answer is `None`; an error of the client is raised.
     """
     question = list(messages)
     if not model_client.model_info.get("structured_output"):

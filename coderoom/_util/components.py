@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
 
-from autogen_core import ComponentModel
+from autogen_core import ComponentBase, ComponentLoader, ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
-
-__all__ = ["DumpsAsItself", "Seconds", "StrictConfig", "TimedConfig", "load_if_given"]
-
-T = TypeVar("T")
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -46,6 +42,33 @@ class DumpsAsItself:
             cls.component_provider_override = None
 
 
-def load_if_given(model: ComponentModel | None, load: Callable[[ComponentModel], T]) -> T | None:
-    """Load a component with a class's `load_component`; `None` stays `None`."""
-    return None if model is None else load(model)
+class ArgumentsConfig(DumpsAsItself):
+    """Dumps and loads a component whose config has the arguments of its constructor.
+
+    Each argument is kept in an attribute: `_timeout` for the config's field `timeout`. Components are dumped and
+    loaded. What a config leaves out gets the constructor's default.
+    """
+
+    component_config_schema: Any
+    ARGUMENTS: ClassVar[Mapping[str, str]] = {}
+    """The constructor's arguments whose fields have other names, by the names of the fields."""
+
+    def _to_config(self) -> Any:
+        schema = self.component_config_schema
+        return schema(**{name: self._dump_argument(name, getattr(self, f"_{name}")) for name in schema.model_fields})
+
+    @classmethod
+    def _from_config(cls, config: Any) -> Self:
+        given = {name: cls._load_argument(name, getattr(config, name)) for name in config.model_fields_set}
+        return cls(**{cls.ARGUMENTS.get(name, name): value for name, value in given.items()})
+
+    def _dump_argument(self, name: str, value: Any) -> Any:
+        if isinstance(value, ComponentBase):
+            return value.dump_component()
+        return [self._dump_argument(name, item) for item in value] if isinstance(value, list | tuple) else value
+
+    @classmethod
+    def _load_argument(cls, name: str, value: Any) -> Any:
+        if isinstance(value, ComponentModel):
+            return ComponentLoader.load_component(value, object)
+        return [cls._load_argument(name, item) for item in value] if isinstance(value, list) else value

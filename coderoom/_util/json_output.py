@@ -11,16 +11,6 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.text import encodable
 
-__all__ = [
-    "innermost_client",
-    "json_objects",
-    "output_arguments",
-    "parse_tolerantly",
-    "request_for_json",
-    "strict_schema",
-    "without_thoughts",
-]
-
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 _MOST_TRIES = 1000
@@ -30,15 +20,10 @@ _VARIES = re.compile(r"[\s\\]+")
 
 
 def parse_tolerantly(text: str, schema: type[DecisionT], shown: Sequence[str] = ()) -> DecisionT | None:
-    """Find the decision in `text`: a JSON object alone, in a fence, or in prose.
+    """Find the decision in a model's answer: a JSON object alone, in a fence, or in prose.
 
-    In prose, an object that also occurs in the model's input is a quotation and not a decision: code can print one, and
-    a model may quote it. Two different decisions do not count either.
-
-    Args:
-        text: The model's answer. Text in `<think>` is ignored.
-        schema: The decision's type.
-        shown: The texts of the model's input.
+    In prose, an object that also occurs in the model's input (`shown`) is a quotation and not a decision: code can
+    print one, and a model may quote it. Two different decisions do not count either.
     """
     answer = without_thoughts(text).strip()
     objects = json_objects(answer)

@@ -1,14 +1,9 @@
-"""Marks resources with the process that owns them, so that a later process can remove what a dead one left.
-
-Used for Docker containers and for processes below AutoGen Studio.
-"""
+"""Marks Docker containers with the process that owns them, so that a later process can remove what a dead one left."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-
-__all__ = ["is_orphan", "ours"]
 
 _START = 19  # The index of the start time in /proc/PID/stat after the process name.
 _UNKNOWN = "?"

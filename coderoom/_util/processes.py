@@ -11,8 +11,6 @@ from typing import Final
 
 from coderoom._util.temporary import clearing_pids
 
-__all__ = ["adopt_orphans", "descendants", "end_descendants", "kill_until_gone", "send"]
-
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _MAX_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.02

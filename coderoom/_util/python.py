@@ -6,8 +6,6 @@ import os
 import sys
 from typing import Final
 
-__all__ = ["VARIABLE", "default_python"]
-
 VARIABLE: Final = "CODEROOM_PYTHON"
 """The variable with its absolute path, for programs with a Python environment of their own such as Studio."""
 

@@ -7,8 +7,6 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-__all__ = ["call_in_loop", "cancel_and_wait", "retrieve_exception", "run_uncancellable"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["clearing_pids", "empty_folder", "janitor_pid", "remove_folder", "temporary_folder"]
-
 _REMOVE: Final = 'chmod -R u+rwx -- "$1"; rm -rf -- "$1"'
 # The pipe ends also when the host is killed. Processes of the host may write for a moment longer, so it tries again.
 _SCRIPT: Final = f"""
@@ -46,11 +44,7 @@ _lock = threading.Lock()
 
 
 def temporary_folder() -> Path:
-    """Make an empty folder for this user only, which is removed at the latest when this process ends.
-
-    Raises:
-        OSError: The folder cannot be made.
-    """
+    """Make an empty folder for this user only, which is removed at the latest when this process ends."""
     global _janitor
     with _lock:
         # A fork of this process starts a janitor of its own.

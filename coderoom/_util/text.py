@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["code_span", "encodable", "named", "visible", "without_escapes"]
-
 # Characters that a terminal does not show although Python counts them as printable.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"

@@ -1,10 +1,10 @@
 """Agents that write, run and review code, as AutoGen chat agents."""
 
 from coderoom.agents.code_act import CodeActAgent, CodeActAgentConfig
-from coderoom.agents.code_executor import CodeExecutorAgent, CodeExecutorAgentConfig
+from coderoom.agents.code_executor import CodeExecutorAgent, CodeExecutorAgentConfig, RetryDecision
 from coderoom.agents.code_generator import CodeGeneratorAgent, CodeGeneratorAgentConfig
 from coderoom.agents.human_approved import HumanApprovedAgent, HumanApprovedAgentConfig
-from coderoom.agents.messages import RetryDecision, StopReason
+from coderoom.agents.metadata import StopReason
 from coderoom.agents.reviewer import ReviewerAgent, ReviewerAgentConfig, ReviewIssue, ReviewVerdict
 from coderoom.approval import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 

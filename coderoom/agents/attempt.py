@@ -1,39 +1,38 @@
-"""Choosing, approving and running the code of one attempt, and describing its result. Used by all coding agents."""
+"""Choosing, approving and running the code of one attempt, and the messages about it. Used by all coding agents."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import hashlib
+import json
 import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from autogen_agentchat.messages import BaseChatMessage, MultiModalMessage
+from autogen_agentchat.messages import (
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    MultiModalMessage,
+    TextMessage,
+)
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from autogen_core.models import LLMMessage
+from autogen_core.models import CreateResult, LLMMessage
 
 from coderoom._util.calls import await_with_token
+from coderoom._util.text import named
+from coderoom.agents import metadata as keys
+from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, ask_approval
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
-from coderoom.errors import RequestError
-from coderoom.executors import Checkpoints, bound_output, runner_for, save_output
+from coderoom.executors import bound_and_save, runner_for
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall, OutputChunk
-
-__all__ = [
-    "Attempt",
-    "CodeFormat",
-    "CodeRunner",
-    "Selection",
-    "calls_made",
-    "select_blocks",
-    "texts_of",
-]
 
 CodeFormat = Literal["fence", "execute"]
 
@@ -65,13 +64,7 @@ def texts_of(message: BaseChatMessage) -> list[str]:
 
 
 def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: CodeFormat | None = None) -> Selection:
-    """Select the blocks that the agent can run.
-
-    Args:
-        texts: The messages' texts, in order.
-        languages: The languages that can run, under any of their names.
-        code_format: Where code to run is: in fences, or in `<execute>` tags; `None`: in both.
-    """
+    """Select the blocks in these languages, in fences or in `<execute>` tags, or without a `code_format` in both."""
     known = {normalize_language(language) for language in languages}
     run: list[CodeBlock] = []
     notes: list[str] = []
@@ -171,23 +164,18 @@ class Attempt:
     @property
     def result(self) -> CodeResult:
         """The result as AutoGen's type, for events."""
-        instead = self.reason if self.rejected else "" if self.blocks else "\n".join(self.notes)
+        instead = self.reason if self.refusal else "" if self.blocks else "\n".join(self.notes)
         return CodeResult(exit_code=self.exit_code, output=instead or self.output)
 
     @property
     def ran(self) -> bool:
         """Whether anything was run at all."""
-        return bool(self.blocks) and not self.rejected
-
-    @property
-    def rejected(self) -> bool:
-        """Whether the code was not allowed to run."""
-        return self.outcome is Outcome.REJECTED
+        return bool(self.blocks) and not self.refusal
 
     @property
     def refusal(self) -> str:
         """Why it was not allowed to run, in the words of AutoGen's agent; empty if it was allowed."""
-        if not self.rejected:
+        if self.outcome is not Outcome.REJECTED:
             return ""
         if self.by_policy:
             return f"The sandbox's policy does not allow this code.\n{self.reason}"
@@ -206,7 +194,7 @@ class Attempt:
         return parts[0] if len(parts) == 1 else "\n\n".join([parts[0].rstrip(), *parts[1:]])
 
     def _result_in_words(self) -> str:
-        if self.rejected:
+        if self.refusal:
             return self.refusal
         if not self.blocks:
             return "Nothing was run."
@@ -239,7 +227,6 @@ def _file(artifact: Artifact) -> str:
 
 
 _MOST_CALLS = 20
-_CANCELLED_CODE = 125
 _OUTPUT_UNKNOWN = "(not known)"
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (
@@ -248,19 +235,104 @@ _NO_OUTPUT = (
 )
 
 
+def report(summary: str, attempt: Attempt) -> str:
+    """The final message of a turn: the model's words, then the code, the exit code and the output.
+
+    The code is marked `no-run`, so that an agent that runs code found in messages does not run it again.
+    """
+    parts = [_whole(summary.strip())] if summary.strip() else []
+    if attempt.ran:
+        parts.append(f"Attempt {attempt.number}: {attempt.outcome}, exit code {attempt.exit_code}.")
+    else:
+        parts.append(f"Attempt {attempt.number} was not run. {attempt.refusal}".strip())
+    parts += [fence(block.code, block.language, "no-run") for block in attempt.blocks]
+    if attempt.output.strip():
+        parts += ["Output:", fence(attempt.output, "text", "no-run")]
+    if attempt.artifacts:
+        parts.append(f"Files: {', '.join(named(artifact.name) for artifact in attempt.artifacts)}")
+    return "\n\n".join([*parts, *attempt.notes])
+
+
+def _whole(summary: str) -> str:
+    # A fence without an end would contain the report after it.
+    if all(block.closed for block in extract_code_blocks(summary)):
+        return summary
+    return fence(summary, "text", "no-run")
+
+
+def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, str]:
+    """An attempt as metadata, for programs."""
+    found = {
+        keys.OUTCOME: attempt.outcome.value,
+        keys.EXIT_CODE: str(attempt.exit_code),
+        keys.RAN: str(attempt.ran).lower(),
+        keys.ATTEMPTS: str(attempt.number),
+    }
+    if stop_reason is not None:
+        found[keys.STOP_REASON] = stop_reason.value
+    if attempt.failure is not None:
+        found[keys.FAILURE] = attempt.failure
+    if attempt.artifacts:
+        listed = [
+            {"name": item.name, "media_type": item.media_type, "path": None if item.path is None else str(item.path)}
+            for item in attempt.artifacts
+        ]
+        found[keys.ARTIFACTS] = json.dumps(listed)
+    if attempt.output_file is not None:
+        found[keys.OUTPUT_FILE] = str(attempt.output_file)
+    return found
+
+
+def code_event(
+    source: str, message_id: str, reply: CreateResult, attempt: int, blocks: Sequence[CodeBlock]
+) -> CodeGenerationEvent:
+    """The model has written code, as attempt number `attempt`."""
+    return CodeGenerationEvent(
+        id=message_id,
+        retry_attempt=attempt - 1,
+        content=str(reply.content),
+        code_blocks=list(blocks),
+        source=source,
+        models_usage=reply.usage,
+    )
+
+
+def execution_event(source: str, attempt: Attempt) -> CodeExecutionEvent:
+    """The code has run, or was rejected."""
+    found = facts(attempt)
+    if attempt.calls:
+        found[keys.CALLS] = json.dumps([str(call) for call in attempt.calls[:_MOST_CALLS]])
+    return CodeExecutionEvent(retry_attempt=attempt.number - 1, result=attempt.result, source=source, metadata=found)
+
+
+def final_message(
+    source: str, message_id: str, summary: CreateResult | None, attempt: Attempt, stop_reason: StopReason
+) -> TextMessage:
+    """The turn has ended; `summary` is the model's summary, if it was asked for one."""
+    words = "" if summary is None else str(summary.content)
+    return TextMessage(
+        id=message_id,
+        content=report(words, attempt),
+        source=source,
+        models_usage=None if summary is None else summary.usage,
+        metadata=facts(attempt, stop_reason) | {keys.SUMMARY: words} | cut_of(summary),
+    )
+
+
+def cut_of(reply: CreateResult | None) -> dict[str, str]:
+    """The metadata about a reply that the service has cut off."""
+    if reply is None or reply.finish_reason not in ("length", "content_filter"):
+        return {}
+    return {keys.CUT: reply.finish_reason}
+
+
 class CodeRunner:
     """Asks for approval, runs the selected code and returns the attempt.
 
-    Args:
+    Attributes:
         executor: Where code runs; it is started on first use.
         approval: Is asked before code runs; `None` for no approval.
-        max_output_chars: The most characters of output for the model; the whole output is kept in a file.
-
-    Attributes:
         last_attempt: The last attempt, as far as known if it was cancelled; `None` if its code was not started.
-
-    Raises:
-        ValueError: `max_output_chars` is below 200.
     """
 
     def __init__(
@@ -270,17 +342,11 @@ class CodeRunner:
             raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
         self.executor = runner_for(executor)
         self._given = executor
-        self._approval = approval
+        self.approval = approval
         self._max_output_chars = max_output_chars
         # For whole outputs, if the executor has no folder on this machine.
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._mark: Any = None
         self.last_attempt: Attempt | None = None
-
-    def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
-        """Replace the approval and return the previous one."""
-        own, self._approval = self._approval, approval
-        return own
 
     async def attempt(
         self,
@@ -290,19 +356,7 @@ class CodeRunner:
         cancellation_token: CancellationToken,
         on_output: Callable[[OutputChunk], None] | None = None,
     ) -> Attempt:
-        """Run the selected blocks as attempt `number`.
-
-        Args:
-            number: The attempt's number, counted from 1.
-            selection: What to run.
-            context: The conversation, for the approval.
-            cancellation_token: Ends the run.
-            on_output: Called with output while the code runs, if the executor supports that.
-
-        Raises:
-            SandboxUnavailable: The executor broke.
-            asyncio.CancelledError: The token was cancelled; nothing is left running.
-        """
+        """Run the selected blocks as attempt `number`; the approval sees the conversation in `context`."""
         blocks, notes = selection.blocks, selection.notes
         self.last_attempt = None
         if not blocks:
@@ -316,7 +370,7 @@ class CodeRunner:
             result = await self.executor.run(blocks, cancellation_token, on_output)
         except asyncio.CancelledError:
             known = getattr(self._given, "interrupted", None) or ExecutionResult(
-                Outcome.CANCELLED, _CANCELLED_CODE, output=_OUTPUT_UNKNOWN
+                Outcome.CANCELLED, 125, output=_OUTPUT_UNKNOWN
             )
             self.last_attempt = self._to_attempt(number, selection, known)
             raise
@@ -348,82 +402,32 @@ class CodeRunner:
             state_lost=result.state_lost,
         )
 
-    async def keep_state(self, cancellation_token: CancellationToken) -> None:
-        """Save the executor's state, unless this turn has saved it already.
-
-        Raises:
-            RequestError: There are too many files.
-            SandboxUnavailable: The executor broke.
-        """
-        if self._mark is None:
-            await await_with_token(self.executor.start(), cancellation_token)
-            self._mark = await await_with_token(self._checkpoints.checkpoint(), cancellation_token)
-
-    async def undo(self, cancellation_token: CancellationToken) -> str:
-        """Restore the state that this turn has saved.
-
-        Returns:
-            What was restored, in words; empty if no state was saved.
-
-        Raises:
-            SandboxUnavailable: The executor broke.
-        """
-        return (
-            ""
-            if self._mark is None
-            else await await_with_token(self._checkpoints.rollback(self._mark), cancellation_token)
-        )
-
-    async def release_state(self) -> None:
-        """Release the saved state; the turn is over."""
-        mark, self._mark = self._mark, None
-        if mark is not None:
-            await self._checkpoints.release(mark)
-
-    @property
-    def _checkpoints(self) -> Checkpoints:
-        executor = self._given
-        if not isinstance(executor, Checkpoints):
-            raise RequestError(f"The code executor {type(executor).__name__!r} cannot go back to earlier states.")
-        return executor
-
-    def _own_folder(self) -> Path:
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True)
-        return Path(self._folder.name)
-
     async def close(self) -> None:
         """Stop the executor, remove saved outputs and close the approval."""
         await self.executor.stop()
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
-        if isinstance(self._approval, Approval):
-            await self._approval.close()
+        if isinstance(self.approval, Approval):
+            await self.approval.close()
 
     async def _refusal(
         self, selection: Selection, context: Sequence[LLMMessage], cancellation_token: CancellationToken
     ) -> str | None:
-        if self._approval is None:
+        if self.approval is None:
             return None
         code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
         request = ApprovalRequest(code=code, context=list(context))
-        response = await await_with_token(ask_approval(self._approval, request), cancellation_token)
+        response = await await_with_token(ask_approval(self.approval, request), cancellation_token)
         return None if response.approved else response.reason or "no reason was given"
 
     def _bound(self, result: ExecutionResult) -> tuple[str, Path | None]:
-        limit, output = self._max_output_chars, result.output
-        if len(output) <= limit:
-            return output, None
+        if len(result.output) <= self._max_output_chars:
+            return result.output, None
         folder = self.executor.work_dir
-        path = self._save(output, folder)
-        # Relative to the folder: behind a wall the code sees it at another path.
-        named = path.relative_to(folder) if folder is not None and path.is_relative_to(folder) else path
-        total = max(len(output), result.output_size) if result.truncated else len(output)
-        return bound_output(output, limit, whole=named, total=total, partly=result.truncated), path
-
-    def _save(self, output: str, folder: Path | None) -> Path:
         if folder is not None:
             with contextlib.suppress(OSError):  # The code may have filled the disk.
-                return save_output(output, folder)
-        return save_output(output, self._own_folder())
+                return bound_and_save(result, self._max_output_chars, folder)
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True)
+        return bound_and_save(result, self._max_output_chars, Path(self._folder.name), is_shared=False)

@@ -22,7 +22,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_agentchat.state import BaseState
 from autogen_agentchat.utils import remove_images
-from autogen_core import CancellationToken, ComponentModel
+from autogen_core import CancellationToken
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
@@ -34,33 +34,23 @@ from autogen_core.models import (
 )
 from pydantic import BaseModel, Field
 
-from coderoom._util.calls import Answer, ask_structured, await_with_token, call_model
-from coderoom._util.watching import at_end_of_run, note_run
+from coderoom._util.calls import Answer, ask_structured, at_end_of_run, await_with_token, call_model, note_run
+from coderoom._util.components import ArgumentsConfig
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks
-from coderoom.agents.messages import (
-    StopReason,
+from coderoom.agents.attempt import (
+    Attempt,
+    CodeFormat,
+    CodeRunner,
+    Selection,
     code_event,
-    context_message,
     execution_event,
-    output_chunk,
-    plain_answer,
-    with_output,
+    select_blocks,
 )
+from coderoom.agents.messages import picture_of, plain_answer, with_output
+from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OutputChunk
-
-__all__ = [
-    "CodingAgent",
-    "Conversation",
-    "ConversationState",
-    "Item",
-    "ModelAgent",
-    "OnOutput",
-    "StreamingAgent",
-    "Turn",
-]
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -87,19 +77,8 @@ class StreamingAgent(BaseChatAgent):
         return items[-1]
 
 
-class ModelAgent(StreamingAgent):
-    """An agent with a conversation.
-
-    Args:
-        name: The agent's name.
-        description: What it is for, for other agents.
-        model_client: The model; `None` for an agent without one.
-        model_context: Where the conversation is kept; `None`: an unbounded one.
-        system_message: The first message of every model call, or `None`.
-
-    Raises:
-        ValueError: `model_client` is not a model client.
-    """
+class ModelAgent(ArgumentsConfig, StreamingAgent):
+    """An agent with a conversation, which is unbounded without a `model_context`."""
 
     def __init__(
         self,
@@ -143,10 +122,9 @@ class ModelAgent(StreamingAgent):
             cancellation_token=cancellation_token,
         )
 
-    @property
-    def _system_message_in_config(self) -> str:
+    def _dump_argument(self, name: str, value: Any) -> Any:
         # AutoGen leaves None out of a dump, and a missing system message means the default one.
-        return self._system_message or ""
+        return value or "" if name == "system_message" else super()._dump_argument(name, value)
 
 
 @dataclass
@@ -191,19 +169,9 @@ TurnT = TypeVar("TurnT", bound=Turn)
 
 
 class CodingAgent(ModelAgent, Generic[TurnT]):
-    """An agent that writes code and has it run, step by step, and that can pause between model calls and runs.
+    """An agent that writes code and has it run, step by step, and that can pause between model calls and runs."""
 
-    Args:
-        name: The agent's name.
-        description: What it is for, for other agents.
-        model_client: The model; `None` for an agent without one.
-        model_context: Where the conversation is kept; `None`: an unbounded one.
-        model_client_stream: Whether to yield the model's chunks as they come.
-        system_message: The first message of every model call, or `None`.
-        runner: Runs the code.
-        languages: The languages that run.
-        code_format: Where code to run is in the model's replies; `None`: in fences and in `<execute>` tags.
-    """
+    ARGUMENTS = {"approval": "approval_func"}  # noqa: RUF012 (AutoGen's agents do not declare theirs either)
 
     def __init__(
         self,
@@ -240,17 +208,14 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             asyncio.CancelledError: The token was cancelled.
         """
         inner: list[BaseAgentEvent | BaseChatMessage] = []
-        try:
-            async with aclosing(self._turn(messages, cancellation_token)) as items:
-                async for item in items:
-                    if isinstance(item, Response):
-                        item.inner_messages = inner
-                        self._end_turn()
-                    elif not isinstance(item, ModelClientStreamingChunkEvent):
-                        inner.append(item)
-                    yield item
-        finally:
-            await self._runner.release_state()
+        async with aclosing(self._turn(messages, cancellation_token)) as items:
+            async for item in items:
+                if isinstance(item, Response):
+                    item.inner_messages = inner
+                    self._end_turn()
+                elif not isinstance(item, ModelClientStreamingChunkEvent):
+                    inner.append(item)
+                yield item
 
     @abstractmethod
     def _turn(
@@ -315,7 +280,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         yield execution_event(self.name, turn.attempts[-1])
 
     async def _run(self, turn: TurnT, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
-        """Run the code, yield its output if that is streamed, and tell the model what happened."""
+        """Run the code, yield its output if that is streamed, and add what happened to the context."""
         await self._wait_if_paused(turn.token)
         context = await self._model_context.get_messages()
         if not self._streams_output:
@@ -328,12 +293,21 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
                 if isinstance(item, Attempt):
                     await self._keep(turn, item)
                 else:
-                    yield output_chunk(self.name, message_id, item)
+                    # The event has one of AutoGen's types; its metadata identifies it.
+                    yield ModelClientStreamingChunkEvent(
+                        content=item.text,
+                        source=self.name,
+                        full_message_id=message_id,
+                        metadata={keys.EVENT: keys.OUTPUT},
+                    )
 
     async def _keep(self, turn: TurnT, attempt: Attempt) -> None:
-        """Add an attempt to the turn, and tell the model about it."""
+        """Add an attempt to the turn and to the context, with the code's pictures if the model has vision."""
         turn.attempts.append(attempt)
-        await self._model_context.add_message(context_message(self.name, attempt, self._shows_pictures))
+        text = attempt.describe()
+        pictures = [picture_of(artifact) for artifact in attempt.artifacts] if self._shows_pictures else []
+        found = [picture for picture in pictures if picture is not None]
+        await self._model_context.add_message(UserMessage(content=[text, *found] if found else text, source=self.name))
 
     async def _keep_unfinished(self, turn: TurnT) -> None:
         """Add what is known about code that was not run to its end."""
@@ -352,12 +326,9 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._resumed.set()
 
     def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
-        """Replace the approval that is asked before code runs. The config keeps the original one.
-
-        Returns:
-            The previous approval.
-        """
-        return self._runner.ask_instead(approval)
+        """Replace the approval that is asked before code runs, and return it. The config keeps the original one."""
+        own, self._runner.approval = self._runner.approval, approval
+        return own
 
     async def _ask_model(
         self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None
@@ -390,16 +361,11 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     async def _wait_if_paused(self, cancellation_token: CancellationToken) -> None:
         await await_with_token(self._resumed.wait(), cancellation_token)
 
-    def _approval_config(self, approval: Approval | ApprovalFuncType | None) -> ComponentModel | None:
-        """The config of an approval.
-
-        Raises:
-            ValueError: The approval is a function.
-        """
-        if approval is None or isinstance(approval, Approval):
-            return None if approval is None else approval.dump_component()
+    def _dump_argument(self, name: str, value: Any) -> Any:
+        if name != "approval" or value is None or isinstance(value, Approval):
+            return super()._dump_argument(name, value)
         raise ValueError(
-            f"Cannot serialize {type(self).__name__} with approval_func set to {approval!r}: a function cannot be part "
+            f"Cannot serialize {type(self).__name__} with approval_func set to {value!r}: a function cannot be part "
             "of a config. Use a component of coderoom.approval."
         )
 
@@ -412,12 +378,7 @@ class ConversationState(BaseState):
 
 
 class Conversation:
-    """An agent's memory: the model context, the system message, and which messages were added already.
-
-    Args:
-        context: Where the messages are kept.
-        system_message: The first message of every model call, or `None`.
-    """
+    """An agent's memory: the model context, the system message, and which messages were added already."""
 
     def __init__(self, context: ChatCompletionContext, system_message: str | None) -> None:
         self.context = context

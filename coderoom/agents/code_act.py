@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Self, get_args
 
 from autogen_agentchat.base import Response
@@ -20,24 +21,16 @@ from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field, model_validator
 
 from coderoom._util.calls import await_with_token
-from coderoom._util.components import DumpsAsItself, StrictConfig, load_if_given
-from coderoom.agents import prompts
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
-from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput
+from coderoom._util.components import StrictConfig
+from coderoom.agents import metadata as keys
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, execution_event, facts, report
+from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
-from coderoom.agents.messages import (
-    StopReason,
-    execution_event,
-    plain_answer,
-    stopped_early,
-)
-from coderoom.agents.tools import check_tools, dump_tool, load_tool
-from coderoom.agents.turn import LimitedTurn, TurnLimits
+from coderoom.agents.messages import plain_answer
+from coderoom.agents.metadata import StopReason
+from coderoom.agents.tools import check_tools, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import SandboxCodeExecutor
-
-__all__ = ["CodeActAgent", "CodeActAgentConfig"]
-
 
 _OTHERS = ("coderoom.executors.LocalCodeExecutor", "autogen_ext.code_executors.")
 _REMEMBERED = 50
@@ -88,7 +81,76 @@ class CodeActAgentState(ConversationState):
     workbench: list[Mapping[str, Any]] = Field(default_factory=list)
 
 
-class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
+class LimitedTurn(Turn):
+    """A turn of a `CodeActAgent`. Create it in a running event loop, and close it at the end.
+
+    Attributes:
+        asked_again: Whether the model was informed that code in a reply was not run.
+    """
+
+    def __init__(
+        self,
+        cancellation_token: CancellationToken,
+        max_steps: int,
+        max_tokens: int | None,
+        max_seconds: float | None,
+    ) -> None:
+        super().__init__(CancellationToken())
+        self.asked_again = False
+        self._max_steps, self._max_tokens = max_steps, max_tokens
+        self._outer = cancellation_token
+        self._late = False
+        cancellation_token.add_callback(self.token.cancel)
+        loop = asyncio.get_running_loop()
+        self._timer = None if max_seconds is None else loop.call_later(max_seconds, self._time_is_up)
+
+    def close(self) -> None:
+        """End the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def known_texts(self) -> list[str]:
+        """The code that was run and what it printed."""
+        codes = [block.code for attempt in self.attempts for block in attempt.blocks]
+        return [*codes, *(attempt.output for attempt in self.attempts)]
+
+    @property
+    def whole(self) -> Attempt | None:
+        """The last attempt, with all existing files that the turn has created or changed."""
+        if not self.attempts:
+            return None
+        found = {item.name: item for attempt in self.attempts for item in attempt.artifacts if not attempt.undone}
+        there = tuple(item for item in found.values() if item.path is None or item.path.exists())
+        return replace(self.attempts[-1], artifacts=there)
+
+    @property
+    def ran_out_of_time(self) -> bool:
+        """Whether the time limit cancelled the turn, and nothing else did."""
+        task = asyncio.current_task()
+        return self._late and not self._outer.is_cancelled() and (task is None or not task.cancelling())
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why there is no further step; `None` if there is one."""
+        if self._late:
+            return StopReason.MAX_SECONDS
+        if not self.attempts:
+            return None
+        if reason := super().stop_reason:
+            return reason
+        if len(self.attempts) >= self._max_steps:
+            return StopReason.MAX_STEPS
+        if self._max_tokens is not None and self.tokens >= self._max_tokens:
+            return StopReason.MAX_TOKENS
+        return None
+
+    def _time_is_up(self) -> None:
+        self._late = True
+        self.token.cancel()
+
+
+class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     """Solves tasks step by step: writes code, runs it in one session, and reads the result.
 
     The code can call functions of the host: Python functions, AutoGen's tools, and all tools of a workbench (of an MCP
@@ -174,15 +236,16 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
             languages,
             code_format,
         )
-        self._limits = TurnLimits(max_steps, max_tokens, max_seconds)
-        self._executor = executor
+        _check_limits(max_steps, max_tokens, max_seconds)
+        self._max_steps, self._max_tokens, self._max_seconds = max_steps, max_tokens, max_seconds
+        self._code_executor = executor
         self._tools = check_tools(tools)
-        self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
-        self._format = code_format
-        self._on_error: OnError = on_error
-        self._approval_func = approval_func
+        self._workbench = [workbench] if isinstance(workbench, Workbench) else list(workbench)
+        self._format: CodeFormat = code_format
+        self._on_error = on_error
+        self._approval = approval_func
         self._max_output_chars = max_output_chars
-        self._session = CodeSession(executor, runner, self._tools, self._workbenches, on_error)
+        self._session = CodeSession(executor, runner, self._tools, self._workbench, on_error)
         self._streams_output = model_client_stream
         self._shows_pictures = bool(model_client.model_info.get("vision"))
 
@@ -191,7 +254,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
     @property
     def code_executor(self) -> SandboxCodeExecutor:
         """Where the code runs."""
-        return self._executor
+        return self._code_executor
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and restart the session."""
@@ -228,7 +291,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
     async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
-        turn = LimitedTurn(self._limits, cancellation_token)
+        turn = LimitedTurn(cancellation_token, self._max_steps, self._max_tokens, self._max_seconds)
         try:
             await self._prepare(messages, turn.token)
             async with aclosing(self._steps(turn)) as items:
@@ -250,7 +313,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
     async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
         await self._conversation.take(messages)
         functions = await await_with_token(self._session.functions(), cancellation_token)
-        self._conversation.system_message = prompts.with_functions(
+        self._conversation.system_message = with_functions(
             self._system_message, self._format, self._languages, functions
         )
         if lost := await self._session.restore(cancellation_token):
@@ -259,7 +322,7 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
     async def _answer(self, turn: LimitedTurn, message_id: str, reply: CreateResult) -> TextMessage | None:
         """The reply as the answer; but if it has code in the wrong place, the model is asked again, once in a turn."""
         if not turn.asked_again and turn.stop_reason is None:
-            notice = prompts.unrun_code(str(reply.content), self._languages, self._format, turn.known_texts)
+            notice = unrun_code(str(reply.content), self._languages, self._format, turn.known_texts)
             if notice:
                 turn.asked_again = True
                 await self._add_to_context(notice)
@@ -275,58 +338,31 @@ class CodeActAgent(DumpsAsItself, CodingAgent[LimitedTurn], Component[CodeActAge
     def _stopped(self, turn: LimitedTurn) -> TextMessage:
         """The message of a turn that ended without an answer."""
         assert turn.stop_reason is not None
-        return stopped_early(self.name, turn.stop_reason, turn.whole)
+        text, metadata = turn.stop_reason.why_without_answer, {keys.STOP_REASON: turn.stop_reason.value}
+        if turn.whole is not None:
+            text = report(text, turn.whole)
+            metadata = facts(turn.whole, turn.stop_reason) | {keys.SUMMARY: ""}
+        return TextMessage(content=text, source=self.name, metadata=metadata)
 
-    def _to_config(self) -> CodeActAgentConfig:
-        assert self._model_client is not None
-        return CodeActAgentConfig(
-            name=self.name,
-            model_client=self._model_client.dump_component(),
-            code_executor=self._executor.dump_component(),
-            tools=[dump_tool(tool) for tool in self._tools],
-            workbench=[workbench.dump_component() for workbench in self._workbenches],
-            model_context=self._model_context.dump_component(),
-            model_client_stream=self._model_client_stream,
-            description=self.description,
-            system_message=self._system_message_in_config,
-            code_format=self._format,
-            max_steps=self._limits.steps,
-            max_tokens=self._limits.tokens,
-            max_seconds=self._limits.seconds,
-            on_error=self._on_error,
-            approval=self._approval_config(self._approval_func),
-            max_output_chars=self._max_output_chars,
-        )
+    def _dump_argument(self, name: str, value: Any) -> Any:
+        return [dump_tool(tool) for tool in value] if name == "tools" else super()._dump_argument(name, value)
 
     @classmethod
-    def _from_config(cls, config: CodeActAgentConfig) -> Self:
-        given = "system_message" in config.model_fields_set
-        return cls(
-            config.name,
-            ChatCompletionClient.load_component(config.model_client),
-            load_if_given(config.code_executor, CodeExecutor.load_component),
-            tools=[load_tool(tool) for tool in config.tools],
-            workbench=[Workbench.load_component(workbench) for workbench in config.workbench],
-            model_context=load_if_given(config.model_context, ChatCompletionContext.load_component),
-            model_client_stream=config.model_client_stream,
-            description=config.description,
-            system_message=config.system_message if given else cls.DEFAULT_SYSTEM_MESSAGE,
-            code_format=config.code_format,
-            max_steps=config.max_steps,
-            max_tokens=config.max_tokens,
-            max_seconds=config.max_seconds,
-            on_error=config.on_error,
-            approval_func=load_if_given(config.approval, Approval.load_component),
-            max_output_chars=config.max_output_chars,
-        )
+    def _load_argument(cls, name: str, value: Any) -> Any:
+        return [load_tool(tool) for tool in value] if name == "tools" else super()._load_argument(name, value)
 
 
 def _check_choices(code_format: CodeFormat, on_error: OnError) -> None:
-    """Check the constructor's arguments that have a fixed set of values.
-
-    Raises:
-        ValueError: A value is unknown.
-    """
+    """Check the constructor's arguments that have a fixed set of values."""
     for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
         if value not in get_args(known):
             raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
+
+
+def _check_limits(steps: int, tokens: int | None, seconds: float | None) -> None:
+    if steps < 1:
+        raise ValueError(f"max_steps must be 1 or more, not {steps!r}.")
+    if tokens is not None and tokens < 1:
+        raise ValueError(f"max_tokens must be 1 or more, or None for no limit, not {tokens!r}.")
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"max_seconds must be above 0, or None for no limit, not {seconds!r}.")

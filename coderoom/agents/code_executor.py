@@ -6,42 +6,51 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from autogen_agentchat.base import Response
-from autogen_agentchat.messages import (
-    BaseChatMessage,
-    TextMessage,
-)
+from autogen_agentchat.messages import BaseChatMessage, CodeGenerationEvent, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
-from pydantic import Field
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
+from pydantic import BaseModel, Field, model_validator
 
-from coderoom._util.components import DumpsAsItself, StrictConfig, load_if_given
+from coderoom._util.calls import await_with_token
+from coderoom._util.components import StrictConfig
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
-from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
-from coderoom.agents.messages import (
-    RetryDecision,
-    StopReason,
-    ask_for_retry,
-    before_reflection,
-    decision_event,
+from coderoom.agents.attempt import (
+    Attempt,
+    CodeRunner,
+    Selection,
     execution_event,
     facts,
     final_message,
-    retry_plan,
+    select_blocks,
+    texts_of,
 )
+from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
+from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
-from coderoom.executors import Checkpoints
+from coderoom.executors import Checkpoints, SavedState
 from coderoom.outcome import Outcome
 
-__all__ = ["CodeExecutorAgent", "CodeExecutorAgentConfig"]
-
-
 RetryFrom = Literal["failed", "clean"]
+
+
+class RetryDecision(BaseModel):
+    """A model's decision on whether failed code is worth another attempt."""
+
+    reason: str
+    """What went wrong, and how the next attempt fixes it."""
+    retry: bool
+    """Whether to try again."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        # Strict structured output needs every field; other models may leave it out.
+        return {"reason": "", **data} if isinstance(data, dict) else data
 
 
 class CodeExecutorAgentConfig(StrictConfig):
@@ -65,20 +74,9 @@ class CodeExecutorAgentConfig(StrictConfig):
     retry_from: RetryFrom = "failed"
 
 
-class CodeExecutorAgentState(ConversationState):
-    """The saved state of a `CodeExecutorAgent`."""
-
-    type: str = "CodeExecutorAgentState"
-
-
 @dataclass
 class RetryTurn(Turn):
-    """A turn in which failed code may be tried again.
-
-    Attributes:
-        max_retries: How many further attempts there may be.
-        gave_up: Whether the model decided against another attempt.
-    """
+    """A turn in which failed code may be tried again, unless the model decides against it (`gave_up`)."""
 
     max_retries: int = 0
     gave_up: bool = False
@@ -97,7 +95,7 @@ class RetryTurn(Turn):
         return StopReason.NOT_RETRIED if self.gave_up else None
 
 
-class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExecutorAgentConfig]):
+class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfig]):
     """Runs code found in other agents' messages, or writes, runs and repairs its own.
 
     Without a `model_client` it runs the fenced code blocks in new messages and answers with their output. With one it
@@ -188,10 +186,12 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
         self._code_executor = code_executor
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
-        self._approval_func = approval_func
+        self._supported_languages = self._languages
+        self._approval = approval_func
         self._reflect = reflect
         self._max_output_chars = max_output_chars
         self._retry_from: RetryFrom = retry_from
+        self._saved = SavedState(code_executor) if retry_from == "clean" and max_retries_on_error > 0 else None
 
     # --- The interface of AutoGen's agents ---
 
@@ -208,11 +208,11 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, as JSON-like data."""
-        return CodeExecutorAgentState(**await self._conversation.save()).model_dump()
+        return ConversationState(type="CodeExecutorAgentState", **await self._conversation.save()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` returned; the empty state of AutoGen's agent is accepted too."""
-        loaded = CodeExecutorAgentState.model_validate(state)
+        loaded = ConversationState.model_validate(state)
         await self._conversation.load(loaded.llm_context, loaded.taken)
 
     async def start(self) -> None:
@@ -263,9 +263,13 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
     ) -> AsyncGenerator[Item, None]:
         await self._conversation.take(messages)
         turn = RetryTurn(cancellation_token, max_retries=self._max_retries_on_error)
-        async with aclosing(self._steps(turn)) as items:
-            async for item in items:
-                yield item
+        try:
+            async with aclosing(self._steps(turn)) as items:
+                async for item in items:
+                    yield item
+        finally:
+            if self._saved is not None:
+                await self._saved.release()
         if turn.answer is None:
             async with aclosing(self._sum_up(turn)) as parts:
                 async for part in parts:
@@ -282,19 +286,21 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
             return
         attempt = turn.attempts[-1]
         await self._wait_if_paused(turn.token)
-        answer = await self._ask_for(RetryDecision, ask_for_retry(attempt), turn.token)
+        answer = await self._ask_for(RetryDecision, _ask_for_retry(attempt), turn.token)
         decision = answer.value or RetryDecision(retry=False, reason="The model's decision could not be read.")
-        yield decision_event(self.name, attempt, decision, answer.usage)
+        yield _decision_event(self.name, attempt, decision, answer.usage)
         if decision.retry:
-            await self._add_to_context(retry_plan(decision, await self._runner.undo(turn.token)))
+            undone = "" if self._saved is None else await self._saved.restore(turn.token)
+            await self._add_to_context(_retry_plan(decision, undone))
         else:
             turn.gave_up = True
 
     async def _attempt(
         self, turn: RetryTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput | None
     ) -> Attempt:
-        if self._retry_from == "clean" and self._max_retries_on_error > 0:
-            await self._runner.keep_state(turn.token)
+        if self._saved is not None:
+            await await_with_token(self._runner.executor.start(), turn.token)
+            await self._saved.save(turn.token)
         return await self._runner.attempt(turn.number, selection, context, turn.token, on_output)
 
     async def _sum_up(self, turn: RetryTurn) -> AsyncGenerator[Item, None]:
@@ -302,7 +308,7 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
         attempt, message_id = turn.attempts[-1], str(uuid.uuid4())
         summary: CreateResult | None = None
         if self._reflect and turn.stop_reason is not StopReason.REJECTED:
-            hint = before_reflection(attempt, turn.stop_reason)
+            hint = _before_reflection(attempt, turn.stop_reason)
             async with aclosing(self._ask_model(message_id, turn.token, hint)) as parts:
                 async for part in parts:
                     if isinstance(part, CreateResult):
@@ -335,53 +341,11 @@ class CodeExecutorAgent(DumpsAsItself, CodingAgent[RetryTurn], Component[CodeExe
         attempt = await self._runner.attempt(1, selection, context, cancellation_token)
         return CodeResult(exit_code=attempt.exit_code, output=attempt.describe())
 
-    def _to_config(self) -> CodeExecutorAgentConfig:
-        return CodeExecutorAgentConfig(
-            name=self.name,
-            code_executor=self._code_executor.dump_component(),
-            model_client=None if self._model_client is None else self._model_client.dump_component(),
-            model_context=self._model_context.dump_component(),
-            model_client_stream=self._model_client_stream,
-            max_retries_on_error=self._max_retries_on_error,
-            description=self.description,
-            system_message=self._system_message_in_config,
-            sources=self._sources,
-            supported_languages=self._languages,
-            approval=self._approval_config(self._approval_func),
-            reflect=self._reflect,
-            max_output_chars=self._max_output_chars,
-            retry_from=self._retry_from,
-        )
-
-    @classmethod
-    def _from_config(cls, config: CodeExecutorAgentConfig) -> Self:
-        given = "system_message" in config.model_fields_set
-        return cls(
-            config.name,
-            CodeExecutor.load_component(config.code_executor),
-            model_client=load_if_given(config.model_client, ChatCompletionClient.load_component),
-            model_context=load_if_given(config.model_context, ChatCompletionContext.load_component),
-            model_client_stream=config.model_client_stream,
-            max_retries_on_error=config.max_retries_on_error,
-            description=config.description,
-            system_message=config.system_message if given else cls.DEFAULT_SYSTEM_MESSAGE,
-            sources=config.sources,
-            supported_languages=config.supported_languages,
-            approval_func=load_if_given(config.approval, Approval.load_component),
-            reflect=config.reflect,
-            max_output_chars=config.max_output_chars,
-            retry_from=config.retry_from,
-        )
-
 
 def _check_retries(
     count: int, model_client: ChatCompletionClient | None, retry_from: RetryFrom, executor: CodeExecutor
 ) -> None:
-    """Check the constructor's arguments for further attempts.
-
-    Raises:
-        ValueError: They are out of range or contradict each other.
-    """
+    """Check the constructor's arguments for further attempts."""
     if count < 0:
         raise ValueError(f"max_retries_on_error must be 0 or more, not {count}.")
     if count > 0 and model_client is None:
@@ -393,3 +357,64 @@ def _check_retries(
             "retry_from='clean' needs an executor that can undo what code did, such as SandboxCodeExecutor; "
             f"{type(executor).__name__!r} cannot."
         )
+
+
+_WHY_STOPPED = {
+    StopReason.FAILED: "none is allowed",
+    StopReason.RETRIES_EXHAUSTED: "no attempts are left",
+    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
+    StopReason.NOT_RETRIED: "it was decided not to try again",
+}
+
+
+def _decision_event(
+    source: str, attempt: Attempt, decision: RetryDecision, usage: RequestUsage | None
+) -> CodeGenerationEvent:
+    """The model has decided on another attempt.
+
+    It has one of AutoGen's types, since a team refuses types that it does not know; its metadata identifies it. The
+    text for a retry is worded as by AutoGen's agent.
+    """
+    what = "Proposed correction" if decision.retry else "Not tried again"
+    return CodeGenerationEvent(
+        retry_attempt=attempt.number - 1,
+        content=f"Attempt number: {attempt.number}\n{what}: {decision.reason}",
+        code_blocks=[],
+        source=source,
+        models_usage=usage,
+        metadata={keys.EVENT: keys.RETRY_DECISION, keys.RETRY: str(decision.retry).lower()},
+    )
+
+
+def _ask_for_retry(attempt: Attempt) -> str:
+    """The question that a `RetryDecision` answers. The message before it in the context has the output."""
+    return (
+        f"Attempt {attempt.number} failed ({attempt.outcome}, exit code {attempt.exit_code}); "
+        "its output is in the message above. Is another attempt worth it? Say in `reason` what went wrong and how "
+        "you would fix it, and in `retry` whether to try again."
+    )
+
+
+def _retry_plan(decision: RetryDecision, undone: str = "") -> str:
+    """The message to the model before the next attempt: the decision, and what of the failed attempt was undone."""
+    plan = f"Try again. What went wrong and how to fix it: {decision.reason}"
+    if not undone:
+        return plan
+    return f"{plan}\nThe failed attempt was undone: {undone} are as they were before it. Write the whole code again."
+
+
+def why_no_more(stop_reason: str) -> str | None:
+    """Why there is no further attempt, for a turn that stopped although retries are allowed; else `None`."""
+    limits = (StopReason.RETRIES_EXHAUSTED, StopReason.SAME_FAILURE)
+    return next((_WHY_STOPPED[reason] for reason in limits if reason == stop_reason), None)
+
+
+def _before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:
+    """The instruction for the summary of a failure, so that it does not sound like a success."""
+    if stop_reason not in _WHY_STOPPED:
+        return None
+    return (
+        f"There will be no further attempt: {_WHY_STOPPED[stop_reason]}. The last one ended with outcome "
+        f"{attempt.outcome.value!r} and exit code {attempt.exit_code}. Sum up plainly what failed and what is missing. "
+        "Write no code."
+    )

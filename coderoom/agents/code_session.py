@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import hashlib
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -17,18 +15,17 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from autogen_core.models import LLMMessage
 from autogen_core.tools import Workbench
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from coderoom._util.calls import await_with_token
+from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import run_uncancellable
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, calls_made
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.executors import SandboxCodeExecutor
+from coderoom.executors import SandboxCodeExecutor, SavedState
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, RecordedCall, host_functions
-
-__all__ = ["CodeSession", "OnError", "PastCell"]
 
 OnError = Literal["keep", "rollback"]
 
@@ -36,17 +33,8 @@ _BEGINNING = 500
 _users: WeakKeyDictionary[SandboxCodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
 
 
-class PastCell(BaseModel):
-    """Code that succeeded, with the results of its function calls.
-
-    Attributes:
-        blocks: The blocks, in order.
-        calls: The calls of host functions and their results.
-        output: The beginning of its output.
-        output_digest: A digest of the whole output; `None` if that is not known.
-    """
-
-    model_config = ConfigDict(extra="forbid")
+class PastCell(StrictConfig):
+    """Code that succeeded, with the results of its function calls, and what is known of its output."""
 
     blocks: list[CodeBlock]
     calls: list[RecordedCall] = Field(default_factory=list)
@@ -55,15 +43,7 @@ class PastCell(BaseModel):
 
 
 class CodeSession:
-    """Runs an agent's cells, and remembers those that succeeded.
-
-    Args:
-        executor: Where the cells run.
-        runner: Runs them.
-        tools: Functions and tools that the cells may call.
-        workbenches: Workbenches whose tools the cells may call.
-        on_error: Whether the effects of a failed cell are kept or undone.
-    """
+    """Runs an agent's cells, and remembers those that succeeded."""
 
     def __init__(
         self,
@@ -75,6 +55,7 @@ class CodeSession:
     ) -> None:
         self._executor = executor
         self._runner = runner
+        self._saved = SavedState(executor)
         self._tools = list(tools)
         self._workbenches = Workbenches(workbenches)
         self._on_error = on_error
@@ -88,11 +69,7 @@ class CodeSession:
         self._forgotten: list[FunctionCall] = []
 
     async def functions(self) -> tuple[HostFunction, ...]:
-        """The functions that the cells may call; workbenches are started for their tools on first use.
-
-        Raises:
-            RequestError: Something cannot be offered, a workbench cannot be used, or another agent uses the executor.
-        """
+        """The functions that the cells may call; workbenches are started for their tools on first use."""
         self._claim_executor()
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:  # The session and the workbenches were left in the other.
@@ -125,7 +102,8 @@ class CodeSession:
         """Run the blocks of a reply; with `on_error="rollback"`, undo a failure."""
         await await_with_token(self._workbenches.restart_broken(), cancellation_token)
         if self._on_error == "rollback":
-            await self._runner.keep_state(cancellation_token)
+            await await_with_token(self._runner.executor.start(), cancellation_token)
+            await self._saved.save(cancellation_token)
         self._recorder.take()
         undo = True
         try:
@@ -136,7 +114,7 @@ class CodeSession:
                 # After a cancellation, this is what is known about the attempt.
                 await run_uncancellable(self._conclude(undo))
         finally:
-            await self._runner.release_state()
+            await self._saved.release()
         return self._runner.last_attempt or attempt
 
     async def _conclude(self, undo: bool) -> None:
@@ -149,7 +127,7 @@ class CodeSession:
         undone = ""
         if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
             with suppress(CodeRoomError):  # Without a note, the model assumes nothing.
-                undone = await self._runner.undo(CancellationToken())
+                undone = await self._saved.restore(CancellationToken())
         if undone:
             notes = (*attempt.notes, _UNDONE.format(undone=undone))
             self._runner.last_attempt = replace(attempt, notes=notes, undone="files" in undone)
@@ -157,7 +135,9 @@ class CodeSession:
         if attempt.state_lost:
             self._cells, self._failed = [], 0
         if attempt.outcome is Outcome.OK:
-            self._cells.append(_remember(attempt, self._recorder.take()))
+            # Of a long output only a part is known.
+            known = _output_of(attempt.output) if attempt.output_file is None else {}
+            self._cells.append(PastCell(blocks=list(attempt.blocks), calls=self._recorder.take(), **known))
         elif attempt.ran:
             self._failed += 1
 
@@ -179,10 +159,9 @@ class CodeSession:
         await self._workbenches.load_state(workbench)
 
     async def restore(self, cancellation_token: CancellationToken) -> str:
-        """Run the loaded cells again, once; functions of the host are not called again.
+        """Run the loaded cells again, once, without calling functions of the host again.
 
-        Returns:
-            A note for the model: what was lost or changed, and the calls of a turn that was reset; empty if none.
+        Returns a note for the model: what was lost or changed, and the calls of a turn that was reset; empty if none.
         """
         if not self._to_restore:
             return ""
@@ -231,12 +210,6 @@ class CodeSession:
         await self._workbenches.reset()
 
 
-def _remember(attempt: Attempt, calls: list[RecordedCall]) -> PastCell:
-    # Of a long output only a part is known.
-    known = _output_of(attempt.output) if attempt.output_file is None else {}
-    return PastCell(blocks=list(attempt.blocks), calls=calls, **known)
-
-
 def _output_of(output: str) -> dict[str, Any]:
     return {"output": output[:_BEGINNING], "output_digest": digest_of(output)}
 
@@ -247,7 +220,6 @@ _FAILED_BEFORE = "code that had not ended well ({count} times) was not run again
 
 
 _SHOWN = 200
-_MOST_NAMES = 20
 
 
 def digest_of(output: str) -> str:
@@ -267,12 +239,7 @@ def changed_cell(cell: PastCell, output: str) -> str:
     if cell.output_digest is None or cell.output_digest == digest_of(output):
         return ""
     before, now = (text.strip()[:_SHOWN] for text in (cell.output or "", output))
-    names = sorted({name for block in cell.blocks for name in _names_set(block)})
-    note = f"the code that begins with {_beginning(cell)!r} gave {before!r} before and {now!r} now"
-    if not names:
-        return note
-    more = "" if len(names) <= _MOST_NAMES else f" and {len(names) - _MOST_NAMES} more"
-    return f"{note}; it sets {', '.join(names[:_MOST_NAMES])}{more}"
+    return f"the code that begins with {_beginning(cell)!r} gave {before!r} before and {now!r} now"
 
 
 def restored(lost: Sequence[str], changed: Sequence[str]) -> str:
@@ -292,22 +259,6 @@ def _beginning(cell: PastCell) -> str:
 
 def _listed(items: Sequence[str]) -> str:
     return "\n".join(f"- {item}" for item in items)
-
-
-def _names_set(block: CodeBlock) -> Iterator[str]:
-    """The variables that a block of Python assigns, as far as its text shows."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(block.code, mode="exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for statement in tree.body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id
 
 
 _ANEW = (

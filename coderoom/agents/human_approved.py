@@ -15,7 +15,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 from pydantic import Field
 
-from coderoom._util.components import DumpsAsItself, Seconds, TimedConfig
+from coderoom._util.components import ArgumentsConfig, Seconds, TimedConfig
 from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.base import Item, StreamingAgent
@@ -33,8 +33,6 @@ from coderoom.approval import (
     ask_approval,
 )
 
-__all__ = ["HumanApprovedAgent", "HumanApprovedAgentConfig"]
-
 T = TypeVar("T")
 
 _SETTLE_SECONDS: Final = 0.15
@@ -50,7 +48,7 @@ class HumanApprovedAgentConfig(TimedConfig):
     mode: Literal["first", "all"] = "first"
 
 
-class HumanApprovedAgent(DumpsAsItself, StreamingAgent, UserProxyAgent):
+class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
     """Asks a person before another agent runs code.
 
     It is a `UserProxyAgent` of AutoGen, so programs that provide input functions, AutoGen Studio for instance, provide
@@ -206,15 +204,6 @@ class HumanApprovedAgent(DumpsAsItself, StreamingAgent, UserProxyAgent):
     async def start(self) -> None:
         """Start the agent's executor now and not on first use."""
         await self._agent.start()
-
-    def _to_config(self) -> HumanApprovedAgentConfig:  # type: ignore[override]
-        return HumanApprovedAgentConfig(
-            agent=self._agent.dump_component(),
-            name=self.name,
-            timeout=self._timeout,
-            prompt=self._prompt,
-            mode=self._mode,
-        )
 
     @classmethod
     def _from_config(cls, config: HumanApprovedAgentConfig) -> Self:  # type: ignore[override]

@@ -1,8 +1,12 @@
-"""The keys of the `metadata` of agents' messages, for programs. All values are strings, as AutoGen requires."""
+"""The keys of the `metadata` of agents' messages, for programs, and the reasons why turns end.
+
+All values are strings, as AutoGen requires.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final
 
 from coderoom.outcome import Outcome
@@ -26,6 +30,7 @@ __all__ = [
     "STOP_REASON",
     "SUMMARY",
     "VERDICT",
+    "StopReason",
     "read_outcome",
 ]
 
@@ -69,6 +74,50 @@ SHOWN: Final = "coderoom.shown"
 Its value is what the message shows: `code`, `run`, `retry_decision`, `stop`, `thought`, `answer` or `error`, for users
 of AutoGen Studio, or a `question` to a person.
 """
+
+
+class StopReason(StrEnum):
+    """Why an agent ended its turn."""
+
+    SUCCEEDED = "succeeded"
+    """The code succeeded."""
+    NO_CODE = "no_code"
+    """There was nothing to run: the reply is the answer."""
+    REJECTED = "rejected"
+    """The approval, or the policy of the sandbox, rejected the code."""
+    CANCELLED = "cancelled"
+    """The executor was stopped while the code ran."""
+    FAILED = "failed"
+    """The code failed, and retries are not allowed."""
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    """The last of the allowed attempts failed."""
+    SAME_FAILURE = "same_failure"
+    """The same code failed in the same way as before, so another attempt would not help."""
+    ANSWERED = "answered"
+    """The model answered without code, after code that ran."""
+    MAX_STEPS = "max_steps"
+    """The step limit of the turn was reached."""
+    MAX_TOKENS = "max_tokens"
+    """The token limit of the turn was reached."""
+    MAX_SECONDS = "max_seconds"
+    """The time limit of the turn was reached."""
+    NOT_RETRIED = "not_retried"
+    """The model decided against another attempt, or its decision could not be read."""
+
+    @property
+    def why_without_answer(self) -> str:
+        """Why a turn that ended for this reason has no answer, in words; empty if it has one."""
+        why = _WHY_WITHOUT_ANSWER.get(self)
+        return "" if why is None else f"The turn was ended before there was an answer: {why}."
+
+
+_WHY_WITHOUT_ANSWER = {
+    StopReason.MAX_STEPS: "the step limit was reached",
+    StopReason.MAX_TOKENS: "the token limit was reached",
+    StopReason.MAX_SECONDS: "the time limit was reached",
+    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
+    StopReason.CANCELLED: "the code was stopped from outside",
+}
 
 
 def read_outcome(metadata: Mapping[str, str]) -> Outcome | None:

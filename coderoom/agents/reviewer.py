@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseChatMessage, TextMessage
@@ -13,14 +13,12 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient
 from pydantic import BaseModel, field_validator, model_validator
 
 from coderoom._util.calls import Answer
-from coderoom._util.components import DumpsAsItself, StrictConfig, load_if_given
+from coderoom._util.components import StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
 from coderoom.agents.base import ConversationState, ModelAgent
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.outcome import Outcome
-
-__all__ = ["ReviewIssue", "ReviewVerdict", "ReviewerAgent", "ReviewerAgentConfig"]
 
 Severity = Literal["error", "warning", "note"]
 
@@ -119,7 +117,7 @@ class ReviewerAgentState(ConversationState):
     exit_code: str = ""
 
 
-class ReviewerAgent(DumpsAsItself, ModelAgent, Component[ReviewerAgentConfig]):
+class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
     """Reviews the last attempt, its code and its output: approves it, or says what to fix.
 
     The message is text for people; its `metadata` has the `ReviewVerdict` for programs (`coderoom.verdict` as JSON,
@@ -231,27 +229,6 @@ class ReviewerAgent(DumpsAsItself, ModelAgent, Component[ReviewerAgentConfig]):
         await self._conversation.load(loaded.llm_context, loaded.taken)
         self._outcome = keys.read_outcome({keys.OUTCOME: loaded.outcome})
         self._exit_code = loaded.exit_code
-
-    def _to_config(self) -> ReviewerAgentConfig:
-        assert self._model_client is not None
-        return ReviewerAgentConfig(
-            name=self.name,
-            model_client=self._model_client.dump_component(),
-            model_context=self._model_context.dump_component(),
-            description=self.description,
-            system_message=self._system_message_in_config,
-        )
-
-    @classmethod
-    def _from_config(cls, config: ReviewerAgentConfig) -> Self:
-        given = "system_message" in config.model_fields_set
-        return cls(
-            config.name,
-            ChatCompletionClient.load_component(config.model_client),
-            model_context=load_if_given(config.model_context, ChatCompletionContext.load_component),
-            description=config.description,
-            system_message=config.system_message if given else cls.DEFAULT_SYSTEM_MESSAGE,
-        )
 
 
 def _brings_code(message: BaseChatMessage) -> bool:

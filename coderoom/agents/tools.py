@@ -1,10 +1,12 @@
-"""The tools and workbenches of a `CodeActAgent`: checked, dumped, loaded, started and stopped."""
+"""The tools and workbenches of a `CodeActAgent`, and what its model is shown about them and about unrun code."""
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,11 +15,10 @@ from autogen_core import ComponentModel
 from autogen_core.tools import BaseTool, FunctionTool, Workbench
 
 from coderoom._util.autogen import is_started
-from coderoom.errors import CodeRoomError, RequestError
+from coderoom.agents.attempt import CodeFormat
+from coderoom.blocks import extract_code_blocks, normalize_language
 from coderoom.outcome import Outcome
 from coderoom.sandbox import FunctionCall, HostFunction, check_functions, host_functions
-
-__all__ = ["Workbenches", "check_tools", "dump_tool", "load_tool"]
 
 # AutoGen cannot dump a `FunctionTool` that was loaded from a config: it no longer finds its source.
 _loaded: WeakKeyDictionary[BaseTool[Any, Any], ComponentModel] = WeakKeyDictionary()
@@ -31,22 +32,14 @@ def load_tool(model: ComponentModel) -> BaseTool[Any, Any]:
 
 
 def check_tools(tools: Any) -> list[Any]:
-    """Check the tools that a constructor gets.
-
-    Raises:
-        RequestError: One cannot be offered to code.
-    """
+    """Check the tools that a constructor gets."""
     found: Any = list(tools) if isinstance(tools, Iterable) and not isinstance(tools, str) else tools
     check_functions(found, "tools")
     return list(found)
 
 
 def dump_tool(tool: BaseTool[Any, Any] | Callable[..., Any]) -> ComponentModel:
-    """The config of a tool; a function's config is its source.
-
-    Raises:
-        ValueError: The source is not enough to define the function.
-    """
+    """The config of a tool; a function's config is its source."""
     if isinstance(tool, BaseTool):
         return _loaded.get(tool) or tool.dump_component()
     try:
@@ -72,9 +65,6 @@ class Workbenches:
     """Workbenches whose tools code can call.
 
     A workbench that was started before is used as it is, and is not stopped here.
-
-    Args:
-        workbenches: The workbenches.
     """
 
     def __init__(self, workbenches: Sequence[Workbench]) -> None:
@@ -84,11 +74,7 @@ class Workbenches:
         self._doubtful: list[Workbench] = []
 
     async def functions(self) -> list[HostFunction]:
-        """All their tools; they are started for that.
-
-        Raises:
-            RequestError: One cannot be started or does not answer, or has a tool that cannot be offered.
-        """
+        """All their tools; they are started for that."""
         found: list[HostFunction] = []
         for workbench in self._all:
             functions = await self._functions_of(workbench)
@@ -118,11 +104,7 @@ class Workbenches:
                     await workbench.start()
 
     async def stop(self) -> None:
-        """Stop all workbenches that were started here.
-
-        Raises:
-            Exception: The first error, after all workbenches were tried.
-        """
+        """Stop all workbenches that were started here, and then raise the first error."""
         started, self._started = self._started, []
         self._doubtful.clear()
         failed: list[Exception] = []
@@ -151,26 +133,84 @@ class Workbenches:
             await workbench.load_state(state)
 
     async def _functions_of(self, workbench: Workbench) -> tuple[HostFunction, ...]:
-        try:
-            if workbench not in self._started and not is_started(workbench):
-                self._started.append(workbench)
-                await workbench.start()
-            return await host_functions([workbench])
-        except Exception as error:
-            if workbench in self._started:
-                self._started.remove(workbench)
-                with suppress(Exception):
-                    await workbench.stop()
-            if isinstance(error, CodeRoomError):
-                raise
-            raise RequestError(
-                f"The workbench {type(workbench).__name__!r} cannot be used, since it does not list its tools "
-                f"({_cause(error)}). Check its settings, and that its server can be started and reached."
-            ) from error
+        if workbench not in self._started and not is_started(workbench):
+            self._started.append(workbench)
+        return await host_functions([workbench])  # Starts it.
 
 
-def _cause(error: BaseException) -> str:
-    """The first exception inside of exception groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+_FORMATS = {
+    "fence": "Put code to run in a ```python block",
+    "execute": "Put Python code to run between <execute> and </execute>; code anywhere else is not run.",
+}
+
+
+_TEXTS = (
+    "These give text (str), also where it is a number or JSON, or a list if there are several parts; int(...) or "
+    "json.loads(...) make data of it. They are called without await: {names}."
+)
+
+
+def with_functions(
+    system_message: str | None, code_format: CodeFormat, languages: Sequence[str], functions: Sequence[HostFunction]
+) -> str:
+    """The system message of a `CodeActAgent`: the given one, where code goes, and what it can call."""
+    parts = [] if system_message is None else [system_message]
+    where = _FORMATS[code_format]
+    if code_format == "fence":
+        where += " (or ```sh for the shell)." if "sh" in languages else "."
+    parts.append(where)
+    if functions:
+        parts.append("Your code can call these functions, which are defined already; do not define or import them:")
+        parts += [function.describe() for function in functions]
+    if texts := [function.name for function in functions if function.gives_text]:
+        parts.append(_TEXTS.format(names=", ".join(texts)))
+    return "\n\n".join(parts)
+
+
+_IN_ONE_LINE = re.compile(r"^ {0,3}```(\w+)[ \t]+[^`\n]+```[ \t]*$", re.MULTILINE)
+_LONGEST = 20_000
+_SAYS = (ast.AnnAssign, ast.Pass)  # As `total: 5` is in an output.
+
+
+def unrun_code(reply: str, languages: Sequence[str], code_format: CodeFormat, known: Collection[str]) -> str:
+    """A note for a model whose reply contains code where it is not run; empty if the reply is an answer.
+
+    A reply that only shows `known` texts again, the code and output of this turn, is an answer.
+    """
+    runs = {normalize_language(language) for language in languages}
+    blocks = [block for block in extract_code_blocks(reply) if block.closed and not block.no_run]
+    new = [block for block in blocks if not any(block.code.strip() in text for text in known)]
+    if code_format == "execute":
+        fenced = any(block.tag != "execute" and block.language in runs for block in new)
+        return f"{_FENCED} {_AGAIN}" if fenced else ""
+    if any(normalize_language(tag) in runs for tag in _IN_ONE_LINE.findall(reply)):
+        return f"{_ONE_LINE} {_AGAIN}"
+    bare = any(block.language == "" and not block.tag and _is_python(block.code) for block in new)
+    return f"{_BARE} {_AGAIN}" if bare else ""
+
+
+def _is_python(code: str) -> bool:
+    """Whether it is Python code, and not output."""
+    if len(code) > _LONGEST:
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(
+        isinstance(node.value, ast.Call | ast.Await) if isinstance(node, ast.Expr) else not isinstance(node, _SAYS)
+        for node in tree.body
+    )
+
+
+_AGAIN = "If the code is only part of your answer, repeat the whole answer."
+_FENCED = (
+    "The code in your reply was not run: only code between <execute> and </execute> is. To have it run, put it there."
+)
+_ONE_LINE = (
+    "The code in your reply was not run: a block begins with ```python on a line of its own and ends with ``` on a "
+    "line of its own. To have it run, write it so."
+)
+_BARE = "The code in your reply was not run: its block has no language. To have it run, begin the block with ```python."

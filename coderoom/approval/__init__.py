@@ -8,11 +8,9 @@ An approval does not isolate the code that runs; the executor does.
 
 from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 
-from coderoom.approval.base import AlwaysApprove, Approval, NeverApprove, ask_approval
-from coderoom.approval.chain import ChainApproval
-from coderoom.approval.human import HumanApproval
+from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, ask_approval
+from coderoom.approval.human import HumanApproval, InputApproval, InputFunc
 from coderoom.approval.model import ModelApproval
-from coderoom.approval.remote import InputApproval, InputFunc
 from coderoom.approval.rules import Rule, RuleApproval
 
 __all__ = [

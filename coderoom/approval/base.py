@@ -1,4 +1,4 @@
-"""The base class of approvals, `AlwaysApprove`, `NeverApprove`, and `ask_approval`, through which agents ask."""
+"""Approvals: the base class, `AlwaysApprove`, `NeverApprove`, `ChainApproval`, and `ask_approval`, used by agents."""
 
 from __future__ import annotations
 
@@ -9,27 +9,16 @@ import inspect
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from types import CodeType
-from typing import Final, Self, TypeVar
+from typing import Final, Literal, TypeVar
 
 from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
-from autogen_core import Component, ComponentBase
+from autogen_core import Component, ComponentBase, ComponentModel
 from pydantic import BaseModel
 
-from coderoom._util.components import DumpsAsItself, StrictConfig
-
-__all__ = [
-    "NOBODY_DECIDED",
-    "AlwaysApprove",
-    "Approval",
-    "NeverApprove",
-    "as_response",
-    "ask_approval",
-    "call_in_thread",
-    "is_async",
-    "no",
-]
+from coderoom._util.components import ArgumentsConfig, StrictConfig
 
 NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."
 
@@ -48,7 +37,7 @@ def as_response(answer: object) -> ApprovalResponse:
     return no(f"The approval answered with {type(answer).__name__} where an ApprovalResponse was expected.")
 
 
-class Approval(DumpsAsItself, ABC, ComponentBase[BaseModel]):
+class Approval(ArgumentsConfig, ABC, ComponentBase[BaseModel]):
     """Decides whether code may run.
 
     Write your own by implementing `decide`. For use in a team file, derive from `autogen_core.Component[YourConfig]` as
@@ -106,13 +95,6 @@ class AlwaysApprove(Approval, Component[AlwaysApproveConfig]):
         """Say yes."""
         return ApprovalResponse(approved=True, reason="All code is approved here.")
 
-    def _to_config(self) -> AlwaysApproveConfig:
-        return AlwaysApproveConfig()
-
-    @classmethod
-    def _from_config(cls, config: AlwaysApproveConfig) -> Self:
-        return cls()
-
 
 class NeverApproveConfig(StrictConfig):
     """Config of `NeverApprove`."""
@@ -131,18 +113,77 @@ class NeverApprove(Approval, Component[NeverApproveConfig]):
     component_provider_override = "coderoom.approval.NeverApprove"
 
     def __init__(self, reason: str = "No code is approved here.") -> None:
-        self._config = NeverApproveConfig(reason=reason)
+        self._reason = reason
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Say no."""
-        return no(self._config.reason)
+        return no(self._reason)
 
-    def _to_config(self) -> NeverApproveConfig:
-        return self._config
 
-    @classmethod
-    def _from_config(cls, config: NeverApproveConfig) -> Self:
-        return cls(reason=config.reason)
+class ChainApprovalConfig(StrictConfig):
+    """Config of `ChainApproval`."""
+
+    approvals: list[ComponentModel]
+    mode: Literal["first", "all"] = "first"
+
+
+class ChainApproval(Approval, Component[ChainApprovalConfig]):
+    """Asks several approvals, one after the other.
+
+    A typical chain has rules for clear cases and a person for the rest:
+    `ChainApproval([RuleApproval([...]), HumanApproval()])`.
+
+    Args:
+        approvals: The approvals, in order.
+        mode: `"first"`: the first approval with an opinion decides. `"all"`: all approvals with an opinion must say
+            yes, and the first no ends the chain. Code on which no approval has an opinion does not run; inside another
+            chain, that chain goes on.
+
+    Raises:
+        TypeError: An item of `approvals` is not an `Approval`.
+        ValueError: The mode is unknown.
+    """
+
+    component_config_schema = ChainApprovalConfig
+    component_provider_override = "coderoom.approval.ChainApproval"
+
+    def __init__(self, approvals: Sequence[Approval], mode: Literal["first", "all"] = "first") -> None:
+        for index, approval in enumerate(approvals):
+            if not isinstance(approval, Approval):
+                raise TypeError(
+                    f"approvals[{index}] is {approval!r}, which is not an Approval; to put a function into a chain, "
+                    "call it from the `decide` of a subclass of Approval."
+                )
+        if mode not in ("first", "all"):
+            raise ValueError(f"mode must be 'first' or 'all', not {mode!r}.")
+        self._approvals = tuple(approvals)
+        self._mode: Literal["first", "all"] = mode
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Ask in order until it is decided."""
+        return await self._opinion(request) or no(NOBODY_DECIDED)
+
+    async def _opinion(self, request: ApprovalRequest) -> ApprovalResponse | None:
+        agreed: list[str] = []
+        for approval in self._approvals:
+            # A chain without an opinion leaves the decision to the next approval of the outer chain.
+            if isinstance(approval, ChainApproval) and type(approval).decide is ChainApproval.decide:
+                answer = await approval._opinion(request)
+            else:
+                answer = await approval.decide(request)
+            if answer is None:
+                continue
+            response = as_response(answer)
+            if self._mode == "first" or not response.approved:
+                return response
+            agreed.append(response.reason)
+        return ApprovalResponse(approved=True, reason=" ".join(filter(None, agreed))) if agreed else None
+
+    async def close(self) -> None:
+        """Close all approvals of the chain, even if one of them fails."""
+        async with AsyncExitStack() as stack:
+            for approval in self._approvals:
+                stack.push_async_callback(approval.close)
 
 
 _log = logging.getLogger("coderoom.approval")

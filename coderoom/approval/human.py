@@ -1,28 +1,32 @@
-"""`HumanApproval`: a person at the terminal. Also what a person's answer means, for `InputApproval`."""
+"""A person decides: at the terminal (`HumanApproval`), or through a function (`InputApproval`)."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import re
 import select
 import sys
 import threading
-from collections.abc import AsyncIterator
-from typing import Final, Self
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
-from autogen_core import Component
+from autogen_core import CancellationToken, Component
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
+from coderoom._util.autogen import forget_early_answers
 from coderoom._util.components import Seconds, TimedConfig
+from coderoom._util.tasks import retrieve_exception
 from coderoom._util.text import visible
-from coderoom.approval.base import Approval, call_in_thread, no
-
-__all__ = ["DEFAULT_PROMPT", "TRIES", "HumanApproval", "not_understood", "understand", "visible"]
+from coderoom.approval.base import Approval, call_in_thread, is_async, no
+from coderoom.blocks import extract_code_blocks, fence
 
 DEFAULT_PROMPT: Final = "Run this code?"
 TRIES: Final = 3
@@ -36,15 +40,7 @@ _ANSWER = re.compile(
 
 
 def understand(answer: str, who: str) -> ApprovalResponse | None:
-    """Read an answer.
-
-    Args:
-        answer: What the person wrote. An empty answer is a no.
-        who: The person, for the default reason.
-
-    Returns:
-        The decision, or `None` if the answer is neither a yes nor a no.
-    """
+    """Read an answer of a person; `None` if it is neither a yes nor a no. An empty answer is a no."""
     if not answer.strip():
         return no(f"{who} said no.")
     match = _ANSWER.fullmatch(answer.strip())
@@ -75,14 +71,7 @@ def say(text: str) -> None:
 
 
 def show_code(markdown: str) -> None:
-    """Show the whole request, each line after a margin, so that no line can look like the question.
-
-    Args:
-        markdown: The code of the request. It is untrusted.
-
-    Raises:
-        OSError, ValueError: It cannot be shown.
-    """
+    """Show the whole request, which is untrusted, each line after a margin, so that none can look like the question."""
     lines = visible(markdown).splitlines()
     header = f"Code that waits for approval ({len(lines)} line{'' if len(lines) == 1 else 's'}):"
     stream = sys.stderr
@@ -132,13 +121,10 @@ def discard_typed_ahead(descriptor: int) -> None:
 
 
 async def read_line(descriptor: int) -> str | None:
-    """Read a line, and leave everything after it for the next reader.
+    """Read a line, and leave everything after it for the next reader; `None` at the end of input.
 
     It polls instead of waiting in a thread: a thread would remain after a cancellation, and take the next line or abort
     the interpreter's exit.
-
-    Returns:
-        The line, or `None` at the end of input.
     """
     if sys.platform == "win32":  # `select` takes only sockets there; a cancellation loses the next line
         return await call_in_thread(sys.stdin.readline) or None
@@ -201,7 +187,8 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
     component_provider_override = "coderoom.approval.HumanApproval"
 
     def __init__(self, timeout: float | None = 300.0, prompt: str = DEFAULT_PROMPT) -> None:
-        self._config = HumanApprovalConfig(timeout=timeout, prompt=prompt)
+        HumanApprovalConfig(timeout=timeout, prompt=prompt)  # Checks them.
+        self._timeout, self._prompt = timeout, prompt
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Show the code and wait for the person's answer."""
@@ -209,7 +196,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
             descriptor = input_descriptor()
             if descriptor is None:
                 return no("There is no terminal or other standard input to ask a person at.")
-            limit = asyncio.timeout(self._config.timeout)
+            limit = asyncio.timeout(self._timeout)
             try:
                 async with limit:
                     return await self._ask(descriptor, request.code)
@@ -228,7 +215,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
         await call_in_thread(show_code, code)
         discard_typed_ahead(descriptor)
         for _ in range(TRIES):
-            say(f"{self._config.prompt} A reason may follow. [y/N] ")
+            say(f"{self._prompt} A reason may follow. [y/N] ")
             line = await read_line(descriptor)
             if line is None:
                 return no("The input ended before a person answered.")
@@ -239,16 +226,9 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
         return not_understood()
 
     def _too_late(self) -> ApprovalResponse:
-        reason = f"No person answered within {self._config.timeout:g} seconds."
+        reason = f"No person answered within {self._timeout:g} seconds."
         _say_if_possible(f"\n{reason} The code does not run.\n")
         return no(reason)
-
-    def _to_config(self) -> HumanApprovalConfig:
-        return self._config
-
-    @classmethod
-    def _from_config(cls, config: HumanApprovalConfig) -> Self:
-        return cls(timeout=config.timeout, prompt=config.prompt)
 
 
 @contextlib.asynccontextmanager
@@ -264,3 +244,139 @@ async def _terminal_to_oneself() -> AsyncIterator[None]:
 def _say_if_possible(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         say(text)
+
+
+InputFunc = Callable[[str], str | Awaitable[str]] | Callable[[str, CancellationToken | None], Awaitable[str]]
+"""The input function of AutoGen's `UserProxyAgent`: it takes the question, if async also a token, and answers."""
+
+_HOW: Final = "Answer yes or no; a reason may follow, as in: no because it deletes files."
+_FOLD: Final = "\u21b3"
+_WIDTH: Final = 64
+"""The characters of a line that fit into a message of AutoGen Studio's page."""
+_SHORT: Final = 300
+"""The characters of a message that this page shows without a click."""
+_turns: WeakKeyDictionary[Any, WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
+_AGAIN: Final = "That was neither a yes nor a no; a yes with a condition does not count."
+
+
+class InputApproval(Approval):
+    """Asks a person through an input function like that of AutoGen's `UserProxyAgent`.
+
+    The question contains the whole code, with symbols for control and invisible characters, and long lines folded. The
+    answer is `yes` or `no`, with an optional reason. Answers that AutoGen Studio received before the question are
+    dropped. Questions through the same function are asked one after the other.
+
+    Without an answer the code does not run: an error of the function, the end of its input, three unclear answers and
+    the timeout count as a no, with a reason. A cancellation ends the question at once, even if the function ignores its
+    token.
+
+    Args:
+        input_func: Returns the person's answer to a question. An async function also gets a cancellation token. A sync
+            function runs in its own thread.
+        timeout: The seconds to wait for the answer; `None` for no limit.
+        prompt: The question.
+        show: Called with each question before it is asked, for programs whose input function does not show it.
+    """
+
+    def __init__(
+        self,
+        input_func: InputFunc,
+        timeout: float | None = 300.0,
+        prompt: str = DEFAULT_PROMPT,
+        *,
+        show: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._input_func: Callable[..., Any] = input_func
+        self._timeout = timeout
+        self._prompt = prompt
+        self._show = show
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Show the code and wait for the person's answer. Only a cancellation is raised."""
+        limit = asyncio.timeout(self._timeout)
+        try:
+            async with (
+                _turn(self._input_func),
+                limit,
+            ):  # One question at a time, so that no answer counts for another one.
+                return await self._ask(request.code)
+        except EOFError:
+            return no("The input ended before a person answered.")
+        except Exception as error:
+            if limit.expired():
+                return no(f"No person answered within {self._timeout:g} seconds.")
+            return no(f"The person could not be asked: {type(error).__name__}: {error}")
+
+    async def _ask(self, code: str) -> ApprovalResponse:
+        question = f"{self._prompt} {_HOW}\n\n{_shown(code)}"
+        for _ in range(TRIES):
+            if self._show is not None:
+                await self._show(question)
+            answer = await self._answer(f"{question}\n\n{self._prompt} ")
+            if not isinstance(answer, str):
+                return no(f"The input function answered with {type(answer).__name__} where a text was expected.")
+            response = understand(answer, "A person")
+            if response is not None:
+                return response
+            question = f"{_AGAIN} {self._prompt} {_HOW}"
+        return not_understood()
+
+    async def _answer(self, question: str) -> object:
+        """Call the input function in a task, which is abandoned if it ignores its cancellation."""
+        forget_early_answers(self._input_func)
+        token = CancellationToken()
+        call = asyncio.ensure_future(self._call(question, token))
+        call.add_done_callback(retrieve_exception)
+        try:
+            await asyncio.wait({call})
+        finally:
+            if not call.done():
+                token.cancel()
+                call.cancel()
+        if call.cancelled():
+            raise EOFError
+        return call.result()
+
+    async def _call(self, question: str, token: CancellationToken) -> object:
+        if is_async(self._input_func):
+            return await self._input_func(question, token)
+        answer = await call_in_thread(self._input_func, question)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+def _turn(input_func: Callable[..., object]) -> asyncio.Lock:
+    # A bound method is a new object each time.
+    owner = getattr(input_func, "__self__", input_func)
+    try:
+        turns = _turns.setdefault(owner, WeakKeyDictionary())
+    except TypeError:  # Without weak references; such objects are not shared.
+        return asyncio.Lock()
+    # A lock belongs to one event loop.
+    return turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
+def _shown(code: str) -> str:
+    """The size of the code, since a page may cut long texts, and its blocks, marked `no-run`."""
+    blocks = extract_code_blocks(code)
+    exact = "\n\n".join(fence(block.code, block.tag) for block in blocks) == code
+    # Show the text as it is if its blocks are not all of it.
+    parts = [(block.code, block.tag) for block in blocks] if exact else [(code, "text")]
+    lines = sum(len(visible(part).splitlines()) for part, _ in parts)
+    body = "\n\n".join(fence(_folded(visible(part)), tag, "no-run") for part, tag in parts)
+    size = f"The code that waits has {lines} line{'' if lines == 1 else 's'}"
+    if _FOLD in body:
+        size += f"; at {_FOLD} a long one goes on"
+    if len(body) > _SHORT:
+        size += "; open this message to see all of it"
+    return f"{size}:\n\n{body}"
+
+
+def _folded(code: str) -> str:
+    """The code with long lines folded, so that their ends are visible on a page."""
+    lines = code.replace(_FOLD, f"<U+{ord(_FOLD):04X}>").split("\n")
+    return "\n".join(f"\n{_FOLD} ".join(_in_width(line)) for line in lines)
+
+
+def _in_width(line: str) -> list[str]:
+    wide = line.expandtabs(8)
+    return [line] if cell_len(wide) <= _WIDTH else chop_cells(wide, _WIDTH - 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import Component
@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from coderoom._util.components import StrictConfig
 from coderoom.approval.base import Approval, no
 from coderoom.blocks import Block, extract_code_blocks, normalize_language
-
-__all__ = ["Rule", "RuleApproval"]
 
 Action = Literal["allow", "deny", "ask"]
 
@@ -80,7 +78,8 @@ class RuleApproval(Approval, Component[RuleApprovalConfig]):
     component_provider_override = "coderoom.approval.RuleApproval"
 
     def __init__(self, rules: Sequence[Rule], default: Action = "ask") -> None:
-        self._config = RuleApprovalConfig(rules=list(rules), default=default)
+        config = RuleApprovalConfig(rules=list(rules), default=default)
+        self._rules, self._default = config.rules, config.default
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse | None:
         """Judge each block, and take the strictest action."""
@@ -91,17 +90,10 @@ class RuleApproval(Approval, Component[RuleApprovalConfig]):
         return no(reason) if action == "deny" else ApprovalResponse(approved=True, reason=reason)
 
     def _judge(self, part: _Part) -> tuple[Action, str]:
-        for rule in self._config.rules:
+        for rule in self._rules:
             if _is_for(rule, part.language) and re.search(rule.pattern, part.code, re.MULTILINE):
                 return rule.action, rule.reason or f"The rule {rule.pattern!r} says {rule.action}."
-        return self._config.default, f"No rule matches, and the default is to {self._config.default}."
-
-    def _to_config(self) -> RuleApprovalConfig:
-        return self._config
-
-    @classmethod
-    def _from_config(cls, config: RuleApprovalConfig) -> Self:
-        return cls(config.rules, default=config.default)
+        return self._default, f"No rule matches, and the default is to {self._default}."
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,6 @@ from coderoom.blocks.fences import (
 )
 from coderoom.errors import RequestError
 
-__all__ = ["Block", "extract_code_blocks", "fence"]
-
 # Labels that models use for data and text, and not for code to run.
 _DATA_LANGUAGES = frozenset(
     "console css csv diff env html ini json json5 jsonl latex log markdown mermaid none output pycon svg text toml "  # noqa: SIM905

@@ -10,8 +10,6 @@ from markdown_it.rules_block import StateBlock
 
 from coderoom.blocks.fences import Find, Scan, content_lines, dedent, fence_rule, is_outdented, line_start, scan_of
 
-__all__ = ["TagIndex", "read_tags"]
-
 _PREFIX = r"^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
 _TAG = re.compile(rf"({_PREFIX})?<(/?)execute[ \t]*>", re.MULTILINE | re.IGNORECASE)
 _FENCE_LINE = re.compile(rf"{_PREFIX}(?:```|~~~)", re.MULTILINE)

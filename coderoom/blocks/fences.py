@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from markdown_it.rules_block import StateBlock
 
-__all__ = [
-    "Find",
-    "Info",
-    "PythonStrings",
-    "Scan",
-    "content_lines",
-    "dedent",
-    "fence_rule",
-    "is_no_run",
-    "is_outdented",
-    "line_start",
-    "normalize_language",
-    "parse_info",
-    "scan_of",
-]
+if TYPE_CHECKING:
+    from coderoom.blocks.execute_tags import TagIndex
 
 _SPELLINGS = {
     "python": "py ipython",
@@ -60,8 +48,7 @@ _PART = re.compile(r"""([{}])|([^\s,={}"']+)(?:=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\
 def normalize_language(name: str) -> str:
     """Return the one name under which a language is known here.
 
-    Transcripts (`pycon`, `console`) keep their own names, since they cannot run as they are. So does
-    `python2`.
+    Transcripts (`pycon`, `console`) and `python2` keep their own names, since they cannot run as they are.
 
     Args:
         name: The name as a fence gives it, in any case, for instance `py3`, `Bash` or `yml`.
@@ -128,10 +115,6 @@ def _unquote(value: str) -> str:
     return value.strip("\"'")
 
 
-if TYPE_CHECKING:
-    from coderoom.blocks.execute_tags import TagIndex
-
-
 _FENCE = re.compile(r"(`{3,})([^`]*)\Z|(~{3,})(.*)\Z")
 _FENCE_IN_CONTAINER = re.compile(r"(?:(?:[-*+>]|\d{1,9}[.)])[ \t]*)+(?:```|~~~)")
 _IN_CODE = re.compile(r"""\#|'''|\"""|'|\"""")
@@ -155,12 +138,8 @@ class Find:
 class Scan:
     """The state that all rules share while one document is read.
 
-    Attributes:
-        budget: How many characters may still be looked at twice. A rule that looks ahead pays for what it looks at,
-            and without budget it reads plain CommonMark; so the whole takes linear time, whatever the text.
-        finds: What was found, in the order of the text.
-        tags: The document's `<execute>` tags, `None` if it has none.
-        quotes: How many block quotes are open.
+    The budget is how many characters may still be looked at twice. A rule that looks ahead pays for what it looks at,
+    and without budget it reads plain CommonMark; so the whole takes linear time, whatever the text.
     """
 
     budget: int
@@ -207,10 +186,9 @@ def dedent(text: str) -> str:
     """Remove the indentation that all lines share; unlike `textwrap.dedent`, leave the other white space alone."""
     lines = text.split("\n")
     indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip(" \t")]
+    margin = len(os.path.commonprefix(indents))  # noqa: RUF071 (not paths)
     if not indents:
         return text
-    lowest, highest = min(indents), max(indents)
-    margin = next((at for at, pair in enumerate(zip(lowest, highest, strict=False)) if pair[0] != pair[1]), len(lowest))
     return "\n".join(line[margin:] if line.strip(" \t") else line.lstrip(" \t") for line in lines)
 
 
@@ -224,12 +202,8 @@ class _Fence:
         return self.marker == opening.marker and self.length >= opening.length
 
 
-class _Reading(Enum):
-    """How a line that looks like a fence is read inside a block."""
-
-    END = auto()
-    CONTENT = auto()
-    CONTRADICTION = auto()
+_Reading = Enum("_Reading", ["END", "CONTENT", "CONTRADICTION"])
+"""How a line that looks like a fence is read inside a block."""
 
 
 def fence_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -283,13 +257,10 @@ def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> tuple
 
 
 class _GluedEnd:
-    """Looks for a closing fence that the model wrote at the end of the last line of code.
+    """Looks for a closing fence that the model wrote at the end of the last line of code: `line`.
 
     In CommonMark that is not a fence. It counts here only if the block would otherwise have no end, or take in the
     opening of another one.
-
-    Attributes:
-        line: The first line that ends so, or `None`.
     """
 
     def __init__(self, opening: _Fence) -> None:
@@ -354,7 +325,7 @@ def _find_end_past_inner_fences(
     Only for three backticks: who writes a longer fence or tildes has thought of the inner ones.
     """
     language = normalize_language(parse_info(opening.info).tag)
-    if language not in {"python", "markdown"} or opening.marker != "`" or opening.length > 3:
+    if language not in {"python", "markdown"} or (opening.marker, opening.length) != ("`", 3):
         return None
     reader = _PythonReader() if language == "python" else _MarkdownReader()
     for line in range(start + 1, end):
@@ -377,11 +348,8 @@ def _find_end_past_inner_fences(
 class PythonStrings:
     """Knows whether a triple-quoted string is open after the lines it was fed.
 
-    It reads quotes, escapes and comments and nothing else, so it follows code that does not parse, too.
-
-    Attributes:
-        tail: What follows the opening quotes on the last line fed, if that line left a triple-quoted string open that
-            it opened itself; else `None`.
+    It reads quotes, escapes and comments and nothing else, so it follows code that does not parse, too. `tail` is what
+    follows the opening quotes on the last line fed, if that line opened a triple-quoted string and left it open.
     """
 
     __slots__ = ("_quotes", "tail")

@@ -19,33 +19,14 @@ from autogen_core.tools import BaseTool, Workbench
 
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
 from coderoom.approval import Approval
-from coderoom.configs.locations import in_a_line, nearest, show_key
-
-__all__ = [
-    "MODEL",
-    "TEAM",
-    "Components",
-    "Entry",
-    "Kind",
-    "ProviderError",
-    "all_kinds",
-    "catalog",
-    "how_to_install",
-    "kind_for",
-    "provider_of",
-]
-
+from coderoom.configs.yaml import in_a_line, nearest, show_key
 
 _VARIABLE = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
 _EXTRAS = {"ollama": "ollama", "anthropic": "anthropic"}
 
 
 class ProviderError(Exception):
-    """A provider cannot be used.
-
-    Attributes:
-        not_installed: Whether that is because a package is missing.
-    """
+    """A provider cannot be used, perhaps because a package is `not_installed`."""
 
     def __init__(self, message: str, *, not_installed: bool = False) -> None:
         super().__init__(message)
@@ -71,11 +52,7 @@ def provider_of(component_class: type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The component classes that a file may name.
-
-    Attributes:
-        trusted: Namespaces that are trusted besides AutoGen's and CodeRoom's own.
-    """
+    """The component classes that a file may name: those of AutoGen, CodeRoom and the `trusted` namespaces."""
 
     trusted: tuple[str, ...]
 
@@ -102,13 +79,7 @@ class Components:
         )
 
     def find(self, provider: str) -> Any:
-        """Import a component class.
-
-        Args:
-            provider: A dotted name, or one of AutoGen's short names.
-
-        Returns:
-            The class, which is a component that can be made from a config.
+        """Import the component class of a dotted name, or of one of AutoGen's short names.
 
         Raises:
             ProviderError: The name is wrong, not trusted, or not the name of such a class.
@@ -213,12 +184,7 @@ _MODULES = (
 
 @dataclass(slots=True)
 class Entry:
-    """A component class and its names in team files.
-
-    Attributes:
-        component_class: The class.
-        names: Its providers, first the one under which it is dumped.
-    """
+    """A component class and its names in team files, first the one under which it is dumped."""
 
     component_class: Any
     names: list[str] = field(default_factory=list)
@@ -253,12 +219,7 @@ def _public_classes(module_name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of component.
-
-    Attributes:
-        phrase: Its name in a sentence.
-        bases: Its base classes.
-    """
+    """A kind of component: its name in a sentence, and its base classes."""
 
     phrase: str
     bases: tuple[type, ...]

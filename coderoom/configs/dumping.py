@@ -24,13 +24,10 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 
 from coderoom.configs.components import provider_of
 from coderoom.configs.findings import Checked
-from coderoom.configs.locations import Location, in_a_line, value_at
 from coderoom.configs.reading import MAX_BYTES, Document
 from coderoom.configs.variables import Reference, References, escape, is_secret_key
-from coderoom.configs.yaml import core_value
+from coderoom.configs.yaml import Location, core_value, in_a_line, value_at
 from coderoom.errors import RequestError
-
-__all__ = ["dump_team", "plain", "remember", "restored", "to_json", "to_yaml", "write_made"]
 
 _MASK = "**********"
 _HIDDEN = object()
@@ -115,15 +112,7 @@ def _written(value: Any, path: Location, origin: Checked) -> Any:
 
 
 def restored(data: Any, origin: Checked | None) -> Any:
-    """Put the references and notes of the file back into a dump, and leave out secrets.
-
-    Args:
-        data: The result of `plain`.
-        origin: The file, if there is one.
-
-    Returns:
-        The data to write.
-    """
+    """Put the references and notes of the file back into a dump, and leave out secrets."""
     origin = origin or _NO_FILE
     moved = [
         (path, reference)
@@ -138,7 +127,8 @@ def _restored(value: Any, path: Location, origin: Checked, moved: list[tuple[Loc
         notes = {}
         if path in origin.components:
             if value.get("provider") == provider_of(origin.components[path]):
-                notes = _notes(value_at(origin.document.data, path))
+                envelope = value_at(origin.document.data, path)
+                notes = {key: envelope[key] for key in ("description", "label") if isinstance(envelope.get(key), str)}
             else:  # Another component has replaced the one of the file.
                 origin = _NO_FILE
         inner = {key: _restored(item, (*path, key), origin, moved) for key, item in value.items()}
@@ -159,10 +149,6 @@ def _restored(value: Any, path: Location, origin: Checked, moved: list[tuple[Loc
             return _HIDDEN
         return References(moved).hide(origin.references.hide(escape(value)))
     return value
-
-
-def _notes(envelope: Mapping[str, Any]) -> dict[str, str]:
-    return {key: envelope[key] for key in ("description", "label") if isinstance(envelope.get(key), str)}
 
 
 def _is_same(value: Any, resolved: str) -> bool:
@@ -222,15 +208,7 @@ def _styled_text(text: str, *, is_key: bool = False) -> str:
 
 
 def _replace_file(path: Path, text: str) -> None:
-    """Write a file in one step, or not at all.
-
-    Args:
-        path: The file. An existing one is replaced; a link stays a link.
-        text: The new content.
-
-    Raises:
-        RequestError: It cannot be written.
-    """
+    """Write a file in one step, or not at all; a link stays a link."""
     target = path.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:

@@ -6,12 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coderoom.configs.locations import Location, did_you_mean, nearest, show_key
 from coderoom.configs.reading import Document
 from coderoom.configs.variables import References, is_secret_key
+from coderoom.configs.yaml import Location, did_you_mean, nearest, show_key
 from coderoom.errors import ConfigError, MissingDependencyError, Problem
-
-__all__ = ["Checked", "Mistake", "describe", "explain", "is_under"]
 
 
 @dataclass(slots=True)
@@ -78,12 +76,7 @@ class Checked:
         return self
 
     def refuse_mistakes(self) -> None:
-        """Raise the mistakes of the file, if it has any.
-
-        Raises:
-            MissingDependencyError: Nothing is wrong but that packages are missing.
-            ConfigError: The file has mistakes.
-        """
+        """Raise the mistakes of the file, if it has any."""
         if not self.problems:
             return
         if all(problem.message in self._not_installed for problem in self.problems):
@@ -135,13 +128,7 @@ _ENDINGS = ("_type", "_parsing", "_from_float", "_parsing_size", "_unicode")
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake that pydantic found.
-
-    Attributes:
-        path: Where, relative to the validated value.
-        message: What is wrong.
-        missing: The missing key, if that is the mistake.
-    """
+    """A mistake that pydantic found; the path is relative to the validated value. `missing` is a missing key."""
 
     path: Location
     message: str
@@ -164,15 +151,9 @@ class _Located:
 
 
 def explain(errors: Sequence[Mapping[str, Any]], data: Any, raw: Mapping[Location, str]) -> list[Mistake]:
-    """Turn pydantic's errors into mistakes, one for each wrong value.
+    """Turn pydantic's errors into mistakes, one for each wrong value; the alternatives of a union are one mistake.
 
-    Args:
-        errors: The result of `ValidationError.errors()`.
-        data: The validated value.
-        raw: The texts that refer to variables, as the file has them; their values are not shown.
-
-    Returns:
-        The mistakes. The alternatives of a union are one mistake.
+    `raw` has the texts that refer to variables, as the file has them; their values are not shown.
     """
     located = [_locate(error, data) for error in errors]
     mistakes = [_mistake(one.path, [one], raw) for one in located if one.union is None]

@@ -17,19 +17,15 @@ from pydantic import SecretBytes, SecretStr
 
 from coderoom import __version__
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
-from coderoom.configs.checking import check
+from coderoom.configs.checking import alternatives, check, fields_by_key
 from coderoom.configs.components import TEAM, Components
 from coderoom.configs.findings import Checked
-from coderoom.configs.locations import Location, show_key, value_at, walk
 from coderoom.configs.models import make_model
 from coderoom.configs.reading import Source, find_source, read_component, shipped_sources
-from coderoom.configs.shapes import alternatives, fields_by_key
 from coderoom.configs.variables import is_secret_key, is_secret_name
+from coderoom.configs.yaml import Location, show_key, value_at, walk
 from coderoom.errors import ConfigError, Problem, RequestError
 from coderoom.teams import CodingTeam, TeamAgent
-
-__all__ = ["make_gallery"]
-
 
 _MASK = "**********"
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
@@ -54,9 +50,7 @@ _LONG_ENOUGH = 12
 def _without_secrets(data: Any, names_variables: bool = False) -> Any:
     """Copy a document without keys and passwords, whether they are references or literal.
 
-    Args:
-        data: The document, or a part of it.
-        names_variables: Whether its keys are the names of variables or headers.
+    `names_variables` says that the keys are the names of variables or headers.
     """
     if isinstance(data, dict):
         return {
@@ -85,11 +79,7 @@ def _find_unportable(checked: Checked) -> list[Problem]:
 
 
 def _refuse_environment(text: str) -> None:
-    """Refuse a text that contains the value of a secret variable.
-
-    Raises:
-        RequestError: It does.
-    """
+    """Refuse a text that contains the value of a secret variable."""
     for name, value in os.environ.items():
         if is_secret_name(name) and len(value) >= _LONG_ENOUGH and value in text:
             raise RequestError(f"a team contains the value of the environment variable {name!r}; it is not written")
@@ -194,7 +184,9 @@ def make_gallery(
     shipped = shipped_sources()
     sources = [*shipped.values(), *(find_source(team) for team in teams)]
     shelves = _Shelves()
-    replacement = _model_data(model, trust) if model is not None else None
+    replacement: dict[str, Any] | None = None
+    if model is not None:
+        replacement = _without_secrets(make_model(model, trust=trust).dump_component().model_dump(exclude_none=True))
     for source in sources:
         shelves.add_all(_checked(source, trust, replacement))
     _refuse_environment(_text(shelves.lists))
@@ -229,12 +221,6 @@ def _checked(source: Source, trust: Sequence[str], model: dict[str, Any] | None)
         raise ConfigError([document.problem((), "AutoGen Studio shows only teams that have participants")])
     _convert_references(checked)
     return checked
-
-
-def _model_data(spec: str, trust: Sequence[str]) -> dict[str, Any]:
-    component = make_model(spec, trust=trust).dump_component().model_dump(exclude_none=True)
-    data: dict[str, Any] = _without_secrets(component)
-    return data
 
 
 def _with_model(data: Any, model: dict[str, Any] | None) -> Any:

@@ -18,14 +18,14 @@ from typing import Any, Self, TypeVar
 from autogen_agentchat.base import Team
 from autogen_core import Component, ComponentLoader
 from autogen_core.models import ChatCompletionClient
-from pydantic import BaseModel, ConfigDict
 
+from coderoom._util.components import StrictConfig
 from coderoom.configs.checking import check
 from coderoom.configs.components import TEAM, Components, Kind, how_to_install
 from coderoom.configs.dumping import remember
 from coderoom.configs.findings import Checked
-from coderoom.configs.locations import Location, value_at
 from coderoom.configs.reading import Source, find_source, read_component, read_document, shipped_sources
+from coderoom.configs.yaml import Location, value_at
 from coderoom.errors import (
     CodeRoomError,
     ConfigError,
@@ -34,8 +34,6 @@ from coderoom.errors import (
     RequestError,
     SandboxUnavailable,
 )
-
-__all__ = ["InjectedModel", "build", "check_team", "examine", "load_team", "shipped_teams"]
 
 T = TypeVar("T")
 
@@ -121,21 +119,7 @@ def shipped_teams() -> dict[str, str]:
 def examine(
     source: Source, kind: Kind, trust: Sequence[str], env: Mapping[str, str], *, replace_models: bool = False
 ) -> Checked:
-    """Read and check a file that describes a component.
-
-    Args:
-        source: The file.
-        kind: The kind of component that it must describe.
-        trust: Namespaces whose providers may be imported.
-        env: The variables that its texts may refer to.
-        replace_models: Put a placeholder in place of every component under a key `model_client`.
-
-    Returns:
-        Its mistakes and its cleaned content.
-
-    Raises:
-        ConfigError: The file cannot be read as a document at all.
-    """
+    """Read and check a file that describes a component; see `check`."""
     components = Components.trusting(trust, env)
     return check(read_component(source), kind, components, env, replace_models=replace_models)
 
@@ -143,10 +127,8 @@ def examine(
 _client: ContextVar[ChatCompletionClient | None] = ContextVar("coderoom_injected_model", default=None)
 
 
-class InjectedModelConfig(BaseModel):
+class InjectedModelConfig(StrictConfig):
     """The config of the placeholder, which is empty."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class InjectedModel(ChatCompletionClient, Component[InjectedModelConfig]):
@@ -174,15 +156,7 @@ def _injected(client: ChatCompletionClient | None) -> Iterator[None]:
 
 
 def build(checked: Checked, expected: type[T], client: ChatCompletionClient | None = None) -> T:
-    """Build the component that a file describes.
-
-    Args:
-        checked: The checked file, which has no mistakes.
-        expected: The type of the component.
-        client: The model client to use in place of placeholders.
-
-    Returns:
-        The component.
+    """Build the component that a file without mistakes describes, with `client` in place of placeholders.
 
     Raises:
         ConfigError: A component refused its config.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,12 +16,10 @@ from autogen_core.models import ChatCompletionClient
 from coderoom.configs.checking import check_config
 from coderoom.configs.components import MODEL, how_to_install
 from coderoom.configs.loading import build, examine
-from coderoom.configs.locations import did_you_mean
 from coderoom.configs.reading import find_source, has_suffix, looks_like_path, read_document
 from coderoom.configs.replay import ReplayModel, ReplayModelConfig
+from coderoom.configs.yaml import did_you_mean
 from coderoom.errors import MissingDependencyError, RequestError
-
-__all__ = ["default_model", "make_model", "resolve_model"]
 
 _MODEL_VARIABLE = "CODEROOM_MODEL"
 _DEFAULT_MODEL = "gpt-4o"
@@ -67,7 +66,9 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
         except ImportError as error:
             raise MissingDependencyError(f"the model {spec!r} cannot be used: {how_to_install(error)}") from error
     if looks_like_path(spec):
-        return _from_file(spec, env, trust)
+        checked = examine(find_source(spec), MODEL, trust, env)
+        checked.refuse_mistakes()
+        return build(checked, ChatCompletionClient)  # type: ignore[type-abstract]
     hint = did_you_mean(f"{prefix}:", [f"{known}:" for known in _MAKERS])
     raise RequestError(f"there is no model {spec!r}{hint}; expected {_FORMS}")
 
@@ -120,13 +121,16 @@ def _openai(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
             f"the model 'openai:{name}' needs a key: set {variable}, set OPENAI_BASE_URL for a server that needs none, "
             "or use --model (model= from Python) with another one"
         )
-    from coderoom.configs.openai import CountingOpenAIClient
+    from autogen_ext.models.openai import OpenAIChatCompletionClient
 
     # The client requires a key; the user's own server often does not.
     arguments: dict[str, Any] = {"model": name, "api_key": key or "none"}
     if base_url:
         arguments["base_url"] = base_url
-    return _known_or_not(CountingOpenAIClient, arguments)
+    client: Any = _known_or_not(OpenAIChatCompletionClient, arguments)
+    # A service reports the token usage of a stream only on request, and AutoGen's assistant does not request it.
+    client.create_stream = partial(client.create_stream, include_usage=True)
+    return cast("ChatCompletionClient", client)
 
 
 def _anthropic(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
@@ -170,12 +174,6 @@ def _replay(name: str, env: Mapping[str, str]) -> ReplayModel:
     checked.refuse_mistakes()
     config = ReplayModelConfig.model_validate({"name": Path(name).name, **checked.data})
     return ReplayModel(config.replies, config.model_info, name=config.name)
-
-
-def _from_file(spec: str, env: Mapping[str, str], trust: Sequence[str]) -> ChatCompletionClient:
-    checked = examine(find_source(spec), MODEL, trust, env)
-    checked.refuse_mistakes()
-    return build(checked, ChatCompletionClient)  # type: ignore[type-abstract]
 
 
 _MAKERS: dict[str, Callable[[str, Mapping[str, str]], ChatCompletionClient]] = {

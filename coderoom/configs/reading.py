@@ -8,14 +8,11 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coderoom.configs.locations import Location, Mark, nearest, show, show_key
-from coderoom.configs.yaml import Reader
+from coderoom.configs.yaml import Location, Mark, Reader, nearest, show, show_key
 from coderoom.errors import ConfigError, Problem, RequestError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
-
-__all__ = ["MAX_BYTES", "Document", "Source", "find_source", "read_component", "read_document", "shipped_sources"]
 
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -26,13 +23,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The bytes of a file and its name.
-
-    Attributes:
-        name: The path as the user wrote it, or the shipped team's name.
-        data: The content, up to one byte more than the largest document.
-        is_json: Whether it is read as JSON rather than as YAML.
-    """
+    """The name of a file, as the user wrote it, and its content, up to one byte more than the largest document."""
 
     name: str
     data: bytes
@@ -40,17 +31,7 @@ class Source:
 
 
 def find_source(path_or_name: str | Path) -> Source:
-    """Read a file.
-
-    Args:
-        path_or_name: A path, or the name of a shipped team: a text without a separator and without a suffix.
-
-    Returns:
-        The file.
-
-    Raises:
-        RequestError: There is no such team or file, or it cannot be read.
-    """
+    """Read a file, or a shipped team, whose name has neither a separator nor a suffix."""
     text = str(path_or_name)
     if looks_like_path(text):
         return _read(Path(text), text)
@@ -155,17 +136,7 @@ class Document:
 
 
 def read_document(source: Source) -> Document:
-    """Read a file as JSON or YAML.
-
-    Args:
-        source: The file.
-
-    Returns:
-        Its content, without keys at the top that begin with `x-`, which only carry anchors.
-
-    Raises:
-        ConfigError: The file is empty, binary, too large, or not JSON or YAML.
-    """
+    """Read a file as JSON or YAML, without keys at the top that begin with `x-`, which only carry anchors."""
     text = _decode(source)
     reader = Reader(source.name)
     data = reader.read_json(text) if source.is_json else reader.read_yaml(text)
@@ -177,17 +148,7 @@ def read_document(source: Source) -> Document:
 
 
 def read_component(source: Source) -> Document:
-    """Read a file that must describe a component.
-
-    Args:
-        source: The file.
-
-    Returns:
-        Its content, which is a mapping.
-
-    Raises:
-        ConfigError: As for `read_document`, or the content is not a mapping.
-    """
+    """Read a file that must describe a component, which is a mapping."""
     document = read_document(source)
     if isinstance(document.data, dict):
         return document

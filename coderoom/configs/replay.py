@@ -11,25 +11,22 @@ from autogen_core import CancellationToken, Component, FunctionCall
 from autogen_core.models import CreateResult, LLMMessage, RequestUsage
 from autogen_core.tools import Tool, ToolSchema
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from coderoom._util.components import StrictConfig
 from coderoom.errors import RequestError
-
-__all__ = ["ReplayModel", "ReplayModelConfig"]
 
 _CHUNK = re.compile(r"\s*\S+(?:\s+\Z)?|\s+\Z")
 
 
-class ReplayUsage(BaseModel):
+class ReplayUsage(StrictConfig):
     """The token usage of a reply."""
-
-    model_config = ConfigDict(extra="forbid")
 
     prompt_tokens: int = Field(default=0, ge=0)
     completion_tokens: int = Field(default=0, ge=0)
 
 
-class ReplayReply(BaseModel):
+class ReplayReply(StrictConfig):
     """A recorded reply with more than a text.
 
     Attributes:
@@ -39,18 +36,14 @@ class ReplayReply(BaseModel):
         usage: The token usage; by default the number of words.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     content: str | list[FunctionCall]
     thought: str | None = None
     finish_reason: Literal["stop", "length", "function_calls", "content_filter", "unknown"] | None = None
     usage: ReplayUsage | None = None
 
 
-class ReplayModelInfo(BaseModel):
+class ReplayModelInfo(StrictConfig):
     """The capabilities of the recorded model."""
-
-    model_config = ConfigDict(extra="forbid")
 
     vision: bool = False
     function_calling: bool = False
@@ -60,10 +53,8 @@ class ReplayModelInfo(BaseModel):
     multiple_system_messages: bool = True
 
 
-class ReplayModelConfig(BaseModel):
+class ReplayModelConfig(StrictConfig):
     """The config of a `ReplayModel`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     replies: list[str | ReplayReply]
     model_info: ReplayModelInfo | None = None

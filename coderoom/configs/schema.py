@@ -15,9 +15,6 @@ from pydantic_core import core_schema
 
 from coderoom.configs.components import TEAM, Entry, Kind, all_kinds, catalog, kind_for
 
-__all__ = ["fields_of", "make_schema", "summary_of"]
-
-
 _ANY = "component"
 _COMPONENT_REF = "#/$defs/ComponentModel"
 _OTHERS = (
@@ -177,14 +174,7 @@ COMPONENT = {"x-coderoom": "component"}
 
 
 def config_schemas(models: Mapping[str, type[BaseModel]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make the schemas of configs.
-
-    Args:
-        models: The classes of the configs, by name.
-
-    Returns:
-        The schema of each, and the definitions that they use.
-    """
+    """Make the schemas of configs, by name, and the definitions that they use."""
     generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
     inputs: list[tuple[Any, JsonSchemaMode, Any]] = [
         (name, "validation", model.__pydantic_core_schema__) for name, model in models.items()

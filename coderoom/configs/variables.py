@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coderoom.configs.locations import Location, show_key
-
-__all__ = ["Reference", "References", "escape", "is_secret_key", "is_secret_name", "resolve", "resolve_all"]
+from coderoom.configs.yaml import Location, show_key
 
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\})?")
 _BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<or>:-(?P<default>.*))?", re.DOTALL)
@@ -29,14 +27,7 @@ _LITERALLY = "for a literal '${' write '$${'"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A text that refers to variables.
-
-    Attributes:
-        raw: The text in the file.
-        value: The text with the values of the variables.
-        used: The variables of the environment that it uses, with their values.
-        problems: What is wrong with it; then `value` is `raw`.
-    """
+    """A text that refers to variables, with their values if there are no problems, and the variables that it uses."""
 
     raw: str
     value: str
@@ -57,12 +48,7 @@ class References(dict[Location, Reference]):
         }
 
     def hide(self, text: str, secrets: Mapping[str, str] | None = None) -> str:
-        """Replace secret values in a text by their references.
-
-        Args:
-            text: The text.
-            secrets: The result of `secrets`, to compute it once for many texts.
-        """
+        """Replace secret values in a text by their references; `secrets` are computed once for many texts."""
         for value, name in (self.secrets() if secrets is None else secrets).items():
             text = text.replace(value, name)
             if "..." in text:  # The value may be shortened.
@@ -87,15 +73,7 @@ def escape(text: str) -> str:
 
 
 def resolve(text: str, env: Mapping[str, str]) -> Reference | str:
-    """Insert the values of variables into a text.
-
-    Args:
-        text: The text.
-        env: The variables.
-
-    Returns:
-        The text with `${` in place of `$${`, or a `Reference` if it refers to variables or tries to.
-    """
+    """Insert the values of variables into a text: a `Reference` if it refers to variables or tries to."""
     used: dict[str, str] = {}
     problems: list[str] = []
     refers = False
@@ -120,17 +98,7 @@ def resolve(text: str, env: Mapping[str, str]) -> Reference | str:
 def resolve_all(
     data: Any, env: Mapping[str, str], found: Callable[[Location, Reference], None], path: Location = ()
 ) -> Any:
-    """Resolve every text of a document, except its keys.
-
-    Args:
-        data: The document, or a part of it.
-        env: The variables.
-        found: Called with each text that refers to variables.
-        path: The location of `data`.
-
-    Returns:
-        A copy with the values.
-    """
+    """Copy a document with its references resolved, except in keys; `found` is called with each reference."""
     if isinstance(data, dict):
         return {key: resolve_all(value, env, found, (*path, key)) for key, value in data.items()}
     if isinstance(data, list):

@@ -2,10 +2,9 @@
 
 from coderoom._util.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
 from coderoom.executors.base import SandboxCodeResult
-from coderoom.executors.local import LocalCodeExecutor
-from coderoom.executors.output import bound_output, save_output
-from coderoom.executors.runner import Checkpoints, ExecutorRunner, runner_for
-from coderoom.executors.sandbox import SandboxCodeExecutor
+from coderoom.executors.output import bound_and_save, bound_output, save_output
+from coderoom.executors.runner import Checkpoints, ExecutorRunner, SavedState, runner_for
+from coderoom.executors.sandbox import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.sandbox import ExecutionResult as Execution
 
 __all__ = [
@@ -15,7 +14,9 @@ __all__ = [
     "LocalCodeExecutor",
     "SandboxCodeExecutor",
     "SandboxCodeResult",
+    "SavedState",
     "adopt_orphans",
+    "bound_and_save",
     "bound_output",
     "descendants",
     "end_descendants",

@@ -1,22 +1,23 @@
 """AutoGen's tools and workbenches, and functions that take its cancellation token, as functions of the host.
 
-`coderoom.sandbox` imports this when a session is offered something and AutoGen is loaded. AutoGen's classes are known
-by their shape.
+`coderoom.sandbox` imports this when a session is offered something and AutoGen is loaded. A call is cancelled through
+its task; the token that a tool gets is never cancelled.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jsonschema
 import referencing
+from autogen_core import CancellationToken
+from autogen_core.tools import BaseTool, Tool, Workbench
 from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import function_of, is_started, mcp_schemas, server_params_of
@@ -36,73 +37,16 @@ from coderoom.sandbox.functions import (
     without_remarks,
 )
 
-__all__ = ["adapt"]
-
 TOKEN = "cancellation_token"
 """The parameter's name, by which AutoGen's `FunctionTool` knows it."""
 
 
-class Token:
-    """A substitute for AutoGen's `CancellationToken`: a call of a tool is cancelled through its task instead."""
-
-    def is_cancelled(self) -> bool:
-        """Whether it was cancelled."""
-        return False
-
-    def cancel(self) -> None:
-        """Refuse: a tool cannot cancel its own call."""
-        raise RequestError("A tool cannot cancel the call that it answers.")
-
-    def add_callback(self, callback: Callable[[], None]) -> None:
-        """Do nothing: the task is cancelled instead."""
-
-    def link_future(self, future: asyncio.Future[Any]) -> asyncio.Future[Any]:
-        """Return the future: it is cancelled with the task that awaits it."""
-        return future
-
-
-def takes_token(signature: inspect.Signature) -> bool:
-    """Whether a function has a parameter for the token."""
-    parameter = signature.parameters.get(TOKEN)
-    return parameter is not None and "CancellationToken" in str(parameter.annotation)
-
-
-def without_token(signature: inspect.Signature) -> inspect.Signature:
-    """The signature as code sees it."""
-    parameters = [each for name, each in signature.parameters.items() if name != TOKEN]
-    return signature.replace(parameters=parameters)
-
-
-@runtime_checkable
-class ToolLike(Protocol):
-    """The interface of AutoGen's tools."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def description(self) -> str:
-        """What it is for."""
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """Its name, description and parameters, the latter as JSON Schema."""
-
-    async def run_json(self, args: Mapping[str, Any], cancellation_token: Any) -> Any:
-        """Run it."""
-
-
-def from_tool(tool: ToolLike) -> HostFunction:
-    """Return a tool as a function of the host.
-
-    Raises:
-        RequestError: Its name cannot become a Python name.
-    """
+def from_tool(tool: Tool) -> HostFunction:
+    """Return a tool as a function of the host."""
     name = tool_name(tool.name)
-    schema = tool.schema.get("parameters") or {}
+    schema: Mapping[str, Any] = tool.schema.get("parameters") or {}
     signature, shown, notes = _own_signature(tool) or sign(schema)
-    args_type = _args_type(tool)
+    args_type = tool.args_type() if isinstance(tool, BaseTool) else None
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         bound = bind(name, signature, args, kwargs)
@@ -115,7 +59,7 @@ def from_tool(tool: ToolLike) -> HostFunction:
 
     async def run(arguments: Arguments) -> Any:
         try:
-            result = await tool.run_json(arguments.kwargs, Token())
+            result = await tool.run_json(arguments.kwargs, CancellationToken())
         except ExceptionGroup as error:
             raise _from_group(error) from None
         result = await result if inspect.isawaitable(result) else result
@@ -168,49 +112,30 @@ def _mcp_part(part: Any) -> Any:
     return {"type": "image", "base64": part.data} if part.type == "image" else part.model_dump_json()
 
 
-def _args_type(tool: Any) -> Any:
-    args_type = getattr(tool, "args_type", None)
-    return args_type() if callable(args_type) else None
-
-
 def _own_signature(tool: Any) -> Signed | None:
     """The signature of the function of a `FunctionTool`, which has more details than its schema."""
     function, signature = function_of(tool)
     if signature is None:
         return None
-    signature = without_token(signature)
+    parameters = [each for name, each in signature.parameters.items() if name != TOKEN]
+    signature = signature.replace(parameters=parameters)
     resolved = resolve(function, signature) if callable(function) else signature
     return without_remarks(signature, resolved), *show(signature, resolved)
 
 
-@runtime_checkable
-class WorkbenchLike(Protocol):
-    """The interface of AutoGen's workbenches."""
-
-    async def list_tools(self) -> list[Any]:
-        """The schemas of its tools."""
-
-    async def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None, cancellation_token: Any = None
-    ) -> Any:
-        """Run one."""
-
-
-async def from_workbench(workbench: WorkbenchLike) -> list[HostFunction]:
-    """Return all tools of a workbench in its order. AutoGen's workbenches start for that.
-
-    Raises:
-        RequestError: It cannot be started or does not answer, or the name of a tool cannot become a Python name.
-    """
+async def from_workbench(workbench: Workbench) -> list[HostFunction]:
+    """Return all tools of a workbench in its order. AutoGen's workbenches start for that."""
     started = is_started(workbench)
     try:
+        if not started:
+            await workbench.start()
         tools = await workbench.list_tools()
     except CodeRoomError:
         raise
     except Exception as error:
         if not started:  # Otherwise it would count as started from now on.
             with suppress(Exception):
-                await workbench.stop()  # type: ignore[attr-defined]
+                await workbench.stop()
         raise _unusable(workbench, error) from error
     whole = await mcp_schemas(workbench) if "$ref" in str(tools) else {}
     return [_from_schema(workbench, tool, whole.get(tool["name"])) for tool in tools]
@@ -240,24 +165,19 @@ def _cause(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _name_in(workbench: WorkbenchLike, name: str) -> str:
+def _name_in(workbench: Workbench, name: str) -> str:
     try:
         return tool_name(name)
     except RequestError as error:
+        another = f"tool_{name.strip('_')}"
         raise RequestError(
             f"The tool {name!r} of the workbench {type(workbench).__name__!r} cannot be offered, since that is not "
             "a Python name. Give it another one where the workbench is created: "
-            f"tool_overrides={{{name!r}: ToolOverride(name={_another(name)!r})}}."
+            f"tool_overrides={{{name!r}: ToolOverride(name={another!r})}}."
         ) from error
 
 
-def _another(name: str) -> str:
-    return f"tool_{name.strip('_')}"
-
-
-def _from_schema(
-    workbench: WorkbenchLike, tool: Mapping[str, Any], whole: Mapping[str, Any] | None = None
-) -> HostFunction:
+def _from_schema(workbench: Workbench, tool: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> HostFunction:
     name, schema = _name_in(workbench, tool["name"]), tool.get("parameters") or {}
     if whole is not None:
         schema = {**{key: whole[key] for key in ("$defs", "definitions") if key in whole}, **schema}
@@ -280,7 +200,7 @@ def _from_schema(
         return Arguments((), bound)
 
     async def run(arguments: Arguments) -> Any:
-        return _content(workbench, name, await workbench.call_tool(tool["name"], arguments.kwargs, Token()))
+        return _content(workbench, name, await workbench.call_tool(tool["name"], arguments.kwargs, CancellationToken()))
 
     doc = str(tool.get("description") or "")
     return HostFunction(
@@ -297,7 +217,7 @@ def _from_schema(
     )
 
 
-def _content(workbench: WorkbenchLike, name: str, result: Any) -> Any:
+def _content(workbench: Workbench, name: str, result: Any) -> Any:
     """The result of a workbench's tool: its text, or a list if it has several parts."""
     parts = [_part(part) for part in result.result]
     if result.is_error:
@@ -317,17 +237,18 @@ def _part(part: Any) -> Any:
 
 def adapt(item: Any) -> HostFunction | LateFunctions | None:
     """Return the function of the host for an object of AutoGen's; `None` for other objects."""
-    if isinstance(item, WorkbenchLike):
+    if isinstance(item, Workbench):
         return functools.partial(from_workbench, item)
-    if isinstance(item, ToolLike):
+    if isinstance(item, Tool):
         return from_tool(item)
     if callable(item) and _takes_token(item):
-        return from_callable(item, {TOKEN: Token})
+        return from_callable(item, {TOKEN: CancellationToken})
     return None
 
 
 def _takes_token(function: Any) -> bool:
     try:
-        return takes_token(inspect.signature(function))
+        parameter = inspect.signature(function).parameters.get(TOKEN)
     except (TypeError, ValueError):  # Some functions written in C have no signature.
         return False
+    return parameter is not None and "CancellationToken" in str(parameter.annotation)

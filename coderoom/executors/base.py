@@ -13,19 +13,16 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from coderoom._util.calls import await_with_token
-from coderoom._util.components import DumpsAsItself
+from coderoom._util.calls import at_end_of_run, await_with_token, note_run
+from coderoom._util.components import ArgumentsConfig
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.text import encodable
-from coderoom._util.watching import at_end_of_run, note_run
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors.config import SandboxCodeExecutorConfig
 from coderoom.executors.output import STATE_LOST, keep_named_file, remark_on, with_line
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, Checkpoint, ExecutionResult, HostFunction, OutputChunk, Session
-
-__all__ = ["TIMEOUT_CODE", "OnOutput", "Runtime", "SandboxCodeResult", "SandboxedExecutor", "cancelled"]
 
 TIMEOUT_CODE = 124
 CANCELLED_CODE = 125
@@ -84,17 +81,8 @@ _FILE_NAME = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
 class Runtime:
     """The sandbox, the session and the folder of an executor between its start and its stop.
 
-    Args:
-        config: The executor's settings.
-        functions: Functions of the host that the code may call.
-        shows_values: Whether the output includes the value of a last expression.
-
     Attributes:
         interrupted: The result of the last run, if that was cancelled.
-
-    Raises:
-        SandboxUnavailable: The work directory cannot be created.
-        RequestError: The configuration is wrong.
     """
 
     def __init__(
@@ -130,8 +118,7 @@ class Runtime:
     async def run(self, blocks: Sequence[CodeBlock], on_output: OnOutput | None) -> ExecutionResult:
         """Run blocks in order, up to the first that fails. Call it in its own task, which is cancelled to end them.
 
-        Returns:
-            The result; its outcome is `cancelled` if `restart`, `offer` or `close` ended the run.
+        The outcome is `cancelled` if `restart`, `offer` or `close` ended the run.
         """
         self.interrupted = None
         task = asyncio.current_task()
@@ -259,11 +246,7 @@ class Runtime:
             await self._drop_session()
 
     async def restart(self) -> None:
-        """End all runs and restart the session; a temporary folder is emptied.
-
-        Raises:
-            SandboxUnavailable: The sandbox broke.
-        """
+        """End all runs and restart the session; a temporary folder is emptied."""
         await self._end_runs()
         async with self._lock:
             await self._drop_session()
@@ -272,12 +255,7 @@ class Runtime:
                 await asyncio.to_thread(empty_folder, self.work_dir)
 
     async def checkpoint(self) -> Checkpoint:
-        """Save the variables, and the files unless there are too many.
-
-        Raises:
-            RequestError: There are only files to save, and too many.
-            SandboxUnavailable: The sandbox broke.
-        """
+        """Save the variables, and the files unless there are too many."""
         async with self._lock:
             session = await self._get_session()
             if self._keeps_files:
@@ -292,12 +270,7 @@ class Runtime:
             return await session.checkpoint()
 
     async def rollback(self, mark: Checkpoint) -> str:
-        """Restore a checkpoint, and return what was restored.
-
-        Raises:
-            RequestError: The checkpoint is gone.
-            SandboxUnavailable: The sandbox broke.
-        """
+        """Restore a checkpoint, and return what was restored."""
         async with self._lock:
             await (await self._get_session()).rollback(mark)
         self._lost = False
@@ -329,12 +302,8 @@ class Runtime:
             remove_folder(self.work_dir)
 
 
-class SandboxedExecutor(DumpsAsItself, CodeExecutor):
+class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
     """Runs blocks in a sandbox, which starts with the first of them.
-
-    Args:
-        config: The sandbox's settings.
-        shows_values: Whether the output includes the value of a last expression.
 
     Attributes:
         has_owner: Whether its user stops it. AutoGen's own agents and tools do not.

@@ -12,16 +12,6 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 from coderoom._util.components import StrictConfig
 from coderoom.sandbox import Limits, Sandbox
 
-__all__ = [
-    "EngineName",
-    "LocalCodeExecutorConfig",
-    "Policy",
-    "SandboxCodeExecutorConfig",
-    "State",
-    "WallName",
-    "as_texts",
-]
-
 State = Literal["session", "fresh"]
 WallName = Literal["auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none"]
 Policy = Literal["open", "restricted"]
@@ -80,14 +70,7 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         return (self.limits or Limits()).model_copy(update={"wall_seconds": self.timeout})
 
     def make_sandbox(self, work_dir: Path) -> Sandbox:
-        """Create a sandbox with these settings.
-
-        Args:
-            work_dir: The folder that the code works in.
-
-        Raises:
-            RequestError: The settings are wrong.
-        """
+        """Create a sandbox with these settings."""
         return Sandbox(
             self.wall,
             engine=self.engine,
@@ -104,11 +87,7 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
 
 
 def as_texts(name: str, values: Sequence[str | Path]) -> list[str]:
-    """Return an argument as a list of strings.
-
-    Raises:
-        ValueError: It is one string, which is a sequence of strings too.
-    """
+    """Return an argument as a list of strings; refuse one string, which is a sequence of strings too."""
     if isinstance(values, str):
         raise ValueError(f"{name}={values!r} must be a list, not one string")
     return [os.fspath(value) for value in values]

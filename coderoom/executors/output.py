@@ -11,24 +11,13 @@ from pathlib import Path, PurePosixPath
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits
 
-__all__ = ["STATE_LOST", "bound_output", "keep_named_file", "remark_on", "save_output", "with_line"]
-
 _WORKSPACE = "/workspace/"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def keep_named_file(root: Path, name: str, code: str) -> str:
-    """Save a block to the file that it names.
-
-    Args:
-        root: The work directory.
-        name: The file's name, which may begin with the path in the sandbox.
-        code: The block.
-
-    Returns:
-        Why the file cannot be written; empty if it was written.
-    """
+    """Save a block to the file that it names; return why that is not possible, or an empty text."""
     inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
     if inside.startswith("/") or inside.split("/")[0] in (".", "..") or "\0" in inside:
         return f"Filename is not in the workspace: {name!r}. Name a file inside the work directory."
@@ -46,18 +35,8 @@ def write_inside(root: Path, name: str, data: bytes) -> Path:
     """Write a file atomically, and create its folders.
 
     Code may create links at any moment, also between a check and the write. So each folder is opened relative to the
-    one above it, and a link is an error. If root works in another user's folder, the files belong to that user.
-
-    Args:
-        root: The folder. Its path is trusted.
-        name: The file's path in it, with `/` and without `..`.
-        data: The content.
-
-    Returns:
-        The file.
-
-    Raises:
-        OSError: It cannot be written, for instance because a part of the name is a link.
+    one above it, and a link is an `OSError`. If root works in another user's folder, the files belong to that user.
+    The path of the root is trusted; the name has `/` and no `..`.
     """
     *folders, last = PurePosixPath(name).parts
     with contextlib.ExitStack() as stack:
@@ -143,6 +122,17 @@ def save_output(text: str, folder: Path) -> Path:
     return write_inside(folder, f"{_OUTPUTS}/output-{uuid.uuid4().hex[:12]}.txt", text.encode("utf-8", "replace"))
 
 
+def bound_and_save(result: ExecutionResult, limit: int, folder: Path, *, is_shared: bool = True) -> tuple[str, Path]:
+    """Shorten an output above the limit, and save the whole; return the short one, which names the file, and the file.
+
+    `is_shared` says that code works in this folder. Behind a wall it sees the file at another path.
+    """
+    path = save_output(result.output, folder)
+    total = max(len(result.output), result.output_size) if result.truncated else len(result.output)
+    named = path.relative_to(folder) if is_shared else path
+    return bound_output(result.output, limit, whole=named, total=total, partly=result.truncated), path
+
+
 def _notice(left_out: int, total: int, whole: Path | None, partly: bool) -> str:
     what = "more of its beginning and its end" if partly else "the whole output"
     where = f"; {what} is in {whole}" if whole is not None else ""
@@ -173,13 +163,7 @@ def with_line(output: str, text: str) -> str:
 
 
 def remark_on(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
-    """Return a remark on why code was ended or which limit it reached; empty if the output says so already.
-
-    Args:
-        result: The result.
-        limits: What the code could use.
-        in_session: Whether the code ran in a session, whose variables may be lost.
-    """
+    """Return a remark on why code was ended or which limit it reached; empty if the output says so already."""
     error, message, is_printed = result.error, "", False
     # An error with a traceback was raised by the code.
     if error is not None and not error.traceback and error.type in _NOT_IN_OUTPUT:

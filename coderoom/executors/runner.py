@@ -15,14 +15,12 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom._util.autogen import is_executor_started
 from coderoom._util.calls import await_with_token
-from coderoom._util.tasks import run_uncancellable
+from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.executors.base import TIMEOUT_CODE, OnOutput, SandboxedExecutor, cancelled
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult
-
-__all__ = ["Checkpoints", "ExecutorRunner", "runner_for"]
 
 
 @runtime_checkable
@@ -55,6 +53,32 @@ class Checkpoints(Protocol):
             mark: The state, from `checkpoint`.
         """
         ...
+
+
+class SavedState:
+    """A state of an executor with `Checkpoints` that can be restored."""
+
+    def __init__(self, executor: CodeExecutor) -> None:
+        self._executor: Any = executor
+        self._mark: Any = None
+
+    async def save(self, cancellation_token: CancellationToken) -> None:
+        """Save the state, unless it is saved already. The executor must be started."""
+        if self._mark is None:
+            self._mark = await await_with_token(self._executor.checkpoint(), cancellation_token)
+
+    async def restore(self, cancellation_token: CancellationToken) -> str:
+        """Restore the saved state; return what was restored, in words."""
+        if self._mark is None:
+            return ""
+        restored: str = await await_with_token(self._executor.rollback(self._mark), cancellation_token)
+        return restored
+
+    async def release(self) -> None:
+        """Release the saved state."""
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            await self._executor.release(mark)
 
 
 # How long an executor that ignores a cancellation is waited for.
@@ -104,7 +128,7 @@ class ExecutorRunner:
         """
         if self._starting is None or self._starting.done():
             self._starting = asyncio.create_task(self._start())
-            self._starting.add_done_callback(_retrieve)
+            self._starting.add_done_callback(retrieve_exception)
         # Not cancelled with its caller: an interrupted start may leave something that cannot be stopped.
         await asyncio.shield(self._starting)
 
@@ -255,17 +279,11 @@ def _set(ended: asyncio.Future[Outcome | None], outcome: Outcome | None) -> None
 
 
 async def _cancel(task: asyncio.Task[ExecutionResult], token: CancellationToken) -> None:
-    task.add_done_callback(_retrieve)
+    task.add_done_callback(retrieve_exception)
     with contextlib.suppress(Exception):  # This calls the executor's callbacks.
         token.cancel()
     task.cancel()
     await asyncio.wait((task,), timeout=_CANCEL_SECONDS)
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Retrieve an exception, so that asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _from_result(result: CodeResult, duration: float) -> ExecutionResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import os
@@ -292,8 +293,9 @@ def _answer_limit(client: Any, tokens: int) -> dict[str, Any]:
 def _name_of(client: Any) -> str:
     """The name of a client's model; clients have no common attribute for it."""
     client = innermost_client(client)
-    arguments = getattr(client, "_create_args", None)
-    if isinstance(arguments, Mapping) and isinstance(arguments.get("model"), str):
-        return str(arguments["model"])
+    with contextlib.suppress(Exception):  # Not every client has a config.
+        name = client.dump_component().config["model"]
+        if isinstance(name, str):
+            return name
     info = client.model_info
     return f"{type(client).__name__}:{info.get('family', 'unknown')}"

@@ -14,8 +14,6 @@ from typing import Literal
 from coderoom.errors import CodeRoomError, MissingDependencyError
 from coderoom.sandbox import Sandbox, WallReport, probe_walls
 
-__all__ = ["Finding", "examine"]
-
 NOT_ISOLATED = (
     "Code is not isolated: it runs as ordinary processes of this user, with this user's files and network. "
     "Run only what you would run yourself."

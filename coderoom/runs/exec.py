@@ -23,9 +23,6 @@ from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, OutputChunk, Sandbox, Session
 
-__all__ = ["BlockRun", "FileResult", "run_file"]
-
-
 _CANCELLED_CODE: Final = 125
 
 _STATE: Final = (
@@ -152,9 +149,7 @@ _WORKSPACE: Final = "/workspace/"
 def open_workspace(workspace: Path) -> tuple[Path, bool]:
     """Return the workspace, and whether it was created.
 
-    Raises:
-        RequestError: It is not a folder, or cannot be created. Its parent must exist, so that a mistyped path does not
-            create folders.
+    Its parent must exist, so that a mistyped path does not create folders.
     """
     try:
         folder = workspace.resolve()
@@ -176,11 +171,7 @@ def open_workspace(workspace: Path) -> tuple[Path, bool]:
 
 
 def check_request(source: Source, arguments: Sequence[str]) -> None:
-    """Check a request before anything runs.
-
-    Raises:
-        RequestError: No block takes the arguments, or a block names a file outside of the workspace.
-    """
+    """Refuse arguments that no block takes, and blocks that name a file outside of the workspace."""
     if arguments and all(block.language == "javascript" for block in source.blocks):
         raise RequestError(
             f"{source.name!r} takes no arguments: code in python, sh and bash does, and javascript does not."
@@ -194,13 +185,7 @@ def check_request(source: Source, arguments: Sequence[str]) -> None:
 
 
 def prelude(source: Source, arguments: Sequence[str], workspace: Path) -> str:
-    """The cell that sets `sys.argv`, and `__file__` and `sys.path` for scripts; empty if none of them is needed.
-
-    Args:
-        source: The file.
-        arguments: The arguments after the file on the command line.
-        workspace: The folder that the code works in.
-    """
+    """The cell that sets `sys.argv`, and `__file__` and `sys.path` for scripts; empty if none of them is needed."""
     is_script = source.kind == "script"
     if not (is_script or arguments) or all(block.language != "python" for block in source.blocks):
         return ""

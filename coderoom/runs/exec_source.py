@@ -14,9 +14,6 @@ from typing import Any, Final, Literal
 from coderoom.blocks import Block, extract_code_blocks, normalize_language
 from coderoom.errors import RequestError
 
-__all__ = ["STDIN", "Source", "read_blocks", "read_cells"]
-
-
 STDIN: Final = "<stdin>"
 
 _RUNNABLE: Final = frozenset({"python", "sh", "javascript"})
@@ -33,15 +30,9 @@ Kind = Literal["markdown", "script", "notebook"]
 
 @dataclass(frozen=True)
 class Source:
-    """A file that was read.
+    """A file that was read: the blocks that run here, the other ones, and the lines where the code of each begins.
 
-    Attributes:
-        name: The file, as the user named it.
-        kind: Its kind.
-        blocks: The blocks in languages that run here, in order. In a notebook, a block's `line` is the number of the
-            code cell, because users see no lines there.
-        skipped: The blocks in other languages or without one.
-        starts: For each block, the line of the file where its code begins.
+    In a notebook, a block's `line` is the number of the code cell, because users see no lines there.
     """
 
     name: str
@@ -55,12 +46,7 @@ class Source:
         return f"{'cell' if self.kind == 'notebook' else 'line'} {block.line}"
 
     def place(self, number: int, line: int) -> str:
-        """The place of a line of code, such as `notes.md:9`.
-
-        Args:
-            number: The block's number, counted from 1.
-            line: The line of its code, counted from 1.
-        """
+        """The place of a line of code, such as `notes.md:9`; blocks and lines are counted from 1."""
         if self.kind == "notebook":
             return f"{self.name}, {self.where(self.blocks[number - 1])}, line {line}"
         return f"{self.name}:{self.starts[number - 1] + line - 1}"
@@ -176,16 +162,7 @@ _FLAGS: Final = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 def read_cells(name: str, text: str) -> list[Block]:
     """The code cells of a notebook of nbformat 4, without empty ones and those with the tag `no-run`.
 
-    Args:
-        name: The file's name, for messages.
-        text: The file's content.
-
-    Returns:
-        A block for each cell; its `line` is the number of the code cell.
-
-    Raises:
-        RequestError: It is not a notebook, is in another language than Python, has nothing to run, or a cell has
-            commands of IPython.
+    A block's `line` is the number of the code cell. A cell with commands of IPython is refused.
     """
     notebook = _parse(name, text)
     _check_language(name, notebook.get("metadata"))

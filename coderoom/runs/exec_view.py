@@ -19,8 +19,6 @@ from coderoom.runs.exec_source import Source
 if TYPE_CHECKING:
     from coderoom.runs.exec import BlockRun, FileResult
 
-__all__ = ["ExecView", "isolation_words"]
-
 _NO_WALL: Final = "none"
 _LONGEST_LINE: Final = 65_536
 _LONGEST_TAIL: Final = 400

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
 
 from autogen_core import CancellationToken
@@ -35,8 +35,6 @@ from coderoom.outcome import Outcome
 from coderoom.runs.record import NO_CODE, usage_of
 from coderoom.runs.team_run import WALL_VARIABLE
 from coderoom.sandbox import ExecutionResult, Sandbox, Session
-
-__all__ = ["ExecuteCodeResult", "execute_code"]
 
 _MODULES: Final = (
     "math, cmath, random, statistics, decimal, fractions, numbers, json, re, string, textwrap, datetime, time, "
@@ -148,10 +146,17 @@ async def execute_code(
     token = CancellationToken() if cancellation_token is None else cancellation_token
     chosen = default_model() if model is None else model
     client = resolve_model(chosen)
+    question = _Question(
+        client,
+        repr(chosen) if isinstance(chosen, str) else type(client).__name__,
+        [
+            SystemMessage(content=_INSTRUCTIONS.format(timeout=timeout, modules=_MODULES)),
+            UserMessage(content=encodable(prompt), source="user"),
+        ],
+        token,
+    )
     try:
-        name = repr(chosen) if isinstance(chosen, str) else type(client).__name__
-        dialogue = _Dialogue(client, name, _INSTRUCTIONS.format(timeout=timeout, modules=_MODULES), prompt, token)
-        return await await_with_token(_answer(dialogue, sandbox, timeout, max_output, max_retries), token)
+        return await await_with_token(_answer(question, sandbox, timeout, max_output, max_retries), token)
     finally:
         if client is not model:
             await client.close()
@@ -170,20 +175,73 @@ def _check(prompt: Any, timeout: Any, max_output: Any, max_retries: Any, sandbox
         raise RequestError(f"sandbox={sandbox!r} is not a coderoom.sandbox.Sandbox; create one, or leave it out.")
 
 
+@dataclass
+class _Question:
+    """A question to a model: its client, the client's name in errors, the messages so far, and the token usage."""
+
+    client: ChatCompletionClient
+    name: str
+    messages: list[LLMMessage]
+    token: CancellationToken
+    usage: RequestUsage = field(default_factory=lambda: RequestUsage(prompt_tokens=0, completion_tokens=0))
+
+    async def ask(self, more: str = "") -> str:
+        """Send the messages, and one more if it is given; the answer is the last message afterwards."""
+        if more:
+            self.messages.append(UserMessage(content=more, source="user"))
+        try:
+            answer = await self.client.create(self.messages, cancellation_token=self.token)
+        except CodeRoomError:
+            raise
+        except Exception as error:
+            raise ModelError(in_words(f"The model {self.name}", error)) from error
+        self.usage.prompt_tokens += answer.usage.prompt_tokens
+        self.usage.completion_tokens += answer.usage.completion_tokens
+        # The request offers no tools, so calls of tools are not an answer.
+        text = encodable(answer.content) if isinstance(answer.content, str) else ""
+        # Some services refuse a history with an empty message.
+        self.messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
+        return text
+
+
 async def _answer(
-    dialogue: _Dialogue, sandbox: Sandbox | None, timeout: float, max_output: int, max_retries: int
+    question: _Question, sandbox: Sandbox | None, timeout: float, max_output: int, max_retries: int
 ) -> ExecuteCodeResult:
     attempts: list[_Attempt] = []
+    feedback = why_no_code = ""
+    is_reminded = False
     async with _started(sandbox) as place:
-        while code := await dialogue.ask_for_code():
+        while True:
+            reply = await question.ask(feedback)
+            code, cut = _code_in(reply)
+            if not code:
+                if is_reminded:
+                    why_no_code = _complaint(reply, cut)
+                    break
+                is_reminded, feedback = True, _CUT_OFF if cut else _NO_CODE
+                continue
             async with place.session() as session:
                 ran = await session.run(code, timeout=timeout)
                 value, is_repr = await _value_of(session, ran, timeout)
             attempts.append(_Attempt(ran, value, is_repr, _error(ran, timeout, place)))
             if not _is_retried(attempts, max_retries):
                 break
-            dialogue.tell(_feedback(attempts[-1], max_output))
-    return _result(attempts, dialogue, max_output)
+            feedback = _feedback(attempts[-1], max_output)
+    if attempts:
+        return _result(attempts, question, max_output)
+    return ExecuteCodeResult(
+        success=False,
+        result=None,
+        result_is_repr=False,
+        code="",
+        error=why_no_code,
+        outcome=NO_CODE,
+        stdout="",
+        stderr="",
+        truncated=False,
+        attempts=0,
+        usage=usage_of([question.usage]),
+    )
 
 
 @asynccontextmanager
@@ -199,14 +257,7 @@ async def _started(sandbox: Sandbox | None) -> AsyncIterator[Sandbox]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A run of one piece of code.
-
-    Attributes:
-        ran: The result of the sandbox.
-        value: The answer.
-        value_is_repr: Whether the answer is only the `repr` of a value.
-        error: Why it failed, on one line if possible; `None` if it did not.
-    """
+    """A run of code: the sandbox's result, the answer or only its `repr`, and why it failed."""
 
     ran: ExecutionResult
     value: Any
@@ -269,102 +320,22 @@ def _error(ran: ExecutionResult, timeout: float, sandbox: Sandbox) -> str | None
     return text if error.line is None or f"line {error.line}" in text else f"{text} (line {error.line})"
 
 
-def _result(attempts: list[_Attempt], dialogue: _Dialogue, max_output: int) -> ExecuteCodeResult:
-    result = ExecuteCodeResult(
-        success=False,
-        result=None,
-        result_is_repr=False,
-        code="",
-        error=dialogue.why_no_code,
-        outcome=NO_CODE,
-        stdout="",
-        stderr="",
-        truncated=False,
+def _result(attempts: list[_Attempt], question: _Question, max_output: int) -> ExecuteCodeResult:
+    last = attempts[-1]
+    stdout, stderr = last.ran.stdout, last.ran.stderr
+    return ExecuteCodeResult(
+        success=last.ran.success,
+        result=last.value,
+        result_is_repr=last.value_is_repr,
+        code=last.ran.code,
+        error=None if last.error is None else bound_output(last.error, max_output),
+        outcome=last.ran.outcome.value,
+        stdout=bound_output(stdout, max_output),
+        stderr=bound_output(stderr, max_output),
+        truncated=last.ran.truncated or max(len(stdout), len(stderr)) > max_output,
         attempts=len(attempts),
-        usage=usage_of([dialogue.usage]),
+        usage=usage_of([question.usage]),
     )
-    if attempts:
-        last = attempts[-1]
-        stdout, stderr = last.ran.stdout, last.ran.stderr
-        result.update(
-            {
-                "success": last.ran.success,
-                "result": last.value,
-                "result_is_repr": last.value_is_repr,
-                "code": last.ran.code,
-                "error": None if last.error is None else bound_output(last.error, max_output),
-                "outcome": last.ran.outcome.value,
-                "stdout": bound_output(stdout, max_output),
-                "stderr": bound_output(stderr, max_output),
-                "truncated": last.ran.truncated or max(len(stdout), len(stderr)) > max_output,
-            }
-        )
-    return result
-
-
-class _Dialogue:
-    """The messages to a model and its answers.
-
-    Args:
-        client: The model.
-        name: Its name in errors.
-        instructions: The system message.
-        prompt: The question.
-        token: Cancels a request.
-    """
-
-    def __init__(
-        self, client: ChatCompletionClient, name: str, instructions: str, prompt: str, token: CancellationToken
-    ) -> None:
-        self.usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
-        self.why_no_code = ""
-        self._client = client
-        self._name = name
-        self._token = token
-        self._messages: list[LLMMessage] = [
-            SystemMessage(content=instructions),
-            UserMessage(content=encodable(prompt), source="user"),
-        ]
-        self._reminded = False
-
-    def tell(self, text: str) -> None:
-        """Add a message, which the model reads with the next request."""
-        self._messages.append(UserMessage(content=text, source="user"))
-
-    async def ask_for_code(self) -> str:
-        """Request an answer, and once in a dialogue another one if there is no code in it.
-
-        Returns:
-            The code; empty if there is none.
-
-        Raises:
-            ModelError: The request failed.
-        """
-        while True:
-            reply = await self._ask()
-            code, cut = _code_in(reply)
-            if code:
-                return code
-            if self._reminded:
-                self.why_no_code = _complaint(reply, cut)
-                return ""
-            self._reminded = True
-            self.tell(_CUT_OFF if cut else _NO_CODE)
-
-    async def _ask(self) -> str:
-        try:
-            answer = await self._client.create(self._messages, cancellation_token=self._token)
-        except CodeRoomError:
-            raise
-        except Exception as error:
-            raise ModelError(in_words(f"The model {self._name}", error)) from error
-        self.usage.prompt_tokens += answer.usage.prompt_tokens
-        self.usage.completion_tokens += answer.usage.completion_tokens
-        # The request offers no tools, so calls of tools are not an answer.
-        text = encodable(answer.content) if isinstance(answer.content, str) else ""
-        # Some services refuse a history with an empty message.
-        self._messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
-        return text
 
 
 def _code_in(reply: str) -> tuple[str, bool]:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from coderoom.sandbox import Session
 
-__all__ = ["EXIT_INTERRUPTED", "Interrupt", "cancel_on_signal", "route_signals"]
-
 EXIT_INTERRUPTED = 130
 
 _CANCEL_AGAIN_SECONDS: Final = 0.1
@@ -98,10 +96,8 @@ def _end_all() -> None:
 def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) -> Iterator[None]:
     """Route SIGINT, SIGTERM and SIGHUP to a cancellation token.
 
-    Args:
-        token: The token to cancel.
-        owns_process: Whether the process does nothing else. Then what does not end by itself is killed: first the
-            child processes, which some of AutoGen's executors wait for, and at last this process.
+    `owns_process` says that the process does nothing else. Then what does not end by itself is killed: first the child
+    processes, which some of AutoGen's executors wait for, and at last this process.
     """
     from coderoom.executors import end_descendants  # which needs AutoGen; `coderoom exec` does without
 

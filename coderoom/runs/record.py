@@ -19,8 +19,6 @@ from coderoom.agents import StopReason
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
 
-__all__ = ["FAILED", "NOT_APPROVED", "NO_CODE", "UNFINISHED", "RunRecord", "usage_of"]
-
 NO_CODE = "no_code"
 """The outcome of a run without code, so that nothing shows whether it worked."""
 NOT_APPROVED = "not_approved"

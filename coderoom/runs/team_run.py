@@ -18,7 +18,7 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
 from coderoom._util.advice import in_words
-from coderoom._util.autogen import executor_of, model_client_of, participants_of, work_dir_of
+from coderoom._util.autogen import agents_of, closers_of, executor_of, work_dir_of
 from coderoom._util.calls import await_with_token
 from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
@@ -27,22 +27,6 @@ from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendan
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
 from coderoom.sandbox import Sandbox
-
-__all__ = [
-    "DEFAULT_WORKSPACE",
-    "NO_CODE_IS_RUN",
-    "WALL_VARIABLE",
-    "WORKSPACE_VARIABLE",
-    "FileChanges",
-    "PreparedRun",
-    "copy_in",
-    "executors_of",
-    "folder_of",
-    "isolation_of",
-    "prepare_run",
-    "run_team",
-]
-
 
 WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"
 """Team files refer to this variable for the workspace."""
@@ -176,8 +160,9 @@ async def run_team(
     finally:
         record.seconds = time.monotonic() - started
         record.files = changes.written()
-        with suppress(Exception):
-            await _close(team)
+        for close in closers_of(team):
+            with suppress(Exception):
+                await close()
         if owns_process:
             end_descendants()
     return record
@@ -224,19 +209,6 @@ async def _run(team: Team, record: RunRecord, watch: Watcher, token: Cancellatio
         await stream.aclose()
 
 
-async def _close(team: Any) -> None:
-    """Close the team and its model clients, which nobody else uses."""
-    close = getattr(team, "close", None)
-    if callable(close):
-        await close()
-    for participant in participants_of(team):
-        if close is None:
-            await participant.close()
-        client = model_client_of(participant)
-        if client is not None:
-            await client.close()
-
-
 def _root(error: BaseException) -> BaseException:
     while isinstance(error, AgentError) and error.__cause__ is not None:
         error = error.__cause__
@@ -254,15 +226,9 @@ _MOST_FILES = 10_000
 
 def executors_of(team: Any) -> list[Any]:
     """The executors of a team's agents, those of nested teams too, and agents that run code without one."""
-    found = []
-    for participant in participants_of(team):
-        executor = executor_of(participant)
-        if executor is not None:
-            found.append(executor)
-        if isinstance(participant, CodeGeneratorAgent):  # It has its own sandbox.
-            found.append(participant)
-        found += executors_of(participant)
-    return found
+    # A `CodeGeneratorAgent` has its own sandbox.
+    found = [agent if isinstance(agent, CodeGeneratorAgent) else executor_of(agent) for agent in agents_of(team)]
+    return [executor for executor in found if executor is not None]
 
 
 def folder_of(executor: Any) -> Path | None:
@@ -290,14 +256,7 @@ def _wall_of(executor: Any) -> str:
 
 
 def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
-    """Copy files into the workspace, under their own names.
-
-    Returns:
-        The names.
-
-    Raises:
-        RequestError: If one of them cannot be read, or two have one name.
-    """
+    """Copy files into the workspace, under their own names, which are returned."""
     names = [file.name for file in files]
     doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
@@ -316,11 +275,7 @@ def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
 
 
 class FileChanges:
-    """Finds the files that were written in some folders since this object was created.
-
-    Args:
-        folders: The folders; one that does not exist counts as empty.
-    """
+    """Finds the files that were written in some folders since this object was created."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         resolved = sorted({folder.resolve() for folder in folders})

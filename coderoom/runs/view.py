@@ -27,8 +27,6 @@ from coderoom.runs.exec_view import isolation_words
 from coderoom.runs.record import RunRecord
 from coderoom.runs.team_run import NO_CODE_IS_RUN
 
-__all__ = ["RunView"]
-
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _STREAMED_LINES: Final = 12
 _STREAMED_CHARACTERS: Final = 4000

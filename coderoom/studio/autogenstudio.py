@@ -12,8 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Collection
 from typing import Any, Final
-
-__all__ = ["NAMES", "SETTINGS", "TOKENS", "application", "current_run", "going_runs"]
+from unittest import mock
 
 SETTINGS: Final = "AUTOGENSTUDIO_"
 """How Studio's variables of the environment begin."""
@@ -35,14 +34,7 @@ TOKENS: Final = "_cancellation_tokens"
 
 
 def application(change_team_manager: Callable[[type[Any]], type[Any]]) -> Any:
-    """Import Studio, which reads its settings from the environment.
-
-    Args:
-        change_team_manager: Takes Studio's class that makes and runs teams, and returns the one to use instead.
-
-    Returns:
-        Studio's ASGI application.
-    """
+    """Import Studio and return its ASGI application, with another class that makes and runs teams."""
     from autogenstudio.web import app
     from autogenstudio.web.managers import connection
     from autogenstudio.web.routes import gallery, teams
@@ -76,13 +68,7 @@ def _without_side_effects(make: Callable[[], Any]) -> Callable[[], Any]:
 
     @functools.wraps(make)
     def made() -> Any:
-        before = dict(os.environ)
-        try:
-            with contextlib.chdir(before[f"{SETTINGS}APPDIR"]):
-                return make()
-        finally:
-            for name in os.environ.keys() - before.keys():
-                del os.environ[name]
-            os.environ.update(before)
+        with contextlib.chdir(os.environ[f"{SETTINGS}APPDIR"]), mock.patch.dict(os.environ):
+            return make()
 
     return made

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from coderoom.configs import shipped_teams
 from coderoom.studio.environment import forget
-
-__all__ = ["USER", "Contents", "RefusedError", "Rest", "forget_if_new"]
-
 
 USER: Final = "guestuser@gmail.com"
 """The id of the only user in a Studio without authentication."""
@@ -25,12 +24,16 @@ _FIRST_TEAM: Final = "coder-reviewer"
 _RECORD: Final = "coderoom.json"
 
 
-class RefusedError(Exception):
-    """The server refused a request.
+class _Row(TypedDict):
+    id: int
+    sha256: str
 
-    Attributes:
-        status: The HTTP status.
-    """
+
+_KNOWN = TypeAdapter(dict[str, _Row])
+
+
+class RefusedError(Exception):
+    """The server refused a request, with this HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text}")
@@ -38,24 +41,14 @@ class RefusedError(Exception):
 
 
 class Rest:
-    """The REST routes of Studio's server.
-
-    Args:
-        port: The port that it listens on.
-        timeout: The timeout of a request, in seconds.
-    """
+    """The REST routes of Studio's server."""
 
     def __init__(self, port: int, timeout: float = 120) -> None:
         self._url = f"http://127.0.0.1:{port}/api"
         self._timeout = timeout
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
-        """Send a request and return the data of the response.
-
-        Raises:
-            RefusedError: The server refused.
-            OSError: Nothing answers.
-        """
+        """Send a request and return the data of the response."""
         try:
             with httpx.Client(trust_env=False, timeout=self._timeout) as client:
                 response = client.request(method, self._url + path, json=body, params=query)
@@ -79,32 +72,19 @@ def forget_if_new(folder: Path) -> None:
 
 
 class Contents:
-    """The contents that CodeRoom put into Studio, recorded in a file of Studio's folder.
-
-    Args:
-        rest: Studio's routes.
-        folder: Studio's folder.
-    """
+    """The contents that CodeRoom put into Studio, recorded in a file of Studio's folder."""
 
     def __init__(self, rest: Rest, folder: Path) -> None:
         self._rest = rest
         self._file = folder / _RECORD
-        self._known: dict[str, dict[str, Any]] = {}
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            known = json.loads(self._file.read_text(encoding="utf-8"))
-            self._known = {name: row for name, row in known.items() if _is_row(row)}
+        self._known: dict[str, _Row] = {}
+        with contextlib.suppress(OSError, ValueError):
+            self._known = _KNOWN.validate_json(self._file.read_bytes())
 
     def put(self, gallery: Mapping[str, Any]) -> list[str]:
-        """Add a gallery and its teams, or update those of an earlier start.
+        """Add a gallery and its teams, or update those of an earlier start; return what was left unchanged, in words.
 
         What the user has changed or deleted in Studio stays as it is.
-
-        Returns:
-            What was left unchanged, in words.
-
-        Raises:
-            OSError: Studio does not answer, or its folder cannot be written.
-            RefusedError: Studio refuses.
         """
         with contextlib.suppress(RefusedError):
             # The first request makes Studio create its own gallery, which stays too.
@@ -151,10 +131,6 @@ class Contents:
 def _position(label: str, shipped: Collection[str]) -> int:
     """The position in the order of adding: the user's own teams come last, after the shipped one to start with."""
     return 1 if label == _FIRST_TEAM else 0 if label in shipped else 2
-
-
-def _is_row(row: object) -> bool:
-    return isinstance(row, dict) and isinstance(row.get("id"), int) and isinstance(row.get("sha256"), str)
 
 
 def _digest(data: Any) -> str:

@@ -1,4 +1,4 @@
-"""The virtual environment and the folder of AutoGen Studio, and the locks that keep processes apart."""
+"""The virtual environment and the folder of AutoGen Studio, and the environment variables of its server."""
 
 from __future__ import annotations
 
@@ -13,24 +13,16 @@ import sysconfig
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
-from coderoom._util.temporary import remove_folder
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from coderoom._util.python import VARIABLE, default_python
+from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import MissingDependencyError, RequestError
-
-__all__ = [
-    "PINS",
-    "default_folder",
-    "environment_folder",
-    "forget",
-    "open_log",
-    "prepare_environment",
-    "take_lock",
-    "use_folder",
-    "without_python_settings",
-]
-
 
 PINS: Final = Path(__file__).with_name("requirements.txt")
 """The exact version of every package in Studio's environment."""
@@ -41,10 +33,11 @@ _ELSEWHERE = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET")
 _NO_VENV = "Install it (Debian, Ubuntu: apt-get install python3-venv), and start again."
 
 
-class Tell(Protocol):
+class Report(Protocol):
     """Reports a step, and its progress."""
 
-    def __call__(self, words: str, detail: str = "") -> None: ...
+    def __call__(self, words: str, detail: str = "") -> None:
+        """Report it."""
 
 
 def environment_folder(pins: Path = PINS, python: str = sys.executable) -> Path:
@@ -55,11 +48,11 @@ def environment_folder(pins: Path = PINS, python: str = sys.executable) -> Path:
     return base.absolute() / "coderoom" / f"studio-{key}"
 
 
-def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.executable) -> Path:
+def prepare_environment(report: Report, *, pins: Path = PINS, python: str = sys.executable) -> Path:
     """Create the environment unless it exists.
 
     Args:
-        tell: Reports progress; not called if the environment exists.
+        report: Reports progress; not called if the environment exists.
         pins: A requirements file that names every package to install.
         python: The interpreter to create the environment with.
 
@@ -75,12 +68,12 @@ def prepare_environment(tell: Tell, *, pins: Path = PINS, python: str = sys.exec
         return interpreter
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        wait = partial(tell, "Another start is installing AutoGen Studio; waiting for it")
+        wait = partial(report, "Another start is installing AutoGen Studio; waiting for it")
         lock = take_lock(folder.with_name(f"{folder.name}.lock"), wait)
         try:
             if not _is_ready(folder):  # Another process may have created it meanwhile.
                 remove_folder(folder)
-                _make(folder, interpreter, tell, pins, python, lock)
+                _make(folder, interpreter, report, pins, python, lock)
                 (folder / _READY).touch()
         finally:
             os.close(lock)
@@ -101,63 +94,36 @@ def _is_ready(folder: Path) -> bool:
     return (folder / _READY).exists() and (folder / "bin" / "python").exists()
 
 
-def _make(folder: Path, interpreter: Path, tell: Tell, pins: Path, python: str, lock: int) -> None:
-    tell("Creating an environment for AutoGen Studio")
+def _make(folder: Path, interpreter: Path, report: Report, pins: Path, python: str, lock: int) -> None:
+    report("Creating an environment for AutoGen Studio")
     # Debian's Python has `ensurepip` only with the package python3-venv.
-    venv = [python, "-m", "venv", "--without-pip", str(folder)]
-    _run(venv, lock, f"{python} cannot create virtual environments. {_NO_VENV}")
-    pip = [str(interpreter), "-m", "pip"]
-    if _fails([str(interpreter), "-m", "ensurepip"], lock):
-        pip = [python, "-m", "pip", "--python", str(interpreter)]
-        if _fails([*pip, "--version"], lock):
-            raise MissingDependencyError(
-                f"AutoGen Studio cannot be installed: {python} has neither pip nor `ensurepip`. {_NO_VENV}"
-            )
+    _run([python, "-m", "venv", str(folder)], lock, f"{python} cannot create virtual environments with pip. {_NO_VENV}")
     options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-    install = [*pip, "install", *options, "--requirement", str(pins)]
+    install = [str(interpreter), "-m", "pip", "install", *options, "--requirement", str(pins)]
     remedy = f"To see all of its output, run pip yourself; start again when it succeeds:\n  {shlex.join(install)}"
-    _run(install, lock, remedy, _progress(tell, pins))
+    _run(install, lock, remedy, _progress(report, pins))
 
 
-def _progress(tell: Tell, pins: Path) -> Callable[[str], None]:
+def _progress(report: Report, pins: Path) -> Callable[[str], None]:
     """Turn pip's output into progress reports."""
     total = sum("==" in line for line in pins.read_text(encoding="utf-8").splitlines())
     begun = 0
     words = "Installing AutoGen Studio, which takes a minute or two and is done once"
-    tell(words)
+    report(words)
 
     def follow(line: str) -> None:
         nonlocal begun
         if line.startswith("Collecting "):
             begun += 1
-            tell(words, f": {begun} of {total} packages")
+            report(words, f": {begun} of {total} packages")
         elif line.startswith("Installing collected packages"):
-            tell(words, ": unpacking")
+            report(words, ": unpacking")
 
     return follow
 
 
-def _fails(command: Sequence[str], lock: int) -> bool:
-    return _call(command, lock, lambda line: None) != 0
-
-
-def _run(command: Sequence[str], lock: int, remedy: str, follow: Callable[[str], None] | None = None) -> None:
+def _run(command: Sequence[str], lock: int, remedy: str, follow: Callable[[str], None] = lambda line: None) -> None:
     output: deque[str] = deque(maxlen=_LAST_LINES)
-
-    def keep(line: str) -> None:
-        if line.strip():
-            output.append(line.rstrip())
-        if follow is not None:
-            follow(line)
-
-    if _call(command, lock, keep):
-        words = "\n".join(f"  {line}" for line in output)
-        raise MissingDependencyError(
-            f"AutoGen Studio cannot be installed. The last lines of the output:\n{words}\n{remedy}"
-        )
-
-
-def _call(command: Sequence[str], lock: int, on_line: Callable[[str], None]) -> int:
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -173,13 +139,18 @@ def _call(command: Sequence[str], lock: int, on_line: Callable[[str], None]) -> 
         try:
             assert process.stdout is not None
             for line in process.stdout:
-                on_line(line)
+                follow(line)
+                if line.strip():
+                    output.append(f"  {line.rstrip()}")
         except BaseException:
-            # For another interpreter, pip starts a child process.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
-    return process.returncode
+    if process.returncode:
+        words = "\n".join(output)
+        raise MissingDependencyError(
+            f"AutoGen Studio cannot be installed. The last lines of the output:\n{words}\n{remedy}"
+        )
 
 
 def _environment() -> dict[str, str]:
@@ -196,14 +167,7 @@ def default_folder() -> Path:
 
 @contextlib.contextmanager
 def use_folder(folder: Path) -> Iterator[int]:
-    """Create the folder if needed, and lock it.
-
-    Yields:
-        The descriptor of the lock, which lasts while any process has it open.
-
-    Raises:
-        RequestError: It is locked, or cannot be created.
-    """
+    """Create the folder if needed, and lock it while any process has the yielded descriptor open."""
     try:
         # Studio stores what is typed into it, including keys, as plain text.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -222,11 +186,7 @@ def use_folder(folder: Path) -> Iterator[int]:
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Create a log that only this user can read.
-
-    Raises:
-        RequestError: It cannot be written.
-    """
+    """Create a log that only this user can read."""
     try:
         return open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))
     except OSError as error:
@@ -234,11 +194,7 @@ def open_log(path: Path) -> BinaryIO:
 
 
 def forget(path: Path) -> None:
-    """Remove a file of the folder, if it exists.
-
-    Raises:
-        RequestError: It cannot be removed.
-    """
+    """Remove a file of the folder, if it exists."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -255,16 +211,7 @@ def _unusable(folder: Path, error: OSError) -> RequestError:
 def take_lock(path: Path, wait: Callable[[], None] | None = None) -> int:
     """Lock a file, while any process has the descriptor open.
 
-    Args:
-        path: The file; it is created if needed.
-        wait: Called before waiting for another process; `None`: do not wait.
-
-    Returns:
-        The descriptor.
-
-    Raises:
-        BlockingIOError: Another process has the lock.
-        OSError: The file cannot be created.
+    If another process has it, `wait` is called before waiting; without `wait`, that is a `BlockingIOError`.
     """
     import fcntl  # Windows does not have it.
 
@@ -281,3 +228,85 @@ def take_lock(path: Path, wait: Callable[[], None] | None = None) -> int:
         os.close(lock)
         raise
     return lock
+
+
+_TRUSTED: Final = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
+_ADD_PATHS: Final = """\
+import site
+for folder in {folders!r}:
+    site.addsitedir(folder)
+"""
+
+
+def server_environment(interpreter: Path, trust: Sequence[str]) -> dict[str, str]:
+    """The environment variables of the server, which make the user's packages importable.
+
+    Studio's own packages come first, and keep their versions. Its environment has the same interpreter, so packages
+    that are installed here work there too. Packages of `trust` that do not work there are a `MissingDependencyError`.
+    """
+    named = ["coderoom", *trust, *os.environ.get(_TRUSTED, "").split(",")]
+    trusted = list(dict.fromkeys(name.strip() for name in named if name.strip()))
+    folder = temporary_folder()
+    (folder / "coderoom").symlink_to(PINS.parents[1])
+    if trusted[1:]:
+        folders = [path for path in sys.path if Path(path).is_dir() and path]
+        (folder / "sitecustomize.py").write_text(_ADD_PATHS.format(folders=folders), encoding="utf-8")
+    environment = {
+        **without_python_settings(os.environ),
+        # The same CodeRoom, and the same interpreter for code, as here.
+        "PYTHONPATH": str(folder),
+        VARIABLE: default_python(),
+        _TRUSTED: ",".join(trusted),
+    }
+    if environment.get("OPENAI_BASE_URL") and not environment.get("OPENAI_API_KEY"):
+        environment["OPENAI_API_KEY"] = "none"  # OpenAI's client requires a key, and the user's server often does not.
+    roots = list(dict.fromkeys(name.partition(".")[0] for name in trust))
+    _check_versions(roots)
+    for name in roots:
+        _check_import(interpreter, environment, name)
+    return environment
+
+
+def _check_versions(packages: Sequence[str]) -> None:
+    """Check that packages and what they require accept the versions of Studio's packages."""
+    lines = [line.partition(";")[0].strip() for line in PINS.read_text(encoding="utf-8").splitlines()]
+    pinned = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    owners = packages_distributions()
+    waiting = [owner for package in packages for owner in owners.get(package, ())]
+    conflicts: list[str] = []
+    seen: set[str] = set()
+    while waiting:
+        owner = waiting.pop()
+        if (known := canonicalize_name(owner)) in seen or known in pinned or known == "coderoom":
+            continue
+        seen.add(known)
+        for need in map(Requirement, _requires(owner)):
+            if need.marker is None or need.marker.evaluate({"extra": ""}):
+                waiting.append(need.name)
+                version = pinned.get(canonicalize_name(need.name))
+                if version is not None and not need.specifier.contains(version, prereleases=True):
+                    conflicts.append(f"  {owner} needs {need.name}{need.specifier}, and it has {need.name} {version}")
+    if conflicts:
+        listed = "\n".join(conflicts)
+        raise MissingDependencyError(
+            f"The packages of --trust conflict with AutoGen Studio's environment:\n{listed}\nInstall versions of them "
+            "that accept those, or start without --trust and the teams that need it."
+        )
+
+
+def _requires(name: str) -> list[str]:
+    try:
+        return requires(name) or []
+    except PackageNotFoundError:
+        return []
+
+
+def _check_import(interpreter: Path, environment: Mapping[str, str], name: str) -> None:
+    command = [str(interpreter), "-P", "-B", "-c", f"import {name}"]
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        error = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+        raise MissingDependencyError(
+            f"{name!r} cannot be imported in AutoGen Studio's environment: {error}. Install what it needs beside "
+            "CodeRoom, or leave out --trust and the teams that need it."
+        )

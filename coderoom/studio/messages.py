@@ -32,13 +32,12 @@ from autogen_core.models import RequestUsage
 from coderoom._util.advice import advice_for
 from coderoom._util.text import code_span, named, without_escapes
 from coderoom.agents import metadata as keys
-from coderoom.agents.messages import picture_of, why_no_more
+from coderoom.agents.code_executor import why_no_more
+from coderoom.agents.messages import picture_of
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact
-
-__all__ = ["StudioMessages", "error_message"]
 
 _LONGEST = 20_000
 _PLAIN = re.compile(r"[^\W_](?:[ .,:%]?[^\W_])*")
@@ -52,11 +51,7 @@ _MOST_PICTURES = 10
 
 
 class StudioMessages:
-    """Makes the messages of one run.
-
-    Args:
-        asking: The agents whose questions to the user show the code.
-    """
+    """Makes the messages of one run; the questions of the agents in `asking` show the code."""
 
     def __init__(self, asking: Collection[str] = ()) -> None:
         self._asking = asking
@@ -86,7 +81,8 @@ class StudioMessages:
             is_plain = _PLAIN.fullmatch(item.result.output.strip()) is not None
             return _run(item, with_output=item.source in self._wrote or not is_plain)
         if isinstance(item, ThoughtEvent):
-            return _message(item.source, "thought", _quote(item.content), item.models_usage)
+            quoted = "\n".join(f"> {line}".rstrip() for line in item.content[:_LONGEST].split("\n"))
+            return _message(item.source, "thought", quoted, item.models_usage)
         return _beside(item) if isinstance(item, BaseChatMessage) else None
 
 
@@ -203,7 +199,3 @@ def _beside(answer: BaseChatMessage) -> TextMessage | None:
     if reason is None or reason in text:
         return None
     return _message(answer.source, "stop", f"**There is no further attempt:** {reason}.")
-
-
-def _quote(text: str) -> str:
-    return "\n".join(f"> {line}".rstrip() for line in text[:_LONGEST].split("\n"))

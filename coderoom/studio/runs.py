@@ -7,23 +7,17 @@ run, and some are never closed. This module closes and ends them.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
 from typing import Any, Final
 from weakref import WeakSet
 
 from coderoom._util.autogen import agents_of, closers_of
-from coderoom._util.watching import at_end_of_run, closing_what_opens
-from coderoom.studio.autogenstudio import current_run
-from coderoom.studio.marks import end_below, marked
+from coderoom._util.calls import at_end_of_run, closing_what_opens
+from coderoom.executors import end_descendants
+from coderoom.studio.autogenstudio import current_run, going_runs
 from coderoom.studio.messages import StudioMessages, error_message
-
-__all__ = ["RunsLoop", "with_messages"]
-
-
-_log = logging.getLogger("coderoom")
 
 _LOOK_SECONDS: Final = 0.2
 # Before these, processes and tasks can end by themselves.
@@ -34,69 +28,37 @@ _QUESTION_SECONDS: Final = 170.0
 _ASKS: Final = "coderoom.agents.HumanApprovedAgent"
 
 
-class RunsLoop(asyncio.SelectorEventLoop):
-    """An event loop that knows the run of each task and process, and ends those whose run is over.
+_tasks: dict[Any, WeakSet[asyncio.Task[Any]]] = {}
+"""The tasks of each run."""
 
-    A loop, because only it sees every task, and every process that asyncio starts.
-    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._tasks: dict[Any, WeakSet[asyncio.Task[Any]]] = {}
-        self._over: dict[Any, float] = {}
+def note_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+    """Create a task, and note its run, unless the task has a context of its own. A task factory for asyncio."""
+    task = asyncio.Task(coro, loop=loop, **options)
+    run = current_run()
+    if run is not None and options.get("context") is None:
+        _tasks.setdefault(run, WeakSet()).add(task)
+    return task
 
-    async def end_runs(self, going: Callable[[], Collection[Any]]) -> None:
-        """End what is left of each run that is over, forever.
 
-        Args:
-            going: Returns the runs that go on, without those that were stopped and have not ended yet.
-        """
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            try:
-                self._look(going(), time.monotonic())
-            except Exception:
-                _log.exception("Processes and tasks of ended runs could not be ended; another attempt follows")
-
-    def _look(self, going: Collection[Any], now: float) -> None:
-        self._over = {run: self._over.get(run, now) for run in self._tasks if run not in going}
-        keep = {str(run) for run in (*going, *self._over) if now - self._over.get(run, now) < _PROCESS_SECONDS}
-        if len(keep) == len(going) + len(self._over):
-            return
+async def end_runs() -> None:
+    """End the tasks that runs have left, and the processes below this one when no run goes on; forever."""
+    over: dict[Any, float] = {}
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        now, going = time.monotonic(), going_runs()
+        over = {run: over.get(run, now) for run in _tasks if run not in going}
         # Not in a thread: no run may start in between.
-        end_below(lambda run: not keep if run is None else run not in keep)
-        for run, since in self._over.items():
+        if over and not going and now - max(over.values()) >= _PROCESS_SECONDS:
+            end_descendants()
+        for run, since in over.items():
             if now - since >= _TASK_SECONDS:
-                for task in self._tasks.pop(run):
+                for task in _tasks.pop(run):
                     task.cancel()
-
-    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """Create a task, and note its run, unless the task has a context of its own."""
-        task = super().create_task(coro, **options)
-        run = current_run()
-        if run is not None and options.get("context") is None:
-            self._tasks.setdefault(run, WeakSet()).add(task)
-        return task
-
-    async def subprocess_exec(self, *args: Any, env: Mapping[str, str] | None = None, **options: Any) -> Any:
-        """Start a process, marked with its run."""
-        return await super().subprocess_exec(*args, env=self._environment(env), **options)
-
-    async def subprocess_shell(self, *args: Any, env: Mapping[str, str] | None = None, **options: Any) -> Any:
-        """Start a shell, marked with its run."""
-        return await super().subprocess_shell(*args, env=self._environment(env), **options)
-
-    def _environment(self, env: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        run = current_run()
-        return env if run is None else marked(env, run)
 
 
 def with_messages(team_manager: type[Any]) -> type[Any]:
-    """Extend Studio's class that makes and runs teams: show events and errors as messages, and close what a run opens.
-
-    Args:
-        team_manager: `autogenstudio.teammanager.TeamManager`.
-    """
+    """Extend Studio's class that runs teams: show events and errors as messages, and close what a run opens."""
 
     class TeamManager(team_manager):  # type: ignore[misc]
         """Runs one team."""
@@ -149,11 +111,7 @@ def _noting(
 
 
 def _limit_questions(component: Any) -> set[str]:
-    """Limit the timeouts of a team's questions to what the page allows.
-
-    Returns:
-        The agents whose code the page shows only in their questions.
-    """
+    """Limit the timeouts of a team's questions; return the agents whose code the page shows only in their questions."""
     found = set()
     for config in _configs(component, _ASKS):
         timeout = config.get("timeout")

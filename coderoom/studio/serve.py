@@ -19,11 +19,8 @@ from typing import Any, Final
 import uvicorn
 
 from coderoom.executors import adopt_orphans, end_descendants
-from coderoom.studio.autogenstudio import SETTINGS, application, going_runs
-from coderoom.studio.marks import end_orphans, set_mark
-from coderoom.studio.runs import RunsLoop, with_messages
-
-__all__ = ["serve"]
+from coderoom.studio.autogenstudio import SETTINGS, application
+from coderoom.studio.runs import end_runs, note_task, with_messages
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -49,8 +46,11 @@ def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
     adopt_orphans()
     with socket.socket(fileno=port_fd) as listening:
         host, port = listening.getsockname()
-        _set_environment(appdir, host, port)
-        set_mark()
+        # The user may have settings for another Studio, such as its database.
+        for name in [name for name in os.environ if name.startswith(SETTINGS)]:
+            del os.environ[name]
+        settings = {"APPDIR": appdir, "HOST": host, "PORT": str(port)}
+        os.environ.update({SETTINGS + name: value for name, value in settings.items()})
         server = uvicorn.Server(
             uvicorn.Config(
                 _studio,
@@ -61,27 +61,17 @@ def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
             )
         )
         threading.Thread(target=_end_with, args=(life_fd, server), daemon=True).start()
-        threading.Thread(target=end_orphans, daemon=True).start()
-        loop = RunsLoop()
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(_serve(server, listening, loop))
+        asyncio.run(_serve(server, listening))
     end_descendants()
 
 
-async def _serve(server: uvicorn.Server, listening: socket.socket, loop: RunsLoop) -> None:
-    ending = asyncio.create_task(loop.end_runs(going_runs))
+async def _serve(server: uvicorn.Server, listening: socket.socket) -> None:
+    asyncio.get_running_loop().set_task_factory(note_task)
+    ending = asyncio.create_task(end_runs())
     try:
         await server.serve(sockets=[listening])
     finally:
         ending.cancel()
-
-
-def _set_environment(appdir: str, host: str, port: int) -> None:
-    # The user may have settings for another Studio, such as its database.
-    for name in [name for name in os.environ if name.startswith(SETTINGS)]:
-        del os.environ[name]
-    for name, value in {"APPDIR": appdir, "HOST": host, "PORT": str(port)}.items():
-        os.environ[SETTINGS + name] = value
 
 
 def _studio() -> Any:
@@ -166,7 +156,8 @@ def _styled(application: Application) -> Application:
                 headers = [(name.lower(), value) for name, value in message.get("headers", ())]
                 is_page = message["status"] == 200 and dict(headers).get(b"content-type", b"").startswith(b"text/html")
                 if is_page:
-                    headers = [(name, _longer(value) if name == _LENGTH else value) for name, value in headers]
+                    longer = b"%d" % (int(dict(headers).get(_LENGTH, b"0")) + len(_MORE))
+                    headers = [(name, longer if name == _LENGTH else value) for name, value in headers]
                     message["headers"] = [*headers, _NO_STORE]
             elif is_page and not message.get("more_body", False):
                 message["body"] = message.get("body", b"") + _MORE
@@ -175,10 +166,6 @@ def _styled(application: Application) -> Application:
         await application(scope, receive, answer)
 
     return restyled
-
-
-def _longer(length: bytes) -> bytes:
-    return b"%d" % (int(length) + len(_MORE))
 
 
 if __name__ == "__main__":

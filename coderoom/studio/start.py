@@ -18,26 +18,19 @@ from typing import Any, Final, NoReturn
 
 from rich.console import Console
 
-from coderoom._util.python import VARIABLE, default_python
-from coderoom._util.temporary import temporary_folder
 from coderoom._util.text import visible
 from coderoom.configs import make_gallery
 from coderoom.errors import MissingDependencyError, RequestError, StudioError
+from coderoom.executors import adopt_orphans, descendants, kill_until_gone
 from coderoom.studio.contents import Contents, RefusedError, Rest, forget_if_new
 from coderoom.studio.environment import (
-    PINS,
-    Tell,
+    Report,
     default_folder,
     open_log,
     prepare_environment,
+    server_environment,
     use_folder,
-    without_python_settings,
 )
-from coderoom.studio.marks import end_orphans
-from coderoom.studio.trusted import check_imports, link_packages, modules_of, pinned
-
-__all__ = ["RunningStudio", "StudioServer", "listen", "run_server", "run_studio", "server_environment"]
-
 
 _WINDOWS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _NO_KEY: Final = (
@@ -125,10 +118,10 @@ def run_studio(
         log = folder / "studio.log"
         forget_if_new(folder)
         with contextlib.ExitStack() as stack:
-            with _progress(console) as tell:
-                interpreter = prepare_environment(tell)
-                tell("Starting AutoGen Studio")
-                environment = server_environment(interpreter, trust, gallery)
+            with _progress(console) as report:
+                interpreter = prepare_environment(report)
+                report("Starting AutoGen Studio")
+                environment = server_environment(interpreter, trust)
                 server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, environment))
                 server.wait_until_ready()
                 left = _fill(server, folder, gallery)
@@ -158,16 +151,16 @@ def _fill(server: StudioServer, folder: Path, gallery: dict[str, Any]) -> list[s
 
 
 @contextlib.contextmanager
-def _progress(console: Console) -> Iterator[Tell]:
+def _progress(console: Console) -> Iterator[Report]:
     with console.status("") as status:
 
-        def tell(words: str, detail: str = "") -> None:
+        def report(words: str, detail: str = "") -> None:
             if console.is_terminal:
                 status.update(f"{words}{detail}")
             elif not detail:
                 console.print(words, soft_wrap=True)
 
-        yield tell
+        yield report
 
 
 @contextlib.contextmanager
@@ -193,17 +186,13 @@ def _signals_interrupt() -> Iterator[None]:
 _HOST: Final = "127.0.0.1"
 _START_SECONDS: Final = 90
 _END_SECONDS: Final = 5
+_SETTLE_SECONDS: Final = 0.5
 _AGAIN_SECONDS: Final = 0.1
 _LINES_SHOWN: Final = 20
-_TRUSTED: Final = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
 
 
 def listen(port: int) -> socket.socket:
-    """Listen on a port of this machine; 0 is any free one.
-
-    Raises:
-        RequestError: It is in use or not allowed.
-    """
+    """Listen on a port of this machine; 0 is any free one."""
     listening = socket.socket()
     try:
         # The port of a server that has just ended can be used again.
@@ -220,13 +209,7 @@ def listen(port: int) -> socket.socket:
 
 
 class StudioServer:
-    """A running server of AutoGen Studio.
-
-    Args:
-        process: Its process.
-        port: The port that it listens on.
-        log: Its log file.
-    """
+    """A running server of AutoGen Studio."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self._process = process
@@ -235,11 +218,7 @@ class StudioServer:
         self.url = f"http://{_HOST}:{port}"
 
     def wait_until_ready(self) -> None:
-        """Wait for its first response.
-
-        Raises:
-            StudioError: It ended, or does not respond.
-        """
+        """Wait for its first response; a server that ends or does not respond is a `StudioError`."""
         rest = Rest(self.port, timeout=5)
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end:
@@ -252,11 +231,7 @@ class StudioServer:
         raise StudioError(f"AutoGen Studio did not answer within {_START_SECONDS} seconds.{self.end_of_log()}")
 
     def wait(self) -> NoReturn:
-        """Wait until the server ends.
-
-        Raises:
-            StudioError: It ended.
-        """
+        """Wait until the server ends, which is a `StudioError`."""
         self._process.wait()
         raise self._ended()
 
@@ -281,17 +256,13 @@ def run_server(
     lock: int,
     environment: Mapping[str, str],
 ) -> Iterator[StudioServer]:
-    """Start a server, and at the end stop it and its child processes.
+    """Start a server with a listening socket, and at the end stop it and its child processes.
 
-    Args:
-        interpreter: The interpreter of Studio's environment.
-        appdir: Studio's folder.
-        log: Its log file.
-        listening: The socket to serve on; this function closes it.
-        lock: A descriptor that the server keeps open while it lives.
-        environment: The result of `server_environment`.
+    The server keeps the descriptor `lock` open while it lives.
     """
     port = listening.getsockname()[1]
+    adopt_orphans()  # A killed server leaves its child processes to this one.
+    others = set(descendants(os.getpid()))
     life, hold = os.pipe()
     try:
         with listening, open_log(log) as file:
@@ -313,7 +284,8 @@ def run_server(
             hold = -1
             _await_end(process)
             if process.returncode:
-                end_orphans()
+                time.sleep(_SETTLE_SECONDS)  # Sandboxes end by themselves, and temporary folders are removed.
+                kill_until_gone(lambda: [pid for pid in descendants(os.getpid()) if pid not in others])
     finally:
         for fd in (life, hold):
             if fd >= 0:
@@ -327,45 +299,3 @@ def _await_end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _some_key(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Add a fake key for the user's own server: OpenAI's client requires one, and that server often does not."""
-    if environment.get("OPENAI_BASE_URL") and not environment.get("OPENAI_API_KEY"):
-        return {**environment, "OPENAI_API_KEY": "none"}
-    return environment
-
-
-def server_environment(interpreter: Path, trust: Sequence[str], components: Any = None) -> dict[str, str]:
-    """The environment variables of the server, which make the user's packages importable.
-
-    Args:
-        interpreter: The interpreter of Studio's environment.
-        trust: Namespaces whose components may be loaded, besides CodeRoom's and AutoGen's.
-        components: The components for Studio; the modules that they and `trust` name must be importable.
-
-    Raises:
-        MissingDependencyError: A module cannot be imported, or needs other versions than Studio's.
-    """
-    named = ["coderoom", *trust, *os.environ.get(_TRUSTED, "").split(",")]
-    trusted = list(dict.fromkeys(name.strip() for name in named if name.strip()))
-    folder, versions = temporary_folder(), pinned(PINS)
-    conflicts = link_packages(folder, trusted, versions)
-    environment = {
-        **_some_key(without_python_settings(os.environ)),
-        # The same CodeRoom, and the same interpreter for code, as here.
-        "PYTHONPATH": str(folder),
-        VARIABLE: default_python(),
-        _TRUSTED: ",".join(trusted),
-    }
-    # The variable may also name packages of other programs, which need not work here.
-    modules = {*(name.partition(".")[0] for name in trust), *modules_of(components, trusted[1:])}
-    roots = sorted({module.partition(".")[0] for module in modules})
-    if wrong := [conflict for root in roots for conflict in conflicts.get(root, ())]:
-        listed = "\n".join(f"  {conflict}" for conflict in wrong)
-        raise MissingDependencyError(
-            f"The packages of --trust conflict with AutoGen Studio's environment:\n{listed}\nInstall versions of them "
-            "that accept those, or start without --trust and the teams that need it."
-        )
-    check_imports(interpreter, environment, modules)
-    return environment

@@ -23,14 +23,12 @@ from coderoom._util.autogen import (
     RoundRobinGroupChatManager,
     is_running,
 )
-from coderoom._util.components import DumpsAsItself, load_if_given
+from coderoom._util.components import DumpsAsItself
 from coderoom._util.tasks import run_uncancellable
 from coderoom.agents.messages import without_questions
 from coderoom.errors import TeamError
 from coderoom.teams.group_chat import CodingTeamManager, Participant, Turns
 from coderoom.teams.team_agent import close_agents, start_agents
-
-__all__ = ["CodingTeam", "CodingTeamConfig"]
 
 Message = BaseAgentEvent | BaseChatMessage
 
@@ -303,11 +301,12 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
     @classmethod
     def _from_config(cls, config: RoundRobinGroupChatConfig) -> Self:
         assert isinstance(config, CodingTeamConfig)
+        condition = config.termination_condition
         return cls(
             [_load_participant(participant) for participant in config.participants],
             name=config.name,
             description=config.description,
-            termination_condition=load_if_given(config.termination_condition, TerminationCondition.load_component),
+            termination_condition=None if condition is None else TerminationCondition.load_component(condition),
             max_turns=config.max_turns,
             custom_message_types=[find_message_type(name) for name in config.custom_message_types],
             emit_team_events=config.emit_team_events,
@@ -333,11 +332,7 @@ def _load_participant(model: Any) -> ChatAgent | Team:
 
 
 def name_of_message_type(kind: type[BaseAgentEvent | BaseChatMessage]) -> str:
-    """Return the dotted name of a message type, for a config.
-
-    Raises:
-        TypeError: It is a local class, which has no importable name.
-    """
+    """Return the dotted name of a message type, for a config."""
     if issubclass(kind, StructuredMessage):
         arguments = kind.__pydantic_generic_metadata__["args"]
         if len(arguments) == 1:
@@ -354,11 +349,7 @@ def _dotted(kind: type[BaseModel]) -> str:
 
 
 def find_message_type(name: str) -> type[BaseAgentEvent | BaseChatMessage]:
-    """Return the message type with this dotted name.
-
-    Raises:
-        ValueError: It does not exist, or is not a message type.
-    """
+    """Return the message type with this dotted name."""
     match = re.fullmatch(r"([^\[\]]+)(?:\[([^\[\]]+)\])?", name.strip())
     if match is None:
         raise ValueError(f"{name!r} is not a name of a message type.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from autogen_agentchat.base import TerminatedException, TerminationCondition
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, StopMessage
@@ -12,18 +12,9 @@ from autogen_core import Component
 from pydantic import Field
 
 from coderoom._util.autogen import CONDITIONS, COUNTERS, STOP_MESSAGES
-from coderoom._util.components import DumpsAsItself, StrictConfig
+from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
-
-__all__ = [
-    "CodeSucceeded",
-    "NoProgress",
-    "ReviewApproved",
-    "StatefulCondition",
-    "load_condition_state",
-    "save_condition_state",
-]
 
 
 class StatefulCondition(TerminationCondition):
@@ -82,10 +73,10 @@ class SourcesConfig(StrictConfig):
     """The participants to look at; missing: all."""
 
 
-class _FromSources(StatefulCondition):
+class _FromSources(ArgumentsConfig, StatefulCondition):
     """A condition that may look at some participants only."""
 
-    component_config_schema: ClassVar[type[SourcesConfig]] = SourcesConfig
+    component_config_schema = SourcesConfig
 
     def __init__(self, sources: Sequence[str] | None = None) -> None:
         super().__init__()
@@ -96,15 +87,8 @@ class _FromSources(StatefulCondition):
     def _is_from_sources(self, message: BaseAgentEvent | BaseChatMessage) -> bool:
         return isinstance(message, BaseChatMessage) and (self._sources is None or message.source in self._sources)
 
-    def _to_config(self) -> SourcesConfig:
-        return SourcesConfig(sources=self._sources)
 
-    @classmethod
-    def _from_config(cls, config: SourcesConfig) -> Self:
-        return cls(config.sources)
-
-
-class ReviewApproved(DumpsAsItself, _FromSources, Component[SourcesConfig]):
+class ReviewApproved(_FromSources, Component[SourcesConfig]):
     """Ends the run when the verdict of a `ReviewerAgent` approves. Text does not count.
 
     Args:
@@ -119,7 +103,7 @@ class ReviewApproved(DumpsAsItself, _FromSources, Component[SourcesConfig]):
         return None
 
 
-class CodeSucceeded(DumpsAsItself, _FromSources, Component[SourcesConfig]):
+class CodeSucceeded(_FromSources, Component[SourcesConfig]):
     """Ends the run when an agent's turn ends with code whose outcome is `ok`.
 
     Args:
@@ -140,7 +124,7 @@ class NoProgressConfig(StrictConfig):
     repeats: int = Field(default=2, ge=2)
 
 
-class NoProgress(DumpsAsItself, StatefulCondition, Component[NoProgressConfig]):
+class NoProgress(ArgumentsConfig, StatefulCondition, Component[NoProgressConfig]):
     """Ends the run when the team repeats itself.
 
     That is: the same code fails in the same way, or a participant sends the same text, `repeats` times in a row.
@@ -178,13 +162,6 @@ class NoProgress(DumpsAsItself, StatefulCondition, Component[NoProgressConfig]):
         times = 0 if not value else times + 1 if value == before else 1
         self._state[what] = [value, times]
         return int(times)
-
-    def _to_config(self) -> NoProgressConfig:
-        return NoProgressConfig(repeats=self._repeats)
-
-    @classmethod
-    def _from_config(cls, config: NoProgressConfig) -> Self:
-        return cls(config.repeats)
 
 
 def save_condition_state(condition: TerminationCondition) -> dict[str, Any]:

@@ -28,8 +28,6 @@ from coderoom.errors import AgentError, TeamError
 from coderoom.teams.conditions import load_condition_state, save_condition_state
 from coderoom.teams.team_agent import TeamAgent
 
-__all__ = ["CodingTeamManager", "Participant", "Turns"]
-
 
 class CodingTeamManagerState(RoundRobinManagerState):
     """AutoGen's state with more fields. Each can load the other's."""
@@ -39,14 +37,7 @@ class CodingTeamManagerState(RoundRobinManagerState):
 
 
 class CodingTeamManager(RoundRobinGroupChatManager):
-    """Selects the next speaker, and continues an interrupted run.
-
-    Args:
-        args: The arguments of AutoGen's manager.
-        on_failure: Called with the error if the termination condition fails.
-        going: Is clear while the team is paused.
-        kwargs: The arguments of AutoGen's manager.
-    """
+    """Selects the next speaker, and continues an interrupted run; `going` is clear while the team is paused."""
 
     def __init__(
         self, *args: Any, on_failure: Callable[[TeamError], None], going: asyncio.Event, **kwargs: Any
@@ -126,11 +117,7 @@ logger = logging.getLogger(__name__)
 
 
 class Turns:
-    """The running turns of a team, so that they can be ended.
-
-    Args:
-        on_failure: Called with the error of a failed turn.
-    """
+    """The running turns of a team, so that they can be ended."""
 
     GRACE_SECONDS = 1.0
     """How long a cancelled turn may take to end, in seconds."""
@@ -158,13 +145,6 @@ class Participant(ChatAgentContainer):
 
     The agent's state is saved before a turn. If the turn fails or is cancelled, the state is restored and the unread
     messages are kept, so that the next turn reads each of them once. The error reaches the team unchanged.
-
-    Args:
-        parent_topic_type: The topic for responses.
-        output_topic_type: The topic for events.
-        agent: The agent or the nested team.
-        message_factory: The message types that the team knows.
-        turns: The running turns of the team.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Self
+from typing import Any
 
 from autogen_agentchat.base import Response, TaskResult, Team
 from autogen_agentchat.messages import (
@@ -15,16 +15,14 @@ from autogen_agentchat.messages import (
     HandoffMessage,
     TextMessage,
 )
-from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
+from autogen_core import CancellationToken, Component, ComponentModel
 from pydantic import Field
 
 from coderoom._util.autogen import agents_of, is_running
-from coderoom._util.components import DumpsAsItself, StrictConfig
+from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.base import StreamingAgent
 from coderoom.agents.messages import without_questions
-
-__all__ = ["TeamAgent", "TeamAgentConfig", "close_agents", "start_agents"]
 
 
 async def start_agents(team: Team) -> None:
@@ -35,20 +33,11 @@ async def start_agents(team: Team) -> None:
 
 
 async def close_agents(team: Team) -> None:
-    """Close all agents, also those of nested teams.
-
-    Raises:
-        Exception: The first error, after all agents were tried.
-    """
+    """Close all agents, also those of nested teams, and then raise the first error."""
     results = await asyncio.gather(*(agent.close() for agent in agents_of(team)), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
-
-
-def agent_name(team_name: str) -> str:
-    """Convert a team's name to an identifier, for an agent."""
-    return re.sub(r"^(?=\d)|\W", "_", team_name)
 
 
 Item = BaseAgentEvent | BaseChatMessage | Response
@@ -62,7 +51,7 @@ class TeamAgentConfig(StrictConfig):
     description: str | None = Field(default=None, description="What it is for; missing: the team's description.")
 
 
-class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
+class TeamAgent(ArgumentsConfig, StreamingAgent, Component[TeamAgentConfig]):
     """A team as an agent: its turn is a run of the team.
 
     Some places accept agents only: AutoGen's `Swarm` and `GraphFlow`, and the builder of AutoGen Studio, which drops
@@ -88,7 +77,7 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
         if not isinstance(team, Team):
             raise TypeError(f"team must be a team, not {type(team).__name__!r}.")
         super().__init__(
-            agent_name(team.name) if name is None else name,
+            re.sub(r"^(?=\d)|\W", "_", team.name) if name is None else name,  # An agent's name is an identifier.
             team.description if description is None else description,
         )
         self._team = team
@@ -193,13 +182,3 @@ class TeamAgent(DumpsAsItself, StreamingAgent, Component[TeamAgentConfig]):
     async def close(self) -> None:
         """Close all agents of the team; it can be used again afterwards."""
         await close_agents(self._team)
-
-    def _to_config(self) -> TeamAgentConfig:
-        return TeamAgentConfig(team=self._team.dump_component(), name=self.name, description=self.description)
-
-    @classmethod
-    def _from_config(cls, config: TeamAgentConfig) -> Self:
-        team = ComponentLoader.load_component(config.team, object)
-        if not isinstance(team, Team):
-            raise TypeError(f"{config.team.provider!r} is not a team.")
-        return cls(team, name=config.name, description=config.description)

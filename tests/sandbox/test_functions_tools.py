@@ -80,19 +80,18 @@ TOOLS: list[BaseTool[Any, Any]] = [
 ]
 
 
-class OddWorkbench:
+class OddWorkbench(StaticWorkbench):
     """A workbench of which everything is odd."""
 
     def __init__(self, parameters: Mapping[str, Any], result: Any = None, name: str = "odd") -> None:
+        super().__init__([])
         self.parameters, self.result, self.name = parameters, result, name
         self.called: list[Any] = []
 
     async def list_tools(self) -> list[Any]:
         return [{"name": self.name, "parameters": self.parameters}]
 
-    async def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None, cancellation_token: Any = None
-    ) -> Any:
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, *args: Any, **kwargs: Any) -> Any:
         self.called.append((name, arguments))
         return self.result
 

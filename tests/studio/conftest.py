@@ -13,7 +13,7 @@ __all__ = ["actor", "agents", "coder", "driver", "studio_server", "terminal"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Whoever comes first installs Studio.
+    # The first test installs Studio.
     for item in items:
         if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(900))

@@ -154,13 +154,14 @@ def test_nothing_is_left_after_a_run(case: str, studio_server: Server, driver: S
 
 def test_a_run_that_goes_on_keeps_what_is_its_own(studio_server: Server, driver: Studio, tmp_path: Path) -> None:
     folder = tmp_path / "goes on"
-    with stuck(studio_server, driver, team(ROUND, RUNNING["an endless loop"](folder)), folder) as (_, going):
+    with stuck(studio_server, driver, team(ROUND, RUNNING["an endless loop"](folder)), folder) as (run, going):
         component = team(ROUND, RUNNING["an endless loop"](tmp_path))
-        with stuck(studio_server, driver, component, tmp_path) as (run, started):
+        with stuck(studio_server, driver, component, tmp_path) as (other, started):
+            other.stop()
+            time.sleep(5)
+            assert below(studio_server.pid).keys() >= going.keys()
             run.stop()
-            assert wait_until_gone(started, SECONDS) == {}
-        time.sleep(SECONDS)
-        assert below(studio_server.pid).keys() >= going.keys()
+            assert wait_until_gone({**going, **started}, SECONDS) == {}
 
 
 @pytest.mark.parametrize(
@@ -178,25 +179,6 @@ def test_nothing_is_left_of_it_when(case: str, how: str, tmp_path: Path) -> None
         everything = below(server.pid)
         end(server, how)
         assert wait_until_gone({**everything, **started}, 10) == {}
-
-
-def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
-    """Nobody is there to do so when all is killed at once."""
-    folder = tmp_path / "work"
-    case = "code that ignores signals"
-    with busy_studio(case, folder) as (server, started):
-        end(server, "all is killed")
-        # At once: any other Studio of this machine that starts now ends them too.
-        left = wait_until_gone(started, 0)
-    assert left
-    other = subprocess.Popen(["sleep", "600"])
-    try:
-        with start_studio(tmp_path / "app", cwd=tmp_path):
-            assert wait_until_gone(left, 10) == {}
-        assert other.poll() is None
-    finally:
-        other.kill()
-        other.wait()
 
 
 @pytest.mark.parametrize("tool", ["count", "wait"])

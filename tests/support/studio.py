@@ -125,10 +125,6 @@ def end(studio: Studio, how: str) -> None:
             os.kill(studio.pid, signal.SIGKILL)
         case "the command is ended":
             os.kill(studio.pid, signal.SIGTERM)
-        case "all is killed":
-            os.kill(studio.pid, signal.SIGSTOP)  # Else it would see that the server is gone.
-            os.kill(server, signal.SIGKILL)
-            os.kill(studio.pid, signal.SIGKILL)
         case _:
             raise AssertionError(how)
 

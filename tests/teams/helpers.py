@@ -320,3 +320,14 @@ async def slow_step(token: CancellationToken) -> str:
 async def collect(stream: AsyncGenerator[Any, None], into: list[Any]) -> None:
     async for item in stream:
         into.append(item)
+
+
+async def run_and_pause(team: CodingTeam, first: Player, gate: asyncio.Event) -> asyncio.Task[TaskResult]:
+    """Start a run, pause it in the first turn, which the gate holds open, and wait until that turn is over."""
+    running = asyncio.create_task(team.run(task="one"))
+    await until(lambda: first.turns == 1)
+    await team.pause()
+    gate.set()
+    await until(lambda: first.said == 1)
+    await asyncio.sleep(0.2)
+    return running

@@ -40,6 +40,7 @@ from tests.teams.helpers import (
     held_by,
     interrupt,
     play,
+    run_and_pause,
     speakers,
     step_for,
     text_of,
@@ -417,12 +418,7 @@ async def test_external_runtime_pause_and_state(runtime: SingleThreadedAgentRunt
     a, b = Player("a", [held_by(gate, "a speaks")]), Player("b")
     team = CodingTeam([a, b], max_turns=2, runtime=runtime)
     async with asyncio.timeout(10):
-        running = asyncio.create_task(team.run(task="one"))
-        await until(lambda: a.turns == 1)
-        await team.pause()
-        gate.set()
-        await until(lambda: a.said == 1)
-        await asyncio.sleep(0.1)
+        running = await run_and_pause(team, a, gate)
         assert b.turns == 0
         state = await team.save_state()
         await team.resume()

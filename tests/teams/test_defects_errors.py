@@ -36,9 +36,9 @@ from tests.teams.helpers import (
     held_by,
     interrupt,
     play,
+    run_and_pause,
     speakers,
     step_for,
-    until,
 )
 
 # --- A7: errors keep their type ---
@@ -162,12 +162,7 @@ async def test_a7_nor_is_a_cancel_between_two_turns_logged(caplog: pytest.LogCap
     gate = asyncio.Event()
     a = Player("a", [held_by(gate, "a speaks")])
     team = CodingTeam([a, Player("b")])
-    running = asyncio.create_task(team.run(task="one"))
-    await until(lambda: a.turns == 1)
-    await team.pause()
-    gate.set()
-    await until(lambda: a.said == 1)
-    await asyncio.sleep(0.1)
+    running = await run_and_pause(team, a, gate)
     running.cancel()
     assert await ends(running)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []

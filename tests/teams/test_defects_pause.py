@@ -24,6 +24,7 @@ from tests.teams.helpers import (
     ends,
     held_by,
     play,
+    run_and_pause,
     speakers,
     until,
 )
@@ -36,12 +37,7 @@ async def test_a8_pause_holds_back_the_next_turn() -> None:
     a, b = Player("a", [held_by(gate, "a speaks")]), Player("b")
     team = CodingTeam([a, b], max_turns=2)
     async with asyncio.timeout(10):
-        running = asyncio.create_task(team.run(task="one"))
-        await until(lambda: a.turns == 1)
-        await team.pause()
-        gate.set()
-        await until(lambda: a.said == 1)
-        await asyncio.sleep(0.2)
+        running = await run_and_pause(team, a, gate)
         assert b.turns == 0
         assert not running.done()
         await team.resume()
@@ -110,12 +106,7 @@ async def test_a8_pause_reaches_into_the_nested_team_at_its_turn() -> None:
     x, y = Player("x", [held_by(gate, "x speaks")]), Player("y")
     team = CodingTeam([CodingTeam([x, y], name="inner", max_turns=2)], max_turns=1)
     async with asyncio.timeout(10):
-        running = asyncio.create_task(team.run(task="one"))
-        await until(lambda: x.turns == 1)
-        await team.pause()
-        gate.set()
-        await until(lambda: x.said == 1)
-        await asyncio.sleep(0.2)
+        running = await run_and_pause(team, x, gate)
         assert y.turns == 0
         await team.resume()
         assert speakers(await running) == ["x", "y"]

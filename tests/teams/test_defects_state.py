@@ -43,10 +43,10 @@ from tests.teams.helpers import (
     interrupt,
     listening,
     play,
+    run_and_pause,
     speakers,
     text_of,
     trio,
-    until,
 )
 
 # --- A3: whoever comes next sees the code, the exit code and the output ---
@@ -237,12 +237,7 @@ async def test_a4_a_state_saved_while_paused_goes_on_elsewhere() -> None:
     a, b = Player("a", [held_by(gate, "a speaks")]), Player("b")
     team = CodingTeam([a, b], termination_condition=MaxMessageTermination(3))
     async with asyncio.timeout(10):
-        running = asyncio.create_task(team.run(task="one"))
-        await until(lambda: a.turns == 1)
-        await team.pause()
-        gate.set()
-        await until(lambda: a.said == 1)
-        await asyncio.sleep(0.1)
+        running = await run_and_pause(team, a, gate)
         state = as_json(await team.save_state())
         await team.resume()
         assert speakers(await running) == ["a", "b"]

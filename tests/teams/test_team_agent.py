@@ -326,7 +326,7 @@ def test_what_is_no_team_is_refused() -> None:
     with pytest.raises(TypeError, match="must be a team, not 'Player'"):
         TeamAgent(wrong)
     config = {"provider": "coderoom.teams.TeamAgent", "config": {"team": wrong.dump_component().model_dump()}}
-    with pytest.raises(TypeError, match="is not a team"):
+    with pytest.raises(TypeError, match="must be a team"):
         ComponentLoader.load_component(config, TeamAgent)
     with pytest.raises(ValueError, match="identifier"):
         TeamAgent(CodingTeam([Player("a")]), name="no name")

@@ -23,17 +23,20 @@ from tests.support.commands import ROOT
 MODULE = "coderoom/_util/autogen.py"
 # Attributes of AutoGen's objects. CodeRoom's own classes may have some of these names too, and use them on `self`.
 ATTRIBUTES = {
-    *("_actor", "_code_executor", "_is_running", "_model_client", "_participants", "_team", "_work_dir"),
-    *("_from_config_past_version", "_mounts", "_transport", autogen.CONDITIONS, autogen.STOP_MESSAGES),
-    *(
+    *[
+        "_actor",
+        "_code_executor",
+        "_create_args",
         "_func",
         "_input_responses",
-        "_override_name_to_original",
-        "_running",
-        "_server_params",
-        "_signature",
-        "_started",
-    ),
+        "_is_running",
+        "_model_client",
+        "_participants",
+    ],
+    *["_from_config_past_version", "_mounts", "_override_name_to_original", "_running", "_server_params", "_signature"],
+    *["_started", "_team", "_transport", "_work_dir"],
+    autogen.CONDITIONS,
+    autogen.STOP_MESSAGES,
     *(name for name in autogen.COUNTERS if name != "_terminated"),
 }
 

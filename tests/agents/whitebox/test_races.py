@@ -53,14 +53,15 @@ async def test_a_second_cancel_does_not_break_off_what_undoes_the_code(
     client = Client(python("x = 1"), python(f"x = 2\n{SLEEPS}"), python("print(x)"), "1.")
     agent = actor(client, on_error="rollback")
     reached, opened = asyncio.Event(), asyncio.Event()
-    undo = agent._runner.undo
+    saved = agent._session._saved
+    restore = saved.restore
 
-    async def held(token: CancellationToken) -> str:
+    async def wait_and_restore(token: CancellationToken) -> str:
         reached.set()
         await opened.wait()
-        return await undo(token)
+        return await restore(token)
 
-    monkeypatch.setattr(agent._runner, "undo", held)
+    monkeypatch.setattr(saved, "restore", wait_and_restore)
     running, _ = begin(agent, TASK)
     await there_is(tmp_path / "work" / "begun")
     running.cancel()
