@@ -12,12 +12,11 @@ from typing import Any, Literal, Self
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import check_cell
-from coderoom.sandbox.config import SandboxConfig, SourceModule
-from coderoom.sandbox.engines.base import Engine, EngineSession
+from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
+from coderoom.sandbox.engines import Engine, EngineSession
 from coderoom.sandbox.engines.cpython.engine import CPythonEngine
 from coderoom.sandbox.engines.monty.engine import MontyEngine
 from coderoom.sandbox.functions import HostFunction, Offer, Offered
-from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
 from coderoom.sandbox.session import Session, stream_of
 

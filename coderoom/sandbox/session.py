@@ -13,7 +13,7 @@ from coderoom._util.tasks import call_in_loop, run_uncancellable
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.engines.base import EngineSession
+from coderoom.sandbox.engines import EngineSession
 from coderoom.sandbox.functions import HostFunction, Offer, calls_of
 from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
 from coderoom.sandbox.snapshots import Snapshot

@@ -14,8 +14,8 @@ from typing import Self
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError
-from coderoom.sandbox.engines.base import EngineSession
-from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.config import Limits
+from coderoom.sandbox.engines import EngineSession
 
 __all__ = ["Snapshot"]
 

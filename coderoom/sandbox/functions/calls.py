@@ -10,23 +10,74 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import queue
 import threading
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from coderoom.outcome import Outcome
+from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions.data import CallLog, as_data, tell
 from coderoom.sandbox.functions.function import Arguments, HostFunction
-from coderoom.sandbox.functions.threads import Threads
 from coderoom.sandbox.guest.frames import encode
 from coderoom.sandbox.guest.functions import ENDED, LEFT, PER_CALL, most_waiting
 from coderoom.sandbox.guest.stubs import too_large, too_many
-from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.result import FunctionCall
 
-__all__ = ["Calls", "calls_of"]
+__all__ = ["Calls", "Threads", "calls_of"]
+
+T = TypeVar("T")
+
+
+class Threads:
+    """A pool of threads that does not delay the end of the interpreter.
+
+    A pool of `concurrent.futures` would: it waits until all functions have returned.
+
+    Args:
+        most: The largest number of threads.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+        self._idle = threading.Semaphore(0)
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+
+    def run(self, work: Callable[[], T], on_result: Callable[[T], None]) -> None:
+        """Do `work`, which must not raise, in a thread, and give its result to `on_result` in the event loop."""
+        self._jobs.put(_Job(work, asyncio.get_running_loop(), on_result))
+        if not self._idle.acquire(blocking=False) and self._count < self._most:
+            self._count += 1
+            name = f"coderoom-call-{self._count}"
+            threading.Thread(target=_serve, args=(self._jobs, self._idle), name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """End each thread after its current work; waiting work is not done."""
+        for _ in range(self._count):
+            self._jobs.put(None)
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[], Any]
+    loop: asyncio.AbstractEventLoop
+    on_result: Callable[[Any], None]
+
+    def do(self) -> None:
+        result = self.work()
+        with contextlib.suppress(RuntimeError):  # The event loop is closed.
+            self.loop.call_soon_threadsafe(self.on_result, result)
+
+
+def _serve(jobs: queue.SimpleQueue[_Job | None], idle: threading.Semaphore) -> None:
+    while (job := jobs.get()) is not None:
+        job.do()
+        del job  # So that a waiting thread keeps no objects alive.
+        idle.release()
+
 
 _CONCURRENT = 32
 _THREADS = 16  # Not more, since each may have a result that is far too large.

@@ -13,8 +13,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox.functions.function import HostFunction
-from coderoom.sandbox.guest.plain import as_plain
 from coderoom.sandbox.guest.stubs import why_not_data
+from coderoom.sandbox.guest.values import as_plain
 from coderoom.sandbox.result import FunctionCall
 
 __all__ = ["LONGEST", "CallLog", "DescribedError", "as_data", "shorten", "tell"]

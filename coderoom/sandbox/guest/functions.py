@@ -15,8 +15,8 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
 from .frames import Channel, encode
-from .plain import as_plain
 from .stubs import HostFunctionError, make_stub, result_of, too_large, too_many, why_not_data
+from .values import as_plain
 
 __all__ = ["ENDED", "LEFT", "PER_CALL", "Functions", "most_waiting"]
 

@@ -12,11 +12,11 @@ import signal
 from typing import Any
 
 from . import processes
-from .disk import Disk
 from .fork_server import ForkServer
 from .frames import Channel
 from .isolation import linux, lockdown
 from .isolation.room import empty_folders, own_folders
+from .processes import Disk
 from .programs import run_program
 from .runner import RESERVED_FILES, Runner
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import cpython, forks
-from .figures import Figures
+from .files import Figures
 from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
 from .functions import Functions

@@ -19,7 +19,7 @@ from pathlib import Path
 import coderoom
 from coderoom._util.python import default_python
 from coderoom.errors import RequestError
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls import WallSpec
 
 __all__ = [
     "HOSTNAME",

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.limits import Limits
-from coderoom.sandbox.walls.base import StartedWorker, WallReport, WallSpec
+from coderoom.sandbox.config import Limits
+from coderoom.sandbox.walls import StartedWorker, WallReport, WallSpec
 
 __all__ = [
     "OUTSIDE",

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coderoom._util.temporary import remove_folder, temporary_folder
-from coderoom.sandbox.environment import DEFAULTS
-from coderoom.sandbox.walls.base import WallReport, WallSpec
+from coderoom.sandbox.config import DEFAULTS
+from coderoom.sandbox.walls import WallReport, WallSpec
 from coderoom.sandbox.walls.layout import Interpreter
 from coderoom.sandbox.walls.local import (
     OUTSIDE,

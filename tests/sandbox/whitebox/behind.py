@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from coderoom.sandbox import Limits, guest
-from coderoom.sandbox.walls import make_wall
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls import WallSpec, make_wall
 from coderoom.sandbox.walls.local import LocalWorker, ProbedWall
 
 from ..walls.behind import as_user

@@ -17,9 +17,8 @@ import pytest
 from coderoom._util.temporary import janitor_pid
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox import Limits
-from coderoom.sandbox.guest.isolation.supervisor import descendants
-from coderoom.sandbox.walls import make_wall
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.guest.isolation.boot import descendants
+from coderoom.sandbox.walls import WallSpec, make_wall
 from coderoom.sandbox.walls.local import LocalWorker, Start
 
 from ..places import STRONGEST
@@ -44,7 +43,7 @@ HOST = """
 import asyncio, os, sys
 from tests.sandbox.whitebox.behind import start_stub
 from tests.sandbox.whitebox.test_ending import ESCAPE, SPEC
-from coderoom.sandbox.guest.isolation.supervisor import descendants
+from coderoom.sandbox.guest.isolation.boot import descendants
 
 async def main():
     inside = await start_stub(sys.argv[1], SPEC)

@@ -14,7 +14,7 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.sandbox import Limits
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls import WallSpec
 from coderoom.sandbox.walls.layout import INSIDE, Interpreter, is_private, layout_for
 from tests.sandbox.places import Place
 

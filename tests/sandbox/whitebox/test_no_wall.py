@@ -8,9 +8,8 @@ import pytest
 
 from coderoom.errors import MissingDependencyError
 from coderoom.sandbox import Limits, Sandbox, SandboxUnavailable, walls
-from coderoom.sandbox.walls import bubblewrap
-from coderoom.sandbox.walls.base import WallSpec
-from coderoom.sandbox.walls.bubblewrap import BubblewrapWall
+from coderoom.sandbox.walls import WallSpec, namespaces
+from coderoom.sandbox.walls.namespaces import BubblewrapWall
 
 MISSING = "coderoom_has_no_such_package:Wall"
 
@@ -46,7 +45,7 @@ async def test_a_bwrap_in_the_workspace_is_not_taken_for_none(tmp_path: Path, mo
     program = workspace / "bwrap"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    monkeypatch.setattr(bubblewrap, "_SYSTEM_PATH", str(workspace))
+    monkeypatch.setattr(namespaces, "_SYSTEM_PATH", str(workspace))
     monkeypatch.setenv("PATH", str(workspace))
     spec = WallSpec(workspace=workspace, network=False, env={}, limits=Limits())
     with pytest.raises(SandboxUnavailable, match=r"no `bwrap` on this machine but '.*', which lies in the workspace"):

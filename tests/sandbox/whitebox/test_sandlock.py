@@ -11,9 +11,9 @@ import pytest
 
 from coderoom.sandbox import Limits, SandboxUnavailable
 from coderoom.sandbox.guest.isolation import landlock
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls import WallSpec
+from coderoom.sandbox.walls.landlock import SandlockWall
 from coderoom.sandbox.walls.local import Facts
-from coderoom.sandbox.walls.sandlock import SandlockWall
 
 from ..walls.behind import PYTHON
 
@@ -41,7 +41,7 @@ async def test_an_old_kernel_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_package_is_not_loaded_into_the_host() -> None:
-    code = "import sys, coderoom.sandbox.walls.sandlock as w; w._find(); sys.exit('sandlock' in sys.modules)"
+    code = "import sys, coderoom.sandbox.walls.landlock as w; w._find(); sys.exit('sandlock' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -289,7 +289,7 @@ class OutputPipes:
     def _read_older(self, stdout: int) -> bool:
         """Read the pipe of standard error first if there is something to read in that of standard output.
 
-        A program can write to standard error only while the pipe of standard output is empty (see `guest.order`), so
+        A program can write to standard error only while the pipe of standard output is empty (see `guest.programs`), so
         what is in the former was written before what is in the latter.
 
         Returns:

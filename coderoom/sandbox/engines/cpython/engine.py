@@ -15,15 +15,13 @@ from typing import Any
 
 from coderoom._util.tasks import call_in_loop
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
-from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.config import SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
-from coderoom.sandbox.environment import environment
 from coderoom.sandbox.functions import HostFunction
-from coderoom.sandbox.policy_rules import restricted_rules
-from coderoom.sandbox.walls import choose, make_wall
-from coderoom.sandbox.walls.base import StartedWorker, Wall
+from coderoom.sandbox.policy import restricted_rules
+from coderoom.sandbox.walls import StartedWorker, Wall, choose, make_wall
 
 __all__ = ["CPythonEngine", "Worker"]
 

@@ -16,8 +16,8 @@ from typing import Any
 from coderoom._util.text import encodable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import Collector
+from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions import Calls
-from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit
 
 __all__ = ["Ending", "RunningCell", "conclude", "describe_end"]

@@ -17,11 +17,11 @@ from typing import Any
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import Collector, Program
+from coderoom.sandbox.config import Limits
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient, integer
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
 from coderoom.sandbox.functions import Calls, HostFunction
-from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
 __all__ = ["CPythonSession", "CheckpointHandle"]

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, Literal, Protocol, Self
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.config import Limits
 from coderoom.sandbox.result import CodeError, Limit
 
 __all__ = ["ELSE", "MODULES", "MontyCell", "prelude", "returned", "stopped", "trip_of"]

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import Program
+from coderoom.sandbox.config import Limits
 from coderoom.sandbox.engines.monty.cells import MontyCell, returned, stopped, trip_of
 from coderoom.sandbox.engines.monty.workers import Tap, resident
 from coderoom.sandbox.functions import Calls, HostFunction
 from coderoom.sandbox.guest.files import Workspace
 from coderoom.sandbox.guest.frames import encode
-from coderoom.sandbox.guest.plain import as_plain
 from coderoom.sandbox.guest.stubs import exception_of, too_many, why_not_data
-from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.guest.values import as_plain
 from coderoom.sandbox.result import Artifact, ExecutionResult, FunctionCall, OutputChunk
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from coderoom.sandbox.cell import Collector
-from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.config import Limits
 from coderoom.sandbox.result import OutputChunk
 
 __all__ = ["Guard", "Tap", "launcher", "resident"]

@@ -16,11 +16,17 @@ from typing import Any
 from coderoom._util import owner
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.sandbox import guest
-from coderoom.sandbox.walls.base import WallReport, WallSpec
-from coderoom.sandbox.walls.docker.config import LABEL, DockerOptions, container_config, memory_of
-from coderoom.sandbox.walls.docker.container import Container, DockerWorker
-from coderoom.sandbox.walls.docker.engine import Engine, connect, is_missing, reason
-from coderoom.sandbox.walls.docker.folders import Meeting, tenant_for, visible_code
+from coderoom.sandbox.walls import WallReport, WallSpec
+from coderoom.sandbox.walls.docker.config import (
+    LABEL,
+    DockerOptions,
+    Meeting,
+    container_config,
+    memory_of,
+    tenant_for,
+    visible_code,
+)
+from coderoom.sandbox.walls.docker.engine import Container, DockerWorker, Engine, connect, is_missing, reason
 from coderoom.sandbox.walls.layout import WORKSPACE, check_readable, check_workspace
 
 __all__ = ["DockerWall"]

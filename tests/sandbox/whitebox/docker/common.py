@@ -12,8 +12,8 @@ import docker  # type: ignore[import-untyped]
 import pytest
 
 from coderoom.sandbox import Limits
-from coderoom.sandbox.walls.base import WallSpec
-from coderoom.sandbox.walls.docker.container import DockerWorker
+from coderoom.sandbox.walls import WallSpec
+from coderoom.sandbox.walls.docker.engine import DockerWorker
 
 __all__ = ["Start", "a_spec", "as_root", "gone", "ours"]
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from coderoom.sandbox import Limits
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls import WallSpec
 from coderoom.sandbox.walls.docker.wall import DockerWall
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coderoom.sandbox import guest
-from coderoom.sandbox.walls.docker.container import DockerWorker
+from coderoom.sandbox.walls.docker.engine import DockerWorker
 
 __all__ = ["ask", "write_stub"]
 
