@@ -189,11 +189,11 @@ class Sandbox:
         """
         engines: list[EngineSession] = []
 
-        def hold(held: bool) -> None:
+        def suspend(suspended: bool) -> None:
             for engine in engines:
-                engine.hold_output(held)
+                engine.suspend_output(suspended)
 
-        return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), hold)
+        return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), suspend)
 
     def session(self, functions: Sequence[Offered] = ()) -> Session:
         """Make a session, whose state lasts from cell to cell. Use it with `async with`.

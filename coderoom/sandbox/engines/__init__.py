@@ -47,7 +47,7 @@ class EngineSession(Protocol):
         """Return to the fresh state."""
         ...
 
-    def hold_output(self, held: bool) -> None:
+    def suspend_output(self, suspended: bool) -> None:
         """Stop or continue to read the output of the running cell, which blocks while nothing is read."""
         ...
 

@@ -158,10 +158,10 @@ class CPythonSession:
         await self._settle()
         await self._finish_even_if_cancelled(self._restart())
 
-    def hold_output(self, held: bool) -> None:
+    def suspend_output(self, suspended: bool) -> None:
         """Stop or continue to read the output of the running cell."""
         if self._printing is not None:
-            self._printing.pause() if held else self._printing.resume()
+            self._printing.pause() if suspended else self._printing.resume()
 
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
