@@ -35,13 +35,9 @@ class Threads:
     """A pool of threads that does not delay the end of the interpreter.
 
     A pool of `concurrent.futures` would: it waits until all functions have returned.
-
-    Args:
-        most: The largest number of threads.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._count = 0
         self._idle = threading.Semaphore(0)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -49,7 +45,7 @@ class Threads:
     def run(self, work: Callable[[], T], on_result: Callable[[T], None]) -> None:
         """Do `work`, which must not raise, in a thread, and give its result to `on_result` in the event loop."""
         self._jobs.put(_Job(work, asyncio.get_running_loop(), on_result))
-        if not self._idle.acquire(blocking=False) and self._count < self._most:
+        if not self._idle.acquire(blocking=False) and self._count < _THREADS:
             self._count += 1
             name = f"coderoom-call-{self._count}"
             threading.Thread(target=_serve, args=(self._jobs, self._idle), name=name, daemon=True).start()
@@ -98,7 +94,7 @@ class Replies(Protocol):
     async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send a message."""
 
-    def hold(self, held: bool) -> None:
+    def suspend_reading(self, suspended: bool) -> None:
         """Stop or continue to read calls."""
 
     def limit_input(self) -> None:
@@ -137,14 +133,8 @@ class Calls:
 
     Functions run in the context of the code that runs the cell.
 
-    Args:
-        owner: The engine's session that runs the cell; see `calls_of`.
-        functions: The functions that may be called, by name.
-        limits: The number of calls, the seconds of each, and the size of arguments and results.
-        replies: Sends the answers.
-
     Attributes:
-        owner: See above.
+        owner: The engine's session that runs the cell; see `calls_of`.
         is_open: Whether the cell still runs.
     """
 
@@ -161,20 +151,15 @@ class Calls:
         self._waiting_bytes = 0
         self._running: set[_Call] = set()
         self._by_number: dict[int, _Call] = {}
-        self._threads = Threads(_THREADS)
+        self._threads = Threads()
         self._log = CallLog()
-        self._held = False
+        self._suspended = False
         self._computing = threading.Lock()  # Many threads that compute would block the event loop.
         self._sending = asyncio.Lock()
         self._long: _Call | None = None  # The call whose answer is being sent in several packets.
 
     def take(self, message: Mapping[str, Any], size: int) -> None:
-        """Process a call that has arrived.
-
-        Args:
-            message: The call.
-            size: Its size in bytes.
-        """
+        """Process a call that has arrived, of a size in bytes."""
         number, name = message.get("call"), message.get("name")
         args, kwargs = message.get("args"), message.get("kwargs")
         if type(number) is not int or not (
@@ -201,7 +186,7 @@ class Calls:
     async def close(self) -> tuple[FunctionCall, ...]:
         """End the calls that still run, and return all calls in the order of their arrival."""
         self.is_open = False
-        self._hold(False)
+        self._suspend_reading(False)
         self._replies.limit_input()
         unanswered = bool(self._running or self._waiting)
         self._waiting.clear()
@@ -235,13 +220,13 @@ class Calls:
         call = self._by_number[number] = _Call(number, function, args, kwargs, size, place, refused)
         self._waiting.append(call)
         if self._waiting_bytes > most_waiting(largest):
-            self._hold(True)  # Only code that bypasses our stubs sends so many.
+            self._suspend_reading(True)  # Only code that bypasses our stubs sends so many.
         self._start()
 
-    def _hold(self, held: bool) -> None:
-        if self._held != held:
-            self._held = held
-            self._replies.hold(held)
+    def _suspend_reading(self, suspended: bool) -> None:
+        if self._suspended != suspended:
+            self._suspended = suspended
+            self._replies.suspend_reading(suspended)
 
     def _start(self) -> None:
         while self._waiting and len(self._running) < _CONCURRENT:
@@ -371,7 +356,7 @@ class Calls:
             del self._by_number[call.number]
         self._waiting_bytes -= call.size + PER_CALL
         if self._waiting_bytes <= most_waiting(self._limits.value_bytes):
-            self._hold(False)
+            self._suspend_reading(False)
 
     def _data(self, function: HostFunction, value: Any) -> Any:
         self._check_length(function, value)

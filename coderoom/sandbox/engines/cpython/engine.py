@@ -34,11 +34,7 @@ _MESSAGE = 2 * 1024 * 1024  # How many bytes an answer may have besides its valu
 
 
 class CPythonEngine:
-    """The real interpreter, in forks of a warm worker behind a wall; see `Engine`.
-
-    Args:
-        config: The sandbox's configuration.
-    """
+    """The real interpreter, in forks of a warm worker behind a wall; see `Engine`."""
 
     def __init__(self, config: SandboxConfig) -> None:
         self._config = config.model_copy(update={"env": environment(config.env)})
@@ -97,12 +93,7 @@ class CPythonEngine:
 
 
 class Worker:
-    """One warm process behind a wall, and the pool of its rooms.
-
-    Args:
-        wall: The wall.
-        config: The sandbox's configuration, whose `env` is the whole environment.
-    """
+    """One warm process behind a wall, and the pool of its rooms."""
 
     def __init__(self, wall: Wall, config: SandboxConfig) -> None:
         self._wall = wall

@@ -47,10 +47,6 @@ _FIELD_OF_LIMIT: dict[Limit, str] = {
 class RunningCell:
     """A cell that runs.
 
-    Args:
-        number: Its number.
-        output: Collects what it prints.
-
     Attributes:
         number: Its number, which its answer must have.
         output: What it has printed so far.
@@ -124,14 +120,14 @@ def conclude(
     seconds: float,
     state_lost: bool | None,
 ) -> ExecutionResult:
-    """Make the result of a cell.
+    """Make the result of a cell, whose answer is untrusted.
 
     Args:
-        cell: The cell. Its answer is untrusted.
+        cell: The cell.
         ending: Why the host no longer waits for it.
         code: Its code.
         limits: The sandbox's limits.
-        duration: How long it took, in seconds.
+        duration: How long it took.
         seconds: How long it was allowed to take.
         state_lost: Whether the session's variables are gone; `None`: it was a one-shot run, without a session.
     """
@@ -253,11 +249,7 @@ def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[s
 
 
 def describe_end(facts: Mapping[str, Any]) -> str:
-    """Say why a process ended that never got ready for code.
-
-    Args:
-        facts: What its parent reported about its end.
-    """
+    """Say why a process ended that never got ready for code, from what its parent reported."""
     if facts.get("lost"):
         return "everything in the sandbox has ended"
     if facts.get("fork"):

@@ -37,13 +37,7 @@ _cells = itertools.count(1)
 
 @dataclass(eq=False)
 class CheckpointHandle:
-    """A checkpoint of this engine: a process that keeps the state and forks it on request.
-
-    Attributes:
-        client: The connection to the process.
-        pid: The process's number inside the room.
-        released: Whether the session will not return to it.
-    """
+    """A checkpoint of this engine: a process that keeps the state and forks it on request."""
 
     client: ForkServerClient
     pid: int
@@ -53,12 +47,8 @@ class CheckpointHandle:
 class CPythonSession:
     """An interpreter state in a room; implements `EngineSession`.
 
-    Args:
-        give_back: Called with the room when the session is closed.
-        room: The room.
-        limits: The sandbox's limits.
-        result_name: A variable that gives the value of a cell that does not end with an expression, if it was set.
-        functions: Functions of the host that cells may call, by name.
+    The variable `result_name` gives the value of a cell that does not end with an expression, if it was set.
+    `give_back` is called with the room when the session is closed.
     """
 
     def __init__(
@@ -357,12 +347,7 @@ class CPythonSession:
         self._lost = True
 
     async def _end_live(self, keep: list[CheckpointHandle], parent: CheckpointHandle | None = None) -> None:
-        """End the current state's process.
-
-        Args:
-            keep: Checkpoints that stay.
-            parent: The checkpoint that the next state will be forked from.
-        """
+        """End the current state's process, and all others but some checkpoints; `parent` forks the next state."""
         self._parent = parent
         await self._room.kill(_pids_of(keep))
         live, self._live = self._live, None
