@@ -5,6 +5,7 @@ Arguments are checked with pydantic, and types are shown to a model.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -13,12 +14,12 @@ import types
 import typing
 import warnings
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typing_extensions
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, validate_call
+from pydantic import ConfigDict, TypeAdapter, ValidationError, validate_call
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
@@ -51,9 +52,7 @@ def from_callable(
 ) -> HostFunction:
     """Make a host function of a function, a method, or any callable that has a name.
 
-    Args:
-        function: The function.
-        given: Parameters that code neither sees nor passes, and the functions that make their values.
+    `given` has parameters that code neither sees nor passes, and the functions that make their values.
 
     Raises:
         RequestError: It has no name that code can call.
@@ -175,14 +174,12 @@ def resolve(function: Callable[..., Any], signature: inspect.Signature) -> inspe
 
 
 def _is_checked(hint: Any) -> bool:
-    """Whether pydantic can check it."""
-    try:
-        TypeAdapter(hint, config=_CONFIG)
-    except PydanticUserError as error:
-        return error.code == "type-adapter-config-unused" and _has_own_config(hint)
-    except Exception:
-        return False
-    return True
+    """Whether pydantic can check it; a class such as a model only with its own configuration."""
+    for config in (_CONFIG, None):
+        with contextlib.suppress(Exception):
+            TypeAdapter(hint, config=config)
+            return True
+    return False
 
 
 def without_remarks(signature: inspect.Signature, resolved: inspect.Signature) -> inspect.Signature:
@@ -195,15 +192,6 @@ def without_remarks(signature: inspect.Signature, resolved: inspect.Signature) -
     if get_origin(returns) is not Annotated:
         returns = signature.return_annotation
     return signature.replace(parameters=parameters, return_annotation=_base(returns))
-
-
-def _has_own_config(hint: Any) -> bool:
-    """Whether it is a class that pydantic checks with its own configuration only, such as a model."""
-    try:
-        TypeAdapter(hint)
-    except Exception:
-        return False
-    return True
 
 
 def _packer(resolved: inspect.Signature) -> Callable[[Any], Any] | None:
@@ -352,20 +340,11 @@ Offered = Any
 LateFunctions = Callable[[], Awaitable[Sequence[HostFunction]]]
 """Functions that must be asked for, such as the tools of a workbench."""
 
-# For each library, the module whose `adapt` handles its objects, once the library is loaded.
-_ADAPTERS = {"autogen_core": "coderoom.executors.autogen_tools"}
+_AUTOGEN_TOOLS = "coderoom.executors.autogen_tools"  # Handles AutoGen's objects, once AutoGen is loaded.
 
 
 class Offer:
-    """An allow-list of functions of the host.
-
-    Args:
-        functions: What to offer.
-        argument: The caller's name for `functions`, for messages.
-
-    Raises:
-        RequestError: Something cannot be offered, or a name is taken twice or is not valid.
-    """
+    """An allow-list of functions of the host; `argument` is the caller's name for it, for messages."""
 
     def __init__(self, functions: Sequence[Offered] = (), argument: str = "functions") -> None:
         if not isinstance(functions, list | tuple):
@@ -377,11 +356,7 @@ class Offer:
         return bool(self._items)
 
     async def list(self) -> dict[str, HostFunction]:
-        """All functions by their names, those of workbenches included.
-
-        Raises:
-            RequestError: Two have the same name, a tool's name is not valid, or a workbench cannot be used.
-        """
+        """All functions by their names, those of workbenches included."""
         found: list[HostFunction] = []
         for item in self._items:
             found += [item] if isinstance(item, HostFunction) else await item()
@@ -416,19 +391,13 @@ def check_functions(functions: Sequence[Offered], argument: str = "functions") -
 def _prepare(item: Any) -> HostFunction | LateFunctions:
     if isinstance(item, HostFunction):
         return item
-    for adapt in _adapters():
-        adapted = adapt(item)
+    if "autogen_core" in sys.modules:
+        adapted: HostFunction | LateFunctions | None = importlib.import_module(_AUTOGEN_TOOLS).adapt(item)
         if adapted is not None:
             return adapted
     if callable(item):
         return from_callable(item)
     raise RequestError(f"{item!r} cannot be offered: it is not a function, a tool or a workbench.")
-
-
-def _adapters() -> Iterator[Callable[[Any], HostFunction | LateFunctions | None]]:
-    for library, module in _ADAPTERS.items():
-        if library in sys.modules:
-            yield importlib.import_module(module).adapt
 
 
 def _by_name(functions: Iterable[HostFunction]) -> dict[str, HostFunction]:

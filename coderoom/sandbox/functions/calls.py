@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
-from coderoom.sandbox.functions.data import CallLog, as_data, tell
+from coderoom.sandbox.functions.data import CallLog, as_data, error_data
 from coderoom.sandbox.functions.function import Arguments, HostFunction
 from coderoom.sandbox.guest.frames import encode
 from coderoom.sandbox.guest.functions import ENDED, LEFT, PER_CALL, most_waiting
@@ -202,7 +202,7 @@ class Calls:
             await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
         with contextlib.suppress(ConnectionError):
             if unanswered:
-                self._replies.send_now({"op": "ended", "error": tell(RuntimeError(ENDED))})
+                self._replies.send_now({"op": "ended", "error": error_data(RuntimeError(ENDED))})
         self._threads.close()
         return self._log.close(ENDED)
 
@@ -265,12 +265,12 @@ class Calls:
         """Check the arguments, and call a plain function; raises nothing, since an exception would end the thread."""
         function = call.function
         if call not in self._running:  # The cell has ended while the call waited for a thread.
-            return {"error": tell(RuntimeError(ENDED))}, Outcome.CANCELLED
+            return {"error": error_data(RuntimeError(ENDED))}, Outcome.CANCELLED
         try:
             with self._computing if call.size > _LARGE else contextlib.nullcontext():
                 arguments = _check(call)
         except BaseException as error:
-            return {"error": tell(error)}, Outcome.REJECTED
+            return {"error": error_data(error)}, Outcome.REJECTED
         if not function.in_thread:
             return arguments
         try:
@@ -281,7 +281,7 @@ class Calls:
             with self._computing:
                 return {"value": self._data(function, value)}, Outcome.OK
         except BaseException as error:
-            return {"error": tell(error)}, Outcome.ERROR
+            return {"error": error_data(error)}, Outcome.ERROR
 
     async def _run_async(self, call: _Call, ready: Arguments | _Pending | None = None) -> None:
         """Answer a call in the event loop; `ready` is what a thread has prepared, if one has."""
@@ -289,7 +289,7 @@ class Calls:
         try:
             ready = ready or _check(call)
         except Exception as error:
-            self._answer(call, {"error": tell(error)}, Outcome.REJECTED)
+            self._answer(call, {"error": error_data(error)}, Outcome.REJECTED)
             return
         try:
             value = await (ready.value if isinstance(ready, _Pending) else function.run(ready))
@@ -299,14 +299,14 @@ class Calls:
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and (call.left or call.answered or not self.is_open):
                 raise
-            reply, outcome = {"error": tell(error)}, Outcome.ERROR
+            reply, outcome = {"error": error_data(error)}, Outcome.ERROR
         self._answer(call, reply, outcome)
 
     def _expire(self, call: _Call) -> None:
         seconds = self._limits.call_seconds
         late = TimeoutError(f"{call.function.name}() did not answer within {seconds:g} seconds")
         task = call.task
-        self._answer(call, {"error": tell(late)}, Outcome.TIMEOUT)
+        self._answer(call, {"error": error_data(late)}, Outcome.TIMEOUT)
         if task is not None:
             task.cancel()
 
@@ -377,7 +377,7 @@ class Calls:
 
     def _refuse(self, number: int, error: Exception) -> None:
         # Dropped if the code does not read answers.
-        self._send_now({"op": "reply", "call": number, "error": tell(error)})
+        self._send_now({"op": "reply", "call": number, "error": error_data(error)})
 
 
 def _check(call: _Call) -> Arguments:

@@ -22,12 +22,7 @@ _LONGEST_DEFAULT = 200
 
 @dataclass(frozen=True)
 class Arguments:
-    """Checked arguments of a call.
-
-    Attributes:
-        args: The positional arguments.
-        kwargs: The keyword arguments.
-    """
+    """Checked arguments of a call."""
 
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
