@@ -81,25 +81,14 @@ DEFAULTS = {
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return all environment variables of the code.
-
-    Args:
-        extra: More variables, or other values of the default ones.
-
-    Raises:
-        RequestError: A name or a value is not valid.
-    """
+    """Return all environment variables of the code."""
     check_variables(extra)
     zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
     return {**DEFAULTS, **zone, **extra}
 
 
 def check_variables(variables: Mapping[str, str]) -> None:
-    """Check the names and values of environment variables.
-
-    Raises:
-        RequestError: A name or a value is not valid.
-    """
+    """Check the names and values of environment variables."""
     for name, value in variables.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise RequestError(f"env: {name!r} is not the name of an environment variable.")

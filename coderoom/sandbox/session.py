@@ -262,9 +262,7 @@ async def stream_of(
 ) -> AsyncGenerator[OutputChunk | ExecutionResult]:
     """Turn a run that reports its output into a stream with a bounded buffer.
 
-    Args:
-        run: Runs the cell; it gets the callback for output.
-        suspend: Stops (`True`) or continues the reading of output.
+    `suspend` stops (`True`) or continues the reading of output.
     """
     queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
     suspended = left = False

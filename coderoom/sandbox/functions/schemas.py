@@ -169,11 +169,7 @@ _FOR_ANYTHING = inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD)
 
 
 def tool_name(name: str) -> str:
-    """The name by which code calls a tool.
-
-    Raises:
-        RequestError: It cannot be turned into an identifier.
-    """
+    """The name by which code calls a tool."""
     return check_name(re.sub(r"\W", "_", name))
 
 
@@ -211,10 +207,6 @@ def _parameter(name: str, part: Any, required: bool, shapes: Shapes) -> inspect.
 
 
 def bind(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by their names.
-
-    Raises:
-        TypeError: They do not fit the signature.
-    """
+    """The arguments by their names."""
     bound = bind_arguments(name, signature, args, kwargs)
     return bound.get(_FOR_ANYTHING.name, {}) if _FOR_ANYTHING in signature.parameters.values() else bound

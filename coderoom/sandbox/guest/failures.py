@@ -31,13 +31,7 @@ def is_of_memory(error: BaseException) -> bool:
 
 
 def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
-    """The limit of the sandbox that caused an exception; empty if none is known.
-
-    Args:
-        error: The exception.
-        memory_bytes: The memory limit.
-        network: Whether there is a network.
-    """
+    """The limit of the sandbox that caused an exception; empty if none is known."""
     if is_of_memory(error):
         size = memory_bytes // (1024 * 1024)
         return f"The code wanted more memory than the {size:,} MiB that it may have."

@@ -23,13 +23,8 @@ _Mark = Tuple[int, int, int]
 class Workspace:
     """Compares the files of a folder before and after a cell.
 
-    Args:
-        folder: The folder.
-        bring: Whether to return the files' content too, because the host cannot read the folder.
-
-    Attributes:
-        folder: The folder.
-        left_out: How many more files the last `changes` has found.
+    `bring` says whether to return the files' content too, because the host cannot read the folder. `left_out` is how
+    many more files the last `changes` has found.
     """
 
     def __init__(self, folder: str, bring: bool) -> None:
@@ -108,11 +103,7 @@ _SAVED = "_saved_by_the_code"
 
 
 class Figures:
-    """Saves the open figures of a cell. It never imports Matplotlib itself.
-
-    Args:
-        folder: Returns the folder for the files.
-    """
+    """Saves the open figures of a cell into the folder that `folder` returns. It never imports Matplotlib itself."""
 
     def __init__(self, folder: Callable[[], str]) -> None:
         self._folder = folder

@@ -35,9 +35,7 @@ def _pidfd_open(pid: int) -> int:
 class ForkServer:
     """Forks its process on request.
 
-    Args:
-        control: The control socket.
-        starts: The functions that a fork calls, by the request's `op`, with the request and its descriptors.
+    `starts` has the functions that a fork calls, by the request's `op`, with the request and its descriptors.
     """
 
     def __init__(self, control: Channel, starts: dict[str, Start]) -> None:

@@ -47,11 +47,6 @@ class Functions:
 
     Calls go out on the runner's channel. One thread at a time reads it for all: for the calls that wait for answers,
     and for the runner, which waits for requests. For coroutines, their event loop watches the channel.
-
-    Args:
-        channel: The runner's channel.
-        namespace: The variables of the code, which get the stubs.
-        limits: The session's limits: `value_bytes` for the arguments of a call, `calls` for the calls of a cell.
     """
 
     def __init__(self, channel: Channel, namespace: dict[str, Any], limits: dict[str, Any]) -> None:

@@ -225,12 +225,7 @@ _MOST_FILES = 100_000
 
 
 class Disk:
-    """Watches the free space of a folder's file system, and measures the folder when much has gone.
-
-    Args:
-        folder: The folder.
-        limit: The most bytes that may be written, and that the folder may then have.
-    """
+    """Watches the free space of a folder's file system, and measures the folder when much has gone."""
 
     def __init__(self, folder: str, limit: int) -> None:
         self._folder = folder

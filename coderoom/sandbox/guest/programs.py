@@ -31,12 +31,8 @@ __all__ = ["run_program"]
 def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any], lock: Callable[[], None]) -> None:
     """Become a program; never returns unless it cannot be started.
 
-    Args:
-        message: The request: `argv`, the `code`, and whether it goes to the program's standard `input` or to the file
-            that replaces `{file}` in `argv`.
-        fds: The pipes for standard output and error.
-        config: The worker's configuration.
-        lock: Locks this process down.
+    The `code` goes to its standard input if the message says `input`, otherwise to the file that replaces `{file}` in
+    `argv`.
     """
     code = os.open(config["in_memory"][0], os.O_TMPFILE | os.O_RDWR, 0o600)
     data = message["code"].encode("utf-8", "surrogateescape")
@@ -83,10 +79,8 @@ _QUESTION, _CONTINUE = 80, 1
 def _keep_order(pipe: int) -> None:
     """Fork; the child returns to become the program, and the parent keeps the order and ends as the child ends.
 
-    Where the kernel does not support this, the order is not kept.
-
-    Args:
-        pipe: The descriptor of the pipe for standard output; that for standard error is 2.
+    Where the kernel does not support this, the order is not kept. `pipe` is that for standard output; the one for
+    standard error is descriptor 2.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = fork()

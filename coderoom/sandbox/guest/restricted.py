@@ -85,9 +85,6 @@ def make_namespace_builtins(rules: dict[str, Any]) -> dict[str, Any]:
     """Make the `__builtins__` of a cell's globals.
 
     Imported modules keep the real ones: only what the cell itself does is restricted.
-
-    Args:
-        rules: The rules, as the host sent them.
     """
     book = Rulebook(rules)
     names = {name: value for name, value in vars(builtins).items() if name not in _OF_SITE}

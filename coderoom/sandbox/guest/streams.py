@@ -25,10 +25,6 @@ class Streams:
     What Python writes is sent in packets on the channel, which keeps the order of both streams. What subprocesses and
     libraries in C write to descriptors 1 and 2 goes through a pipe for each. A packet is sent only after the pipes were
     read, so that all output is in order.
-
-    Args:
-        channel: The runner's channel.
-        pipes: The runner's ends of the pipes.
     """
 
     def __init__(self, channel: Channel, pipes: list[int]) -> None:

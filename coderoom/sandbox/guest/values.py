@@ -89,11 +89,9 @@ Convert = Callable[[Any], Any]
 
 
 def as_plain(value: Any, model: Optional[Convert] = None) -> Any:
-    """Convert a value, and all that it contains, to plain form; what has none stays as it is.
+    """Convert a copy of a value, and all that it contains, to plain form; what has none stays as it is.
 
-    Args:
-        value: The value, which is not changed.
-        model: Makes a dict of a data class or of a pydantic model.
+    `model` makes a dict of a data class or of a pydantic model.
     """
     try:
         return _plain(value, model or _fields, _DEEPEST)

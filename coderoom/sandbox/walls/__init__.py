@@ -94,12 +94,7 @@ _chosen: list[str] = []
 
 
 def make_wall(name: str) -> Wall:
-    """A wall by its name.
-
-    Raises:
-        RequestError: There is no such wall.
-        MissingDependencyError: A package that it needs is not installed.
-    """
+    """A wall by its name."""
     if name not in WALLS:
         raise RequestError(f"There is no wall {name!r}; there are {', '.join(map(repr, WALLS))}.")
     module, _, cls = WALLS[name].partition(":")
@@ -115,11 +110,7 @@ async def probe_all() -> list[WallReport]:
 
 
 async def choose() -> Wall:
-    """The first wall of `AUTO_ORDER` that can be built here.
-
-    Raises:
-        SandboxUnavailable: None can; the message lists what each lacks, and what to do.
-    """
+    """The first wall of `AUTO_ORDER` that can be built here; the error lists what each lacks, and what to do."""
     if _chosen:
         return make_wall(_chosen[0])
     reports = []

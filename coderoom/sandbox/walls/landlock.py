@@ -47,11 +47,7 @@ class PathRuleWall(ProbedWall):
 
     @abstractmethod
     def _check(self) -> None:
-        """Check the requirements.
-
-        Raises:
-            SandboxUnavailable: This machine lacks one.
-        """
+        """Check the requirements; a `SandboxUnavailable` says what this machine lacks."""
 
     @abstractmethod
     def _prepare(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:

@@ -67,15 +67,7 @@ class Interpreter:
 
     @classmethod
     def of(cls, python: Path | None, workspace: Path | None) -> Interpreter:
-        """Ask an interpreter where it is installed.
-
-        Args:
-            python: Its path; `None`: the one of `default_python`.
-            workspace: The folder that code may change.
-
-        Raises:
-            RequestError: It does not run, is too old, or is in the workspace.
-        """
+        """Ask an interpreter, by default that of `default_python`, where it is installed: not in the workspace."""
         whole = python is None  # With the packages of the user's own, too.
         if whole and default_python() == sys.executable:
             return _own(tuple(sys.path))
@@ -243,15 +235,7 @@ class Layout:
 
 
 def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
-    """The file tree for a worker.
-
-    Args:
-        spec: The sandbox's configuration.
-        uid: The worker's user.
-
-    Raises:
-        RequestError: A folder cannot be shown, or cannot be the workspace.
-    """
+    """The file tree for a worker of the user `uid`."""
     interpreter = Interpreter.of(spec.python, spec.workspace)
     readable = tuple(check_readable(path) for path in spec.readable)
     layout = _base(interpreter, readable)
@@ -268,9 +252,7 @@ def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
 def guarded_paths(workspace: Path, shown: Iterable[Path]) -> tuple[tuple[str, bool], ...]:
     """What of a workspace is mounted once more, so that code cannot change or move what the host runs.
 
-    Args:
-        workspace: The folder, without symbolic links.
-        shown: What code must not change there, besides CodeRoom itself.
+    That is CodeRoom itself and `shown`.
 
     Returns:
         Paths below the workspace and whether they stay writable: the folders above the others do.
@@ -363,11 +345,7 @@ def _refuse_private(path: Path, what: str) -> None:
 
 
 def check_readable(path: Path) -> Path:
-    """The path without `..`, if code may be shown what is there.
-
-    Raises:
-        RequestError: It does not exist, or is a home or system folder.
-    """
+    """The path without `..`, if code may be shown what is there."""
     path = without_dots(path)
     if not path.exists():
         raise RequestError(f"There is no {str(path)!r} to make readable.")
@@ -376,14 +354,7 @@ def check_readable(path: Path) -> Path:
 
 
 def check_workspace(workspace: Path) -> None:
-    """Check that a folder can be a workspace.
-
-    Args:
-        workspace: The folder, without symbolic links.
-
-    Raises:
-        RequestError: It is not a folder, or it is a home or system folder.
-    """
+    """Check that a folder, given without symbolic links, can be a workspace."""
     if not workspace.is_dir():
         raise RequestError(f"The workspace {str(workspace)!r} is not a folder; make it first.")
     if is_private(workspace) or _SYSTEM.fullmatch(str(workspace)):

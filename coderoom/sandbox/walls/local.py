@@ -75,10 +75,6 @@ class LocalWorker:
 
     A thread starts it, reads its standard error, and waits for its end. The thread must live as long as the worker: for
     the kernel, "die with the parent" means the parent's *thread*.
-
-    Attributes:
-        control: The host's end of the control socket.
-        boot: See `StartedWorker`.
     """
 
     def __init__(self, control: socket.socket, start: Start) -> None:
@@ -97,12 +93,8 @@ class LocalWorker:
     async def launch(cls, prepare: Callable[[int], Start], tidying: contextlib.ExitStack) -> LocalWorker:
         """Start a worker.
 
-        Args:
-            prepare: Returns how to start the worker, given the descriptor of its end of the control socket.
-            tidying: Closed when the worker has ended. A started worker takes it over.
-
-        Raises:
-            SandboxUnavailable: The program cannot be started.
+        `prepare` gets the descriptor of the worker's end of the control socket. `tidying` is closed when the worker has
+        ended; a started worker takes it over.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, contextlib.ExitStack() as unwind:
@@ -240,15 +232,7 @@ def python_arguments(python: str, inside: str, program: str, control_fd: int) ->
 
 
 def copy_for_all(source: Path, folder: Path) -> Path:
-    """Copy a folder of Python files into another one, so that every user of this machine can read it.
-
-    Args:
-        source: The folder.
-        folder: Where its copy is made; it is made too if it does not exist.
-
-    Returns:
-        The copy.
-    """
+    """Copy a folder of Python files into another one, so that every user of this machine can read it."""
     copy = folder / source.name
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for path in (folder, copy, *copy.rglob("*")):
@@ -312,21 +296,17 @@ class Facts:
 
 
 class ProbedWall(ABC):
-    """A wall of this machine. It is probed once, before its first worker starts, by building it around a tiny program.
-
-    Attributes:
-        name: The wall's name.
-        program: The worker's source text, see `python_arguments`.
-        by_file_system: Whether each file system of a workspace needs a probe.
-    """
+    """A wall of this machine, probed once, before its first worker starts, by building it around a tiny program."""
 
     name: ClassVar[str]
+    # The worker's source text; see `python_arguments`.
     program: str = "from coderoom_guest.main import main; main(CONTROL)"
+    # Whether each file system of a workspace needs a probe.
     by_file_system: ClassVar[bool] = False
     _known: ClassVar[dict[tuple[str, Path | None, int], Facts]] = {}
 
     async def probe(self) -> WallReport:
-        """Try whether this wall can be built here; never raises, takes a few seconds at most."""
+        """Try whether this wall can be built here; see `Wall`."""
         try:
             facts = await self._facts(None)
             return self._report(facts)
@@ -334,12 +314,7 @@ class ProbedWall(ABC):
             return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
 
     async def start(self, spec: WallSpec) -> StartedWorker:
-        """Start a worker behind the wall.
-
-        Raises:
-            SandboxUnavailable: The wall cannot be built; the message says why and what to do.
-            RequestError: An option is wrong.
-        """
+        """Start a worker behind the wall; see `Wall`."""
         if spec.options:
             raise RequestError(f"The wall {self.name!r} has no options, but got {', '.join(map(repr, spec.options))}.")
         facts = await self._facts(spec.workspace, spec.python)

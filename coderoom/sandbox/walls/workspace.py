@@ -34,15 +34,9 @@ _HOLD_NAMESPACE = (
 
 
 def mounted_for(folder: Path, place: Path, uid: int, gid: int) -> None:
-    """Mount a folder once more, with the files of its owner as another user's. Needs root.
+    """Mount a folder at an empty one, with the files of its owner as another user's. Needs root.
 
     What is made under the mount belongs to the folder's owner in the folder itself.
-
-    Args:
-        folder: The folder.
-        place: The empty folder to mount it at.
-        uid: The owner there.
-        gid: The group there.
 
     Raises:
         OSError: The kernel is older than 5.12, or the file system cannot do it.
@@ -99,14 +93,8 @@ def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[
     For a workspace of another user, that user. For one of root's, an unused user, who owns its files until the worker
     has ended.
 
-    Args:
-        workspace: The folder.
-
     Returns:
         The user and group, or `None` if this is not root; and a function that gives the folder back.
-
-    Raises:
-        SandboxUnavailable: Another worker uses the folder.
     """
     identity = identity_to_become()
     if identity is None or workspace is None:
@@ -134,11 +122,7 @@ def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[
 
 
 async def borrowed(workspace: Path | None, unwind: contextlib.ExitStack) -> Identity | None:
-    """Call `chown_workspace` in a thread; `unwind` gives the folder back, even if this is cancelled meanwhile.
-
-    Raises:
-        SandboxUnavailable: As `chown_workspace`.
-    """
+    """Call `chown_workspace` in a thread; `unwind` gives the folder back, even if this is cancelled meanwhile."""
 
     def lend() -> Identity | None:
         identity, give_back = chown_workspace(workspace)

@@ -171,12 +171,7 @@ class MontyCell:
 
     @classmethod
     def read(cls, code: str, result_name: str | None) -> Self:
-        """Find the last expression.
-
-        Args:
-            code: The code.
-            result_name: A variable whose value counts where the expression has none.
-        """
+        """Find the last expression; `result_name` is a variable whose value counts where the expression has none."""
         suffix = "))" if result_name is None else f"), lambda: {result_name})"
         found = _last_expression(code)
         if found is None:
@@ -249,10 +244,9 @@ class MontyCell:
 
 
 def returned(shown: Any) -> dict[str, Any]:
-    """The facts of the result of a cell that ran to its end.
+    """The facts of the result of a cell that ran to its end, from what the prelude's function returned.
 
-    Args:
-        shown: What the prelude's function returned. Code may have replaced that function.
+    Code may have replaced that function.
     """
     facts: dict[str, Any] = {"outcome": Outcome.OK, "exit_code": 0}
     if not isinstance(shown, tuple) or len(shown) < 2 or not all(isinstance(part, str) for part in shown):

@@ -125,11 +125,7 @@ class MontyEngine:
         return session
 
     async def check_out(self, state: bytes | None) -> MontyWorker:
-        """Get a worker with a state; `None` is the fresh one.
-
-        Raises:
-            SandboxUnavailable: The worker cannot be started, or cannot load the state.
-        """
+        """Get a worker with a state; `None` is the fresh one."""
         if self._pool is None:
             raise SandboxUnavailable("The engine 'monty' is closed.")
         checkout = self._pool.checkout(
@@ -231,11 +227,7 @@ class MontyWorker:
         )
 
     async def dump(self) -> bytes:
-        """Copy the state.
-
-        Raises:
-            SandboxUnavailable: The worker has ended.
-        """
+        """Copy the state."""
         try:
             return await self._checkout.dump()
         except (RuntimeError, _monty().MontyError) as error:

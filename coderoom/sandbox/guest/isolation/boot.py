@@ -146,8 +146,7 @@ def _become(uid: int, gid: int) -> None:
 def probe(control_fd: int) -> None:
     """Boot, and report the result to the host; runs in place of a worker's `main`.
 
-    Args:
-        control_fd: The socket for the configuration and the answer, each one packet of JSON.
+    The configuration and the answer are one packet of JSON each.
     """
     with socket.socket(fileno=control_fd) as sock:
         sock.set_inheritable(False)
@@ -204,7 +203,8 @@ def _lock_down(settings: dict[str, Any]) -> None:
     from . import lockdown
 
     many = 1 << 40
-    lockdown.apply(lockdown.Lockdown(network=False, memory_bytes=many, open_files=64, file_bytes=many, **settings))
+    limits: dict[str, Any] = {"memory_bytes": many, "open_files": 64, "file_bytes": many}
+    lockdown.Prepared(lockdown.Lockdown(network=False, **limits, **settings)).apply()
     try:
         os.close(os.open("/proc/self/status", os.O_RDONLY))
     except PermissionError:
@@ -236,10 +236,7 @@ def keep_capabilities(*numbers: int) -> None:
 def supervise(folder: str | None = None) -> None:
     """Fork; the child returns. The parent waits for it, kills what it leaves behind, and ends as it ended.
 
-    The parent does so at once on SIGTERM, and when the host ends.
-
-    Args:
-        folder: A folder to remove at the end, when the host may have ended.
+    The parent does so at once on SIGTERM, and when the host ends. It removes `folder` at the end.
     """
     linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # A signal must not end this process before its handler is set.

@@ -107,9 +107,7 @@ def _flags_of(place: str) -> int:
 def build_root(layout: dict[str, Any]) -> None:
     """Replace the file tree of this mount namespace, which must be this process's own.
 
-    Args:
-        layout: `read_only`, `symlinks`, `files` and `workspace` as in the host's layout, and `size` and `owner` of
-            folders in memory (`None`: this process's user).
+    The layout is the host's, with `size` and `owner` of folders in memory (`None`: this process's user).
     """
     _private()
     _enter_scratch()
@@ -195,11 +193,9 @@ def _mount_workspace(layout: dict[str, Any], size: int, owner: tuple[int, int] |
 
 
 def guard(workspace: str, guarded: Sequence[tuple[str, bool]]) -> None:
-    """Keep parts of the workspace from being changed or moved.
+    """Keep parts of the workspace from being changed or moved: a mount point cannot be moved.
 
-    Args:
-        workspace: Its path.
-        guarded: Paths in it and whether they stay writable; a mount point cannot be moved.
+    `guarded` has paths in it and whether they stay writable.
     """
     for path, writable in guarded:
         place = os.path.join(workspace, path)
@@ -209,11 +205,7 @@ def guard(workspace: str, guarded: Sequence[tuple[str, bool]]) -> None:
 def cover(target: str, size: int, mode: str, kept: Sequence[str]) -> None:
     """Mount an empty folder in memory over a folder, and keep some of its contents visible.
 
-    Args:
-        target: The folder.
-        size: How much fits.
-        mode: Its permissions.
-        kept: What stays: the paths of mounts, or of symbolic links, below the folder.
+    `kept` has the paths of mounts, or of symbolic links, below the folder.
     """
     links = {path: os.readlink(path) for path in kept if os.path.islink(path)}
     trees = {path: _clone(path) for path in kept if path not in links}
@@ -241,12 +233,7 @@ def _attach(tree: int, path: str) -> None:
 
 
 def idmap(target: str, outside: tuple[int, int], inside: tuple[int, int]) -> None:
-    """Change the owner of files below a mount, as seen there.
-
-    Args:
-        target: The mount, which is covered by one with other owners.
-        outside: The user and group whose files they are.
-        inside: Whose they are from now on, here.
+    """Show the files of the user and group `outside` below a mount as those of `inside`.
 
     Raises:
         IdmapError: The kernel (before Linux 5.12) or the file system cannot do that.

@@ -18,19 +18,10 @@ _MOST_ENTRIES = 1000
 
 
 def enter_room(config: dict[str, Any]) -> bool:
-    """Enter new namespaces, if `rooms` says so.
+    """Enter new namespaces, if `rooms` says so, and return whether that was done.
 
     With namespaces, a fork returns, which is process 1 of its own process namespace. When it ends, the kernel ends
     everything in the room.
-
-    Args:
-        config: The worker's configuration; `rooms` is `"namespaces"` or `"plain"`.
-
-    Returns:
-        Whether it has its own namespaces.
-
-    Raises:
-        OSError: Namespaces are refused.
     """
     if config["rooms"] != "namespaces":
         linux.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
@@ -58,14 +49,7 @@ def _mount_memory(config: dict[str, Any]) -> None:
 
 
 def own_folders(config: dict[str, Any]) -> dict[str, Any]:
-    """Make folders for a room without namespaces, and change the environment to name them.
-
-    Args:
-        config: The worker's configuration; `scratch` is the folder for the folders of rooms.
-
-    Returns:
-        The room's configuration: with its own workspace, unless the host has one, and the paths that code may write.
-    """
+    """Make folders for a room without namespaces, name them in the environment, and return the room's configuration."""
     import tempfile  # Late: rooms with namespaces do not need it.
 
     scratch = config["scratch"]

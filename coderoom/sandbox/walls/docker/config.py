@@ -99,14 +99,8 @@ class Meeting:
 def tenant_for(workspace: Path | None, mount: Path | None, remapped: bool, rootless: bool) -> Tenant:
     """Choose a user for the code, so that what it writes belongs to the workspace's owner.
 
-    Args:
-        workspace: The folder.
-        mount: Where it can be mounted once more; `None`: the engine would not see that.
-        remapped: Whether the engine remaps users.
-        rootless: Whether the engine always does so.
-
-    Raises:
-        SandboxUnavailable: There is no such user.
+    `mount` is where the workspace can be mounted once more; `None` if the engine would not see that. `rootless` engines
+    always remap users.
     """
     nobody = random.SystemRandom().randint(*(_FEW_USERS if remapped else _NOBODY))
     if workspace is None:
@@ -208,11 +202,7 @@ class DockerOptions(BaseModel):
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DockerOptions:
-        """Check options.
-
-        Raises:
-            RequestError: Options are unknown or wrong; the message lists all of them.
-        """
+        """Check options; the error lists all that are unknown or wrong."""
         try:
             return cls.model_validate(dict(options))
         except ValidationError as error:
@@ -244,16 +234,7 @@ _NETWORKS = {True: "bridge", False: "none"}
 def container_config(
     engine: Engine, spec: WallSpec, options: DockerOptions, tenant: Tenant, meeting: Path, code: Path
 ) -> dict[str, Any]:
-    """The arguments of `create_container`.
-
-    Args:
-        engine: The engine that will make the container.
-        spec: The sandbox's configuration.
-        options: The wall's options.
-        tenant: The user of the code, and its workspace.
-        meeting: The folder with the host's socket.
-        code: The folder with the worker's code.
-    """
+    """The arguments of `create_container`; `meeting` has the host's socket, and `code` the worker's code."""
     shared = [(code, _CODE, True), (meeting, _CONTROL, True), *_workspace(spec, tenant)]
     shared += [(path.resolve(), str(path.absolute()), True) for path in spec.readable]
     mounts = [

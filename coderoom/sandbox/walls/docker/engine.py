@@ -91,15 +91,7 @@ class Engine:
 
 
 def connect(timeout: float = 60) -> Engine:
-    """Connect to the engine that the `docker` command would use.
-
-    Args:
-        timeout: The most seconds that an answer may take.
-
-    Raises:
-        SandboxUnavailable: No engine can be used.
-        MissingDependencyError: The package `docker` is not installed.
-    """
+    """Connect to the engine that the `docker` command would use, with the most seconds that an answer may take."""
     docker = _package()
     if not sys.platform.startswith("linux"):
         raise SandboxUnavailable(
@@ -221,18 +213,7 @@ _HEAD_END = b"\r\n\r\n"
 class EngineStream:
     """An answer of the engine that lasts as long as a container, read without blocking, which docker-py cannot do.
 
-    Args:
-        path: The engine's socket.
-        target: The path and query of the request, which is a POST.
-        keep: How many of the last bytes to keep.
-        timeout: The most seconds until the answer begins.
-
-    Attributes:
-        data: What has arrived.
-        ended: Whether the answer has ended.
-
-    Raises:
-        OSError: The engine refused, or does not answer.
+    `target` is the path and query of the request, a POST. Of the answer, the last `keep` bytes are in `data`.
     """
 
     def __init__(self, path: str, target: str, keep: int, timeout: float = 60) -> None:
@@ -294,21 +275,11 @@ _CONFLICT = 409
 
 
 class Container:
-    """A container that removes itself when its first process ends.
-
-    Args:
-        engine: Its engine.
-        id: Its id.
-    """
+    """A container that removes itself when its first process ends."""
 
     @classmethod
     def create(cls, engine: Engine, config: Mapping[str, Any]) -> Self:
-        """Create a container without starting it.
-
-        Args:
-            engine: The engine.
-            config: The arguments of docker-py's `create_container`.
-        """
+        """Create a container without starting it."""
         made = engine.client.create_container(**config)["Id"]
         try:
             return cls(engine, made)
@@ -347,11 +318,7 @@ class Container:
         return _without_heads(self._output.data).decode(errors="replace").strip()[-_TAIL:]
 
     def exit_code(self, patience: float = 0) -> int | None:
-        """The exit code of a container that has ended.
-
-        Args:
-            patience: How many seconds to wait for it.
-        """
+        """The exit code of a container that has ended; waits `patience` seconds for it."""
         if not self._exit.ended:
             select.select([self._exit], [], [], patience)
             self._exit.take_in()
@@ -378,15 +345,7 @@ class Container:
 
 @dataclass(eq=False)
 class DockerWorker:
-    """A worker in a container.
-
-    Attributes:
-        control: The host's end of the control channel.
-        boot: See `StartedWorker`.
-        container: The container.
-        memory: The memory limit of the container.
-        undo: Removes the container and all that was made for it.
-    """
+    """A worker in a container; `undo` removes the container and all that was made for it."""
 
     control: socket.socket
     boot: Mapping[str, Any]

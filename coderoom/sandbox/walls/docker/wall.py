@@ -40,12 +40,7 @@ _CONTROL_BUFFER = 1 << 20
 class DockerWall:
     """A container without network and capabilities, and with nothing of the host but the workspace.
 
-    Args:
-        code: The folder with the worker's code; by default CodeRoom's own.
-        **options: Defaults for the options of a sandbox; see `DockerOptions`.
-
-    Raises:
-        RequestError: An option is wrong.
+    `code` is the folder with the worker's code. The options are defaults for those of a sandbox; see `DockerOptions`.
     """
 
     name = "docker"
@@ -68,13 +63,7 @@ class DockerWall:
             return WallReport(self.name, False, f"The Docker engine failed: {reason(error)}")
 
     async def start(self, spec: WallSpec) -> DockerWorker:
-        """Start a worker in a container of its own.
-
-        Raises:
-            SandboxUnavailable: No engine, image, or Python in the image can be used.
-            RequestError: An option, or a folder, is wrong.
-            MissingDependencyError: The package `docker` is not installed.
-        """
+        """Start a worker in a container of its own; see `Wall`."""
         launch = _Launch(spec, DockerOptions.of({**self._options, **spec.options}), self._code)
         running = asyncio.ensure_future(asyncio.to_thread(launch.run))
         try:
@@ -99,11 +88,7 @@ class DockerWall:
 
 
 class _Launch:
-    """Makes a container and waits for its worker, in a thread.
-
-    Attributes:
-        cancelled: Set when the start was cancelled.
-    """
+    """Makes a container and waits for its worker, in a thread; `cancelled` is set when the start was cancelled."""
 
     def __init__(self, spec: WallSpec, options: DockerOptions, code: Path) -> None:
         self._spec = spec
