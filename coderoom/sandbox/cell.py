@@ -1,4 +1,4 @@
-"""A cell: the check of a request before anything runs, and the collector of its output.
+"""A cell: the check of a request before anything runs, the collector of its output, and results of stopped cells.
 
 Used by `Sandbox`, `Session` and the engines.
 """
@@ -16,9 +16,9 @@ from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import SandboxConfig, shown
 from coderoom.sandbox.policy import check_restricted
-from coderoom.sandbox.result import CodeError, ExecutionResult, OutputChunk
+from coderoom.sandbox.result import CodeError, ExecutionResult, Limit, OutputChunk
 
-__all__ = ["LANGUAGES", "Collector", "Program", "StreamName", "check_cell"]
+__all__ = ["LANGUAGES", "Collector", "Program", "StreamName", "check_cell", "stopped"]
 
 StreamName = Literal["stdout", "stderr"]
 
@@ -97,6 +97,20 @@ def _check_timeout(timeout: Any) -> None:
         )
 
 
+def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, Any]:
+    """The facts of the result of a cell that was stopped; without seconds, it was cancelled."""
+    if seconds is None:
+        error = CodeError("Cancelled", f"The code was cancelled. {rest}".rstrip())
+        return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
+    what = (
+        f"used more than {seconds:g} seconds of processor time"
+        if limit == "cpu"
+        else f"was stopped after {seconds:g} seconds"
+    )
+    error = CodeError("Timeout", f"The code {what}. {rest}".rstrip())
+    return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": limit}
+
+
 class Collector:
     """Collects output; of too much, it keeps the beginning and the end.
 
@@ -159,6 +173,17 @@ class Collector:
             return head + tail
         gap = "" if not head or head.endswith("\n") else "\n"
         return f"{head}{gap}[... {dropped:,} bytes left out ...]\n{tail}"
+
+    def make_result(self, **facts: Any) -> ExecutionResult:
+        """Make a result with this output and other facts."""
+        return ExecutionResult(
+            **facts,
+            stdout=self.text("stdout"),
+            stderr=self.text("stderr"),
+            output=self.text(),
+            truncated=self.truncated,
+            output_size=self.size,
+        )
 
     def _keep_end(self, stream: StreamName, text: str) -> None:
         size = len(text.encode("utf-8", "replace"))

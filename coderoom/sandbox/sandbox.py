@@ -13,9 +13,7 @@ from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
-from coderoom.sandbox.engines import Engine, EngineSession
-from coderoom.sandbox.engines.cpython.engine import CPythonEngine
-from coderoom.sandbox.engines.monty.engine import MontyEngine
+from coderoom.sandbox.engines import CPythonEngine, Engine, EngineSession, MontyEngine
 from coderoom.sandbox.functions import HostFunction, Offer, Offered
 from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
 from coderoom.sandbox.session import Session, stream_of

@@ -150,7 +150,7 @@ class Session:
         self._refuse_own_calls()
         async with self._lock:
             engine = await self._get_engine()
-            handle = await engine.checkpoint()
+            handle: Any = await engine.checkpoint()
             try:
                 snapshot = await Snapshot.take(self._config.workspace, engine, self._config.limits) if files else None
             except BaseException:

@@ -149,11 +149,7 @@ class ForkServer:
                 return True
             if time.monotonic() > end:
                 return False
-            self._wait_for_an_end()
-
-    def _wait_for_an_end(self) -> None:
-        """Wait until one of the forks has ended, for a millisecond at most."""
-        poll = select.poll()
-        for _, pidfd in self._children.values():
-            poll.register(pidfd, select.POLLIN)
-        poll.poll(_MOMENT)
+            poll = select.poll()
+            for _, pidfd in self._children.values():
+                poll.register(pidfd, select.POLLIN)
+            poll.poll(_MOMENT)

@@ -110,7 +110,7 @@ class Nested(_Processes):
 
     def pids(self) -> list[int]:
         """All processes of the room but its supervisor."""
-        return [pid for pid in _all_pids() if pid != 1]
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
     def signal_all(self, number: int, keep: list[int]) -> None:
         """Send a signal to all but the supervisor and `keep`; continue those of `keep` that are stopped."""
@@ -149,10 +149,6 @@ class Descendants(_Processes):
             for pid in found:
                 _kill(pid, signal.SIGSTOP)
             stopped |= found
-
-
-def _all_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _fields(pid: int) -> list[bytes]:

@@ -30,7 +30,7 @@ class Streams:
     def __init__(self, channel: Channel, pipes: list[int]) -> None:
         self._channel = channel
         self.pipes = pipes
-        self._last: _Stream | None = None
+        self.last: _Stream | None = None
         self.stdout = _Stream(self, STDOUT)
         self.stderr = _Stream(self, STDERR)
 
@@ -55,12 +55,6 @@ class Streams:
         """Send text of a stream."""
         self.settle()
         self._channel.send_text(tag, data)
-
-    def switch_to(self, stream: _Stream) -> None:
-        """Prepare for a write to a stream: flush the other one first."""
-        last, self._last = self._last, stream
-        if last is not None and last is not stream:
-            last.flush()
 
 
 def settle(pipes: Sequence[int], patience: float) -> None:
@@ -117,8 +111,11 @@ class _Stream(io.TextIOWrapper):
         return "<stdout>" if self.fileno() == 1 else "<stderr>"
 
     def write(self, text: str) -> int:
-        if self._streams._last is not self:
-            self._streams.switch_to(self)
+        last = self._streams.last
+        if last is not self:
+            self._streams.last = self
+            if last is not None:
+                last.flush()  # Keeps the order.
         return super().write(text)
 
 

@@ -60,7 +60,10 @@ class PathRuleWall(ProbedWall):
             private = temporary_folder()
             unwind.callback(remove_folder, private)
             identity = await borrowed(spec.workspace, unwind)
-            code = await run_uncancellable(asyncio.to_thread(_code_for, identity, private))
+            code = OUTSIDE
+            if identity is not None:  # Another user may not be able to read ours.
+                await run_uncancellable(asyncio.to_thread(copy_for_all, OUTSIDE / "guest", private / "code"))
+                code = private / "code"
             boot = _boot(spec, layout, identity, private, code)
 
             def prepare(control_fd: int) -> Start:
@@ -103,13 +106,6 @@ def _check_reachable(layout: Layout) -> None:
                     f"The worker gives up root, and other users cannot reach {str(path)!r} in {str(folder)!r}: use "
                     "an interpreter and a workspace that every user can reach, or do not start this as root."
                 )
-
-
-def _code_for(identity: tuple[int, int] | None, private: Path) -> Path:
-    """The folder with `guest` for the worker: ours, or a copy for another user."""
-    if identity is None:
-        return OUTSIDE
-    return copy_for_all(OUTSIDE / "guest", private / "code").parent
 
 
 def _boot(
@@ -209,7 +205,8 @@ class SandlockWall(PathRuleWall):
     def _check(self) -> None:
         _find()
         if landlock.abi() < _ABI:
-            raise SandboxUnavailable(f"sandlock takes Landlock of ABI {_ABI}, and this kernel has {_has()}.")
+            has = f"ABI {landlock.abi()}" if landlock.abi() else "none, or it is switched off"
+            raise SandboxUnavailable(f"sandlock takes Landlock of ABI {_ABI}, and this kernel has {has}.")
 
     def _prepare(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
         package, _ = _find()
@@ -242,11 +239,6 @@ def _find() -> tuple[str, str]:
     if not _OLDEST <= number < _TOO_NEW:
         raise SandboxUnavailable(f"The package sandlock is version {version}, and only 0.8 and 0.9 are known to work.")
     return str(Path(spec.origin).resolve().parent.parent), version
-
-
-def _has() -> str:
-    version = landlock.abi()
-    return f"ABI {version}" if version else "none, or it is switched off"
 
 
 def _rules(boot: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -270,7 +270,7 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     wanted = [Path("/usr"), *(Path("/") / name for name in _TOP)]
     for path in interpreter.folders:
         _refuse_private(path, f"the interpreter {interpreter.executable!r} is installed in {str(path)!r}")
-        wanted.append(_store_of(path) or path)
+        wanted.append(next((Path(store) for store in _STORES if path.is_relative_to(store)), path))
     wanted += [node] if node is not None else []
     wanted += readable
     links = {str(path): str(path.readlink()) for path in wanted[1 : 1 + len(_TOP)] if path.is_symlink()}
@@ -302,10 +302,6 @@ def _binds(wanted: Iterable[Path]) -> Iterator[tuple[str, str]]:
 
 def _covered(path: str, targets: Iterable[str]) -> bool:
     return any(Path(path).is_relative_to(target) for target in targets)
-
-
-def _store_of(path: Path) -> Path | None:
-    return next((Path(store) for store in _STORES if path.is_relative_to(store)), None)
 
 
 def _node() -> Path | None:

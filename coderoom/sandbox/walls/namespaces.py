@@ -174,9 +174,13 @@ class BubblewrapWall(MountNamespaceWall):
             # Not on the command line, which every user of this machine can read.
             fds.append(_memory_file("arguments", "\0".join([*arguments, "--info-fd", str(info_writer)])))
             unwind.pop_all()
+        # What bwrap does not do for a worker of root: it would cover parts of `/proc`, makes all folders root's, and
+        # cannot end a worker that has given up root.
+        in_memory = ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])]
+        left = {"proc": True, "supervised": True, "open": in_memory}
         return Start(
             argv=[bwrap, "--args", str(fds[-1]), "--", *python_arguments(layout.python, INSIDE, program, control_fd)],
-            boot={**boot, **_left_to_do(spec)} if as_root else {**boot, "guarded": []},
+            boot={**boot, **left} if as_root else {**boot, "guarded": []},
             fds=fds,
             worker_pid=functools.partial(_worker_pid, info),
             tidy=functools.partial(os.close, info),
@@ -219,18 +223,6 @@ def _version(bwrap: str, stamp: tuple[int, int]) -> tuple[int, ...]:
         raise SandboxUnavailable(f"{bwrap!r} cannot be run: {error}.") from error
     found = re.search(rb"(\d+)\.(\d+)\.?(\d+)?", said)
     return tuple(int(part) for part in found.groups() if part) if found else (0,)
-
-
-def _left_to_do(spec: WallSpec) -> dict[str, Any]:
-    """What bwrap does not do for a worker of root.
-
-    It would cover parts of `/proc`, makes all folders root's, and cannot end a worker that has given up root.
-    """
-    return {
-        "proc": True,
-        "supervised": True,
-        "open": ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])],
-    }
 
 
 def _privileges(spec: WallSpec, as_root: bool) -> list[str]:

@@ -34,7 +34,7 @@ _MESSAGE = 2 * 1024 * 1024  # How many bytes an answer may have besides its valu
 
 
 class CPythonEngine:
-    """The real interpreter, in forks of a warm worker behind a wall; see `Engine`."""
+    """The real interpreter, in forks of a warm worker behind a wall."""
 
     def __init__(self, config: SandboxConfig) -> None:
         self._config = config.model_copy(update={"env": environment(config.env)})
@@ -85,7 +85,7 @@ class CPythonEngine:
             await worker.close()
 
     def kill(self) -> None:
-        """End everything without an event loop."""
+        """As `close`, without an event loop."""
         worker, self._worker = self._worker, None
         if worker is not None:
             self._dropped.detach()

@@ -15,7 +15,7 @@ from typing import Any
 
 from coderoom._util.text import encodable
 from coderoom.outcome import Outcome
-from coderoom.sandbox.cell import Collector
+from coderoom.sandbox.cell import Collector, stopped
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions import Calls
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit
@@ -134,42 +134,23 @@ def conclude(
     answer: Mapping[str, Any] = cell.answer or {}
     facts: dict[str, Any] = {}
     if ending is not Ending.BY_ITSELF:
-        facts = _stopped(ending, seconds, state_lost)
+        rest = "" if state_lost is None else _GONE if state_lost else _KEPT
+        facts = stopped(None if ending is Ending.CANCELLED else seconds, "wall", rest)
     elif cell.answer is not None:
         facts = _answered(answer, limits)
     elif cell.ended is not None:
         facts = _died(cell.ended, limits, state_lost)
-    output = cell.output
-    facts["limit"] = facts.get("limit") or _limit_on_result(cell, answer)
-    return ExecutionResult(
+    if cell.output.truncated or answer.get("value_too_large") is True:
+        facts["limit"] = facts.get("limit") or ("output" if cell.output.truncated else "value")
+    return cell.output.make_result(
         **facts,
-        stdout=output.text("stdout"),
-        stderr=output.text("stderr"),
-        output=output.text(),
         duration=duration,
-        truncated=output.truncated,
-        output_size=output.size,
         artifacts=_artifacts(answer.get("artifacts"), answer.get("contents", b"")),
         artifacts_left_out=_count(answer.get("artifacts_left_out")),
         code=code,
         state_lost=bool(state_lost),
         peak_memory=_count((cell.ended or answer).get("peak"), 1 << 63) or None,
     )
-
-
-def _limit_on_result(cell: RunningCell, answer: Mapping[str, Any]) -> Limit | None:
-    if cell.output.truncated:
-        return "output"
-    return "value" if answer.get("value_too_large") is True else None
-
-
-def _stopped(ending: Ending, seconds: float, lost: bool | None) -> dict[str, Any]:
-    rest = "" if lost is None else f" {_GONE if lost else _KEPT}"
-    if ending is Ending.CANCELLED:
-        error = CodeError("Cancelled", f"The code was cancelled.{rest}")
-        return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
-    error = CodeError("Timeout", f"The code was stopped after {seconds:g} seconds.{rest}")
-    return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "wall"}
 
 
 def _answered(answer: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
@@ -224,8 +205,7 @@ def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[s
         error = CodeError("Limit", f"The code wanted more memory than the {size:,} MiB that it may have.{rest}")
         return {"outcome": Outcome.MEMORY, "exit_code": 137, "error": error, "limit": "memory"}
     if met == "cpu":
-        error = CodeError("Timeout", f"The code used more than {limits.cpu_seconds:g} seconds of processor time.{rest}")
-        return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "cpu"}
+        return stopped(limits.cpu_seconds or 0, "cpu", rest.strip())
     if met == "processes":
         error = CodeError("Limit", f"The code had more than {limits.processes} processes at a time.{rest}")
         return {"outcome": Outcome.ERROR, "exit_code": 137, "error": error, "limit": "processes"}

@@ -45,7 +45,7 @@ class CheckpointHandle:
 
 
 class CPythonSession:
-    """An interpreter state in a room; implements `EngineSession`.
+    """An interpreter state in a room.
 
     The variable `result_name` gives the value of a cell that does not end with an expression, if it was set.
     `give_back` is called with the room when the session is closed.
@@ -82,7 +82,7 @@ class CPythonSession:
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
-        """Run a cell; see `Session.run`."""
+        """Run a cell that `check_cell` has accepted; `final`: it is the only one, a one-shot run."""
         cell = self._running = RunningCell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
         await self._settle()
         self._room.limit = None
@@ -149,7 +149,7 @@ class CPythonSession:
         await self._finish_even_if_cancelled(self._restart())
 
     def suspend_output(self, suspended: bool) -> None:
-        """Stop or continue to read the output of the running cell."""
+        """Stop or continue to read the output of the running cell, which blocks while nothing is read."""
         if self._printing is not None:
             self._printing.pause() if suspended else self._printing.resume()
 

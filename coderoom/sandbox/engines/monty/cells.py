@@ -15,9 +15,9 @@ from typing import Any, Literal, Protocol, Self
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
-from coderoom.sandbox.result import CodeError, Limit
+from coderoom.sandbox.result import CodeError
 
-__all__ = ["ELSE", "MODULES", "MontyCell", "prelude", "returned", "stopped", "trip_of"]
+__all__ = ["ELSE", "MODULES", "MontyCell", "prelude", "returned", "trip_of"]
 
 MODULES = (
     *("asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal"),
@@ -258,20 +258,6 @@ def returned(shown: Any) -> dict[str, Any]:
     if shown[0] == "large":
         facts["limit"] = "value"
     return facts
-
-
-def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, Any]:
-    """The facts of the result of a cell that was stopped; without seconds, it was cancelled."""
-    if seconds is None:
-        error = CodeError("Cancelled", f"The code was cancelled. {rest}".rstrip())
-        return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
-    what = (
-        f"used more than {seconds:g} seconds of processor time"
-        if limit == "cpu"
-        else f"was stopped after {seconds:g} seconds"
-    )
-    error = CodeError("Timeout", f"The code {what}. {rest}".rstrip())
-    return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": limit}
 
 
 def trip_of(error: MontyFailure) -> Literal["cpu", "memory"] | None:

@@ -35,7 +35,7 @@ _BLOATED = 64 * 1024 * 1024  # A worker of this size is replaced: it gives no me
 
 
 class MontyEngine:
-    """pydantic-monty's workers, and the sessions that take turns in them; see `Engine`.
+    """pydantic-monty's workers, and the sessions that take turns in them.
 
     Args:
         config: The sandbox's configuration. The limits `processes`, `open_files` and `file_bytes` must not be set: code

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import Program
+from coderoom.sandbox.cell import Program, stopped
 from coderoom.sandbox.config import Limits
-from coderoom.sandbox.engines.monty.cells import MontyCell, returned, stopped, trip_of
+from coderoom.sandbox.engines.monty.cells import MontyCell, returned, trip_of
 from coderoom.sandbox.engines.monty.workers import Tap, resident
 from coderoom.sandbox.functions import Calls, HostFunction
 from coderoom.sandbox.guest.files import Workspace
@@ -45,7 +45,7 @@ class Mark:
 
 
 class MontySession:
-    """A state, and the cells that run in it; made by `MontyEngine.open` and implements `EngineSession`."""
+    """A state, and the cells that run in it; made by `MontyEngine.open`, with the methods of `CPythonSession`."""
 
     def __init__(
         self, engine: MontyEngine, functions: Mapping[str, HostFunction], on_close: Callable[[MontySession], object]
@@ -367,16 +367,7 @@ def _conclude(code: str, facts: dict[str, Any], tap: Tap, **more: Any) -> Execut
     tap.finish()
     if output.truncated and facts.get("limit") in (None, "value"):
         facts["limit"] = "output"
-    return ExecutionResult(
-        **facts,
-        **more,
-        stdout=output.text("stdout"),
-        stderr=output.text("stderr"),
-        output=output.text(),
-        truncated=output.truncated,
-        output_size=output.size,
-        code=code,
-    )
+    return output.make_result(**facts, **more, code=code)
 
 
 def _artifacts(found: Sequence[Mapping[str, Any]], workspace: str) -> tuple[Artifact, ...]:

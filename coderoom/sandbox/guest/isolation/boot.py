@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import linux, mounts
+from .room import map_ids, unshare_room
 
 __all__ = ["boot", "descendants", "probe"]
 
@@ -65,7 +66,10 @@ def boot(config: dict[str, Any]) -> dict[str, Any]:
         os.setsid()
     for place in config.get("open", ()):
         os.chmod(place, 0o1777)
-    _arrange_workspace(config, identity)
+    owner = config.get("owner")
+    if owner is not None and identity is not None:
+        mounts.idmap(config["workspace"], tuple(owner), identity)
+    mounts.guard(config["workspace"], config.get("guarded", ()))
     if not config.get("keep_privileges"):
         _drop_privileges(identity)
     if config.get("environment") is not None:
@@ -85,7 +89,7 @@ def _enter(enter: dict[str, Any]) -> None:
         flags |= linux.CLONE_NEWNET
     linux.libc("unshare", flags)
     if enter["user"]:
-        _map_ids(f"1000 {uid} 1", f"1000 {gid} 1")
+        map_ids(f"1000 {uid} 1", f"1000 {gid} 1")
     supervise()
     os.setsid()
     socket.sethostname(enter["hostname"])
@@ -93,12 +97,6 @@ def _enter(enter: dict[str, Any]) -> None:
         _raise_loopback()
     mounts.build_root(enter["root"])
     _move_to(enter["inside"])
-
-
-def _map_ids(users: str, groups: str) -> None:
-    for name, text in (("setgroups", "deny"), ("uid_map", users), ("gid_map", groups)):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
 
 
 def _raise_loopback() -> None:
@@ -112,13 +110,6 @@ def _move_to(inside: str) -> None:
     for name, below in ((isolation.rpartition(".")[0], ()), (isolation, ("isolation",))):
         sys.modules[name].__path__[:] = [os.path.join(inside, "guest", *below)]
     sys.path_importer_cache.clear()
-
-
-def _arrange_workspace(config: dict[str, Any], identity: tuple[int, int] | None) -> None:
-    owner = config.get("owner")
-    if owner is not None and identity is not None:
-        mounts.idmap(config["workspace"], tuple(owner), identity)
-    mounts.guard(config["workspace"], config.get("guarded", ()))
 
 
 def _drop_privileges(identity: tuple[int, int] | None) -> None:
@@ -185,9 +176,7 @@ def _in_child(attempt: Callable[[], None]) -> str:
 
 def _nest() -> None:
     """Make namespaces within the namespaces, as a room does."""
-    uid, gid = os.getuid(), os.getgid()
-    linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
-    _map_ids(f"{uid} {uid} 1", f"{gid} {gid} 1")
+    unshare_room()
     said = _in_child(_mount_own)
     if said:
         raise OSError(said)

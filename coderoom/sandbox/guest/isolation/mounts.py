@@ -40,11 +40,6 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
         raise OSError(error.errno, f"mount of {source or kind} at {target}: {error.strerror}") from None
 
 
-def _private() -> None:
-    """Keep new mounts from the namespace that this one was copied from."""
-    _mount(None, "/", None, _MS_REC | _MS_SLAVE | _MS_SILENT)
-
-
 def mount_proc(target: str = "/proc") -> None:
     """Mount the `/proc` of this process's namespace."""
     _mount("proc", target, "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
@@ -109,7 +104,8 @@ def build_root(layout: dict[str, Any]) -> None:
 
     The layout is the host's, with `size` and `owner` of folders in memory (`None`: this process's user).
     """
-    _private()
+    # Keep new mounts from the namespace that this one was copied from.
+    _mount(None, "/", None, _MS_REC | _MS_SLAVE | _MS_SILENT)
     _enter_scratch()
     os.mkdir(_NEW)
     _mount("tmpfs", _NEW, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=8m")
@@ -128,7 +124,11 @@ def build_root(layout: dict[str, Any]) -> None:
             file.write(text)
     mount_proc(_folder("/proc"))
     _mount_dev(size, owner)
-    _mount_workspace(layout, size, owner)
+    workspace = _folder("/workspace")
+    if layout["workspace"] is None:
+        mount_tmpfs(workspace, size, "0755", owner)
+    else:
+        bind(_OLD + layout["workspace"], workspace, writable=True)
     # Otherwise code could fill the memory with files here.
     _remount_read_only(_NEW)
     _remount_read_only(_NEW + "/dev")
@@ -182,14 +182,6 @@ def _mount_dev(size: int, owner: tuple[int, int] | None) -> None:
     for name, text in _DEVICE_LINKS.items():
         os.symlink(f"/proc/self/{text}", f"{_NEW}/dev/{name}")
     mount_tmpfs(_folder("/dev/shm"), size, "1777", owner)
-
-
-def _mount_workspace(layout: dict[str, Any], size: int, owner: tuple[int, int] | None) -> None:
-    target = _folder("/workspace")
-    if layout["workspace"] is None:
-        mount_tmpfs(target, size, "0755", owner)
-        return
-    bind(_OLD + layout["workspace"], target, writable=True)
 
 
 def guard(workspace: str, guarded: Sequence[tuple[str, bool]]) -> None:
