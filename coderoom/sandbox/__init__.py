@@ -8,8 +8,8 @@
             await session.run("x = 40")
             result = await session.run("x + 2")
 
-A wall keeps code from the host (see `probe_walls`); limits bound what it uses; a policy tells whoever wrote it what it
-may do.
+A wall keeps code from the host (see `probe_walls`), limits bound what it uses, and a policy gives early feedback on
+what it may do.
 """
 
 from __future__ import annotations

@@ -69,8 +69,12 @@ def check_cell(
     """
     if not isinstance(code, str):
         raise RequestError(f"code={shown(code)} is a {type(code).__name__}, and text was expected.")
-    if timeout is not None:
-        _check_timeout(timeout)
+    seconds: Any = timeout
+    is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
+    if timeout is not None and not (is_number and 0 < float(seconds) < float("inf")):
+        raise RequestError(
+            f"timeout={shown(timeout)} is not a number of seconds above 0; without one code has limits.wall_seconds."
+        )
     if not isinstance(language, str):
         raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
     name = language.strip().lower()
@@ -88,13 +92,6 @@ def check_cell(
         return _PROGRAMS.get(name), None
     text = f"{error}\n"
     return None, ExecutionResult(Outcome.REJECTED, 126, stderr=text, output=text, error=error, code=code)
-
-
-def _check_timeout(timeout: Any) -> None:
-    if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < float(timeout) < float("inf"):
-        raise RequestError(
-            f"timeout={shown(timeout)} is not a number of seconds above 0; without one code has limits.wall_seconds."
-        )
 
 
 def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, Any]:

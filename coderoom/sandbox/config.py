@@ -159,11 +159,6 @@ def _listed(value: object) -> object:
     return tuple(value) if is_list else value  # type: ignore[arg-type]
 
 
-def _paths(value: object) -> object:
-    listed = _listed(value)
-    return tuple(map(_path, listed)) if isinstance(listed, tuple) else listed
-
-
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -204,7 +199,7 @@ class SandboxConfig(BaseModel):
     policy: Annotated[Literal["open", "restricted"], PlainValidator(_choice)] = "open"
     env: Annotated[Mapping[str, str], PlainValidator(_mapping)] = Field(default_factory=dict)
     python: Annotated[Path | None, BeforeValidator(_path)] = None
-    readable: Annotated[tuple[Path, ...], BeforeValidator(_paths)] = ()
+    readable: Annotated[tuple[Annotated[Path, BeforeValidator(_path)], ...], BeforeValidator(_listed)] = ()
     concurrency: int = Field(default=256, ge=1)
     options: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict)
 

@@ -53,9 +53,6 @@ def from_callable(
     """Make a host function of a function, a method, or any callable that has a name.
 
     `given` has parameters that code neither sees nor passes, and the functions that make their values.
-
-    Raises:
-        RequestError: It has no name that code can call.
     """
     plain: Any = function
     while isinstance(plain, functools.partial) and not isinstance(getattr(plain, "__name__", None), str):

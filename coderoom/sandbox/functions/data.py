@@ -36,9 +36,6 @@ def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> 
     """A function's result as data: pydantic models and data classes become dicts, dates become text.
 
     `pack` turns it into data where nothing else does.
-
-    Raises:
-        TypeError: It cannot be JSON.
     """
     if why_not_data(value) is None:
         return value

@@ -45,11 +45,7 @@ _DEEPEST = 6
 
 
 class Shapes:
-    """Names the types that schemas describe, and collects notes on them.
-
-    Attributes:
-        notes: On parameters, by their names, and on types that have fields.
-    """
+    """Names the types that schemas describe, and collects notes on them."""
 
     def __init__(self) -> None:
         self.notes: dict[str, str] = {}
@@ -139,7 +135,7 @@ def _remarks(name: str, schema: Mapping[str, Any], bounds: bool = True) -> list[
     """Its description, format and bounds."""
     found = []
     said = " ".join(str(schema.get("description") or "").split())
-    # AutoGen describes a parameter that nobody described by its name.
+    # AutoGen describes a parameter without a description by its name.
     if said and said.lower() != name.lower():
         found.append(said[:_LONGEST])
     found += [_FORMATS[form] for form in _formats(schema)]

@@ -180,7 +180,7 @@ class Functions:
         return number
 
     def _report_left(self, number: int) -> None:
-        """Tell the host that the code no longer waits for an answer."""
+        """Report to the host that the code no longer waits for an answer."""
         with self._sending:
             if self._open and os.getpid() == self._pid:
                 self._channel.send({"event": "left", "call": number})

@@ -62,7 +62,7 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
 
 _PR_SET_NO_NEW_PRIVS = 38
 _PATIENCE = 0.25
-_MOST_HELD = 2000  # Each waits for the reader: a program that makes more is no longer stopped.
+_MOST_STOPPED = 2000  # Each waits for the reader: a program that makes more is no longer stopped.
 
 # write and writev to descriptor 2; dup2 and dup3 that replace 1 or 2.
 _CALLS = {
@@ -105,12 +105,12 @@ def _attend(listener: int, pid: int, pipe: int) -> None:
     events = select.poll()
     events.register(listener, select.POLLIN)
     events.register(process, select.POLLIN)
-    held = 0
+    stopped = 0
     while True:
         ready = dict(events.poll())
         if ready.get(listener, 0) & select.POLLIN:
-            held += 1
-            _answer(listener, pipe if held <= _MOST_HELD else None)
+            stopped += 1
+            _answer(listener, pipe if stopped <= _MOST_STOPPED else None)
         elif ready:
             return
 

@@ -36,7 +36,7 @@ class Rulebook:
     Each method answers with why something is refused, or with `None`.
 
     Args:
-        rules: What `coderoom.sandbox.policy_rules.restricted_rules` returns.
+        rules: What `coderoom.sandbox.restricted_rules` returns.
     """
 
     relative = "relative imports are not allowed here: there is no package around this code"

@@ -161,7 +161,10 @@ class Runner:
     def _checkpoint(self, fd: int) -> None:
         self._streams.flush()
         try:
-            _allow_one_more()
+            # So that a checkpoint does not count as one of the code's processes.
+            soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+            if soft != hard:
+                resource.setrlimit(resource.RLIMIT_NPROC, (soft + 1, hard))
             pid = forks.fork()
         except OSError as error:
             with socket.socket(fileno=fd) as sock:
@@ -186,13 +189,6 @@ class Runner:
         for fd in fds:
             os.close(fd)
         self.serve()
-
-
-def _allow_one_more() -> None:
-    """Raise the limit on processes by one, so that a checkpoint does not count as one of the code's."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NPROC, (soft + 1, hard))
 
 
 def _allow_files(count: int) -> None:

@@ -18,11 +18,7 @@ _REPR = 20_000
 
 
 def describe(value: Any, limit: int) -> dict[str, Any]:
-    """Describe a value.
-
-    Args:
-        value: The value.
-        limit: The most bytes that its JSON may have.
+    """Describe a value whose JSON may have up to `limit` bytes.
 
     Returns:
         Its `value` if JSON can represent it exactly, and its `value_repr`; `value_too_large` if it is only too large;

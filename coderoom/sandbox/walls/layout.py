@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -274,7 +274,7 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     wanted += [node] if node is not None else []
     wanted += readable
     links = {str(path): str(path.readlink()) for path in wanted[1 : 1 + len(_TOP)] if path.is_symlink()}
-    binds = dict(_binds(path for path in wanted if str(path) not in links))
+    binds = _binds(path for path in wanted if str(path) not in links)
     etc = [Path("/etc") / name for name in _ETC]
     binds.update({str(path): str(path.resolve()) for path in etc if path.exists()})
     binds[f"{INSIDE}/guest"] = str(_OURS)
@@ -289,15 +289,15 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     )
 
 
-def _binds(wanted: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Pairs of target and source: each folder at its real path, and also at the path by which it is known."""
+def _binds(wanted: Iterable[Path]) -> dict[str, str]:
+    """Sources by target: each folder at its real path, and also at the path by which it is known."""
     found: dict[str, str] = {}
     paths = [path for path in wanted if path.exists()]
     real = sorted({path.resolve() for path in paths})
     for path in (*real, *sorted(set(paths) - set(real))):
         if not _covered(str(path), found):
             found[str(path)] = str(path.resolve())
-    return iter(found.items())
+    return found
 
 
 def _covered(path: str, targets: Iterable[str]) -> bool:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import stat
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,14 +13,11 @@ from pathlib import Path
 
 from coderoom._util.tasks import run_uncancellable
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox.guest.isolation import linux
+from coderoom.sandbox.guest.isolation import linux, mounts
 from coderoom.sandbox.walls.local import identity_to_become, owner_of
 
 __all__ = ["borrowed", "chown_workspace", "mounted_for", "unmount"]
 
-_OPEN_TREE_CLONE, _AT_EMPTY_PATH, _MOVE_MOUNT_F_EMPTY_PATH = 1, 0x1000, 4
-_AT_FDCWD, _CLOEXEC = -100, 0o2000000
-_MOUNT_ATTR_IDMAP = 0x00100000
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 
 # Only a process with one thread can make a user namespace.
@@ -43,13 +38,7 @@ def mounted_for(folder: Path, place: Path, uid: int, gid: int) -> None:
     """
     owner = folder.stat()
     with _namespace(_mapping(owner.st_uid, uid), _mapping(owner.st_gid, gid)) as namespace:
-        tree = linux.syscall("open_tree", _AT_FDCWD, os.fsencode(folder), _OPEN_TREE_CLONE | _CLOEXEC)
-        try:
-            wanted = ctypes.create_string_buffer(struct.pack("QQQQ", _MOUNT_ATTR_IDMAP, 0, 0, namespace))
-            linux.syscall("mount_setattr", tree, b"", _AT_EMPTY_PATH, wanted, 32)
-            linux.syscall("move_mount", tree, b"", _AT_FDCWD, os.fsencode(place), _MOVE_MOUNT_F_EMPTY_PATH)
-        finally:
-            os.close(tree)
+        mounts.mount_mapped(str(folder), str(place), namespace)
 
 
 def unmount(place: Path) -> None:

@@ -138,11 +138,7 @@ class HostChannel:
         return len(parts) == 1 and self._send_now(parts[0], fds)
 
     async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a message; wait until the socket can take it.
-
-        Raises:
-            ConnectionError: The other side has closed.
-        """
+        """Send a message; wait until the socket can take it."""
         if self.send_now(message, fds):
             return
         async with self._sending:
@@ -193,17 +189,16 @@ class HostChannel:
         if tag in (STDOUT, STDERR, CONTENT):
             if self._on_output is not None:
                 self._on_output(tag, body)
-        elif tag in (MORE, LAST) and self.listening and self._within_budget(len(body)):
+        elif tag in (MORE, LAST) and self.listening:
+            if self.byte_budget is not None:
+                self.byte_budget -= len(body)
+                if self.byte_budget < 0:
+                    return 0
             message = self._assembler.add(tag, body)
             if message is not None:
                 self._on_message(message)
             return self.taken if tag == LAST else 0
         return 0
-
-    def _within_budget(self, size: int) -> bool:
-        if self.byte_budget is not None:
-            self.byte_budget -= size
-        return self.byte_budget is None or self.byte_budget >= 0
 
     def _send_now(self, packet: bytes, fds: Sequence[int]) -> bool:
         if self.closed:
@@ -347,22 +342,14 @@ class ForkServerClient:
         return await self.expect(event)
 
     async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a request.
-
-        Raises:
-            SandboxUnavailable: The process has ended.
-        """
+        """Send a request."""
         try:
             await self._control.send(message, fds)
         except OSError as error:
             raise SandboxUnavailable(f"The sandbox's process has ended ({error}).") from error
 
     async def start(self, runner: Runner, op: str = "run", **arguments: Any) -> int:
-        """Request a fork of the state, to which `runner` is connected; return the number of the request.
-
-        Raises:
-            SandboxUnavailable: The process has ended.
-        """
+        """Request a fork of the state, to which `runner` is connected; return the number of the request."""
         number, request = self._request(runner, op, arguments)
         try:
             await self.send(request, runner.remote_fds)

@@ -144,11 +144,7 @@ class Worker:
         return self._control is None or self._control.closed
 
     async def take_room(self) -> Room:
-        """Wait for a room in its fresh state; the caller gives it back with `give_back`.
-
-        Raises:
-            SandboxUnavailable: No room can be made.
-        """
+        """Wait for a room in its fresh state; the caller gives it back with `give_back`."""
         await self._free.acquire()
         try:
             return await self._take()

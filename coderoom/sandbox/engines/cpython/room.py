@@ -246,11 +246,7 @@ class Room(ForkServerClient):
 
     @classmethod
     async def open(cls, ask_worker: Callable[[dict[str, Any], Sequence[int]], Any], largest: int) -> Room:
-        """Make a room; `ask_worker` sends a request with descriptors to the worker.
-
-        Raises:
-            SandboxUnavailable: It cannot be made.
-        """
+        """Make a room; `ask_worker` sends a request with descriptors to the worker."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         room = cls(ours, largest)
         try:
@@ -316,11 +312,7 @@ class Room(ForkServerClient):
             runner.close()
 
     async def get_ready(self) -> Runner:
-        """Wait until the spare runner is ready for a cell; fork another one if it has ended.
-
-        Raises:
-            SandboxUnavailable: It could not be made.
-        """
+        """Wait until the spare runner is ready for a cell; fork another one if it has ended."""
         end = time.monotonic() + _FORKING
         while True:
             if self.spare is None or self.spare.ended is not None:

@@ -37,15 +37,11 @@ _BLOATED = 64 * 1024 * 1024  # A worker of this size is replaced: it gives no me
 class MontyEngine:
     """pydantic-monty's workers, and the sessions that take turns in them.
 
-    Args:
-        config: The sandbox's configuration. The limits `processes`, `open_files` and `file_bytes` must not be set: code
-            can start no processes and keep no files open, and `disk_bytes` limits what a cell writes.
+    The limits `processes`, `open_files` and `file_bytes` must not be set: code can start no processes and keep no files
+    open, and `disk_bytes` limits what a cell writes.
 
     Attributes:
         slots: One for each cell that may run at a time.
-
-    Raises:
-        RequestError: The configuration has something that this engine does not have.
     """
 
     wall = "monty"
@@ -63,7 +59,7 @@ class MontyEngine:
         self._mount: pydantic_monty.MountDir | None = None
         self._guard = Guard()
         self._resources = contextlib.ExitStack()
-        # For an engine that nobody closes.
+        # For an engine that is never closed.
         weakref.finalize(self, _end, self._guard, self._resources)
 
     @property

@@ -88,9 +88,6 @@ class Prepared:
         """Apply the part that forks inherit and that does not disturb a supervisor, so that `apply` in a fork is cheap.
 
         The limit on the address space is not in it.
-
-        Raises:
-            OSError: A layer cannot be applied; no code must run then.
         """
         _refuse_threads()  # A fork always has one thread.
         self._settled = True
@@ -101,11 +98,7 @@ class Prepared:
         _drop_bounding_set()
 
     def apply(self) -> None:
-        """Lock this process down.
-
-        Raises:
-            OSError: A layer cannot be applied; the code must not run then.
-        """
+        """Lock this process down. After an error the code must not run."""
         if not self._settled:
             self.settle()
         if self.lockdown.own_pid_only and os.getsid(0) != os.getpid():

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import linux
 
-__all__ = ["IdmapError", "bind", "build_root", "cover", "guard", "idmap", "mount_proc", "mount_tmpfs"]
+__all__ = ["IdmapError", "bind", "build_root", "cover", "guard", "idmap", "mount_mapped", "mount_proc", "mount_tmpfs"]
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_SILENT, _MS_PRIVATE, _MS_SLAVE = 4096, 16384, 32768, 1 << 18, 1 << 19
@@ -214,9 +214,9 @@ def cover(target: str, size: int, mode: str, kept: Sequence[str]) -> None:
             os.close(tree)
 
 
-def _clone(path: str) -> int:
+def _clone(path: str, recursive: int = _AT_RECURSIVE) -> int:
     place = ctypes.c_char_p(os.fsencode(path))
-    return linux.syscall("open_tree", _AT_FDCWD, place, _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
+    return linux.syscall("open_tree", _AT_FDCWD, place, _OPEN_TREE_CLONE | recursive | os.O_CLOEXEC)
 
 
 def _attach(tree: int, path: str) -> None:
@@ -230,18 +230,24 @@ def idmap(target: str, outside: tuple[int, int], inside: tuple[int, int]) -> Non
     Raises:
         IdmapError: The kernel (before Linux 5.12) or the file system cannot do that.
     """
-    users = tree = -1
     try:
         users = _users(outside, inside)
-        tree = _clone(target)
-        _set_attributes(tree, "", _AT_EMPTY_PATH | _AT_RECURSIVE, _Attributes(attr_set=_ATTR_IDMAP, userns_fd=users))
-        _attach(tree, target)
+        try:
+            mount_mapped(target, target, users, _AT_RECURSIVE)
+        finally:
+            os.close(users)
     except OSError as error:
         raise IdmapError(error.errno, f"files with another owner: {error.strerror}") from None
+
+
+def mount_mapped(source: str, target: str, users: int, recursive: int = 0) -> None:
+    """Mount a folder at another place, where the owners of files are as a user namespace maps them."""
+    tree = _clone(source, recursive)
+    try:
+        _set_attributes(tree, "", _AT_EMPTY_PATH | recursive, _Attributes(attr_set=_ATTR_IDMAP, userns_fd=users))
+        _attach(tree, target)
     finally:
-        for fd in (users, tree):
-            if fd >= 0:
-                os.close(fd)
+        os.close(tree)
 
 
 def _users(outside: tuple[int, int], inside: tuple[int, int]) -> int:

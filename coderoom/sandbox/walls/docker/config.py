@@ -322,14 +322,9 @@ def _more(engine: Engine, options: DockerOptions, tenant: Tenant) -> dict[str, A
     if options.runtime is not None:
         more["runtime"] = options.runtime
     if options.gpus is not None:
-        more["device_requests"] = [_gpus(options.gpus)]
+        from docker.types import DeviceRequest  # type: ignore[import-untyped]
+
+        ids = options.gpus if isinstance(options.gpus, list) else None
+        count = None if ids else -1 if options.gpus == "all" else options.gpus
+        more["device_requests"] = [DeviceRequest(count=count, device_ids=ids, capabilities=[["gpu"]])]
     return more
-
-
-def _gpus(wanted: str | int | list[str]) -> Mapping[str, Any]:
-    request: dict[str, Any] = {"Driver": "", "Capabilities": [["gpu"]], "Options": {}, "Count": 0, "DeviceIDs": []}
-    if isinstance(wanted, list):
-        request["DeviceIDs"] = wanted
-    else:
-        request["Count"] = -1 if wanted == "all" else wanted
-    return request

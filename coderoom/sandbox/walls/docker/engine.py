@@ -355,7 +355,7 @@ class DockerWorker:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        # For a worker that nobody closes.
+        # For a worker that is never closed.
         self._end = weakref.finalize(self, _undo, os.getpid(), self.control, self.undo)
 
     async def end(self) -> None:

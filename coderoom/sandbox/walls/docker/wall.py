@@ -169,9 +169,8 @@ class _Launch:
         remedy = f"Get it (docker pull {image}) or make it, or name another one in the wall's option 'image'."
         if not self._options.pull:
             raise SandboxUnavailable(f"{missing}. {remedy}")
-        name, tag = (image, None) if "@" in image else _split_tag(image)
         try:
-            for said in engine.client.pull(name, tag=tag, stream=True, decode=True):
+            for said in engine.client.pull(image, stream=True, decode=True):
                 self._check_wanted()
                 if "error" in said:
                     raise OSError(said["error"])
@@ -239,11 +238,6 @@ def _sweep(engine: Engine) -> None:
             if owner.is_orphan(found["Labels"].get(LABEL, "")):
                 with contextlib.suppress(Exception):
                     engine.client.remove_container(found["Id"], force=True, v=True)
-
-
-def _split_tag(image: str) -> tuple[str, str]:
-    name, colon, tag = image.rpartition(":")
-    return (name, tag) if colon and "/" not in tag else (image, "latest")
 
 
 def _hint(said: str) -> str:
