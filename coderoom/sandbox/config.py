@@ -28,6 +28,36 @@ __all__ = [
 
 _MIB = 1024 * 1024
 
+DEFAULTS = {
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/tmp/matplotlib",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUTF8": "1",
+    "TERM": "dumb",
+    "USER": "coder",
+    # A process with threads cannot be forked safely, and many forks run at the same time anyway.
+    "MKL_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+WALL_NAMES: Final = ("auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none")
+ENGINES: Final = ("cpython", "monty")
+_CHOICES: Final[Mapping[str, Sequence[str]]] = {"wall": WALL_NAMES, "engine": ENGINES, "policy": POLICIES}
+_WRONG: Final = {
+    "preload": "is not a list of texts",
+    "limits": "is neither Limits(...) nor a mapping of what differs from them",
+    "workspace": "is not the path of a folder; give a text or a Path",
+    "network": "is neither True nor False",
+    "python": "is not the path of an interpreter; give a text or a Path",
+    "readable": "is not a list of texts or Paths",
+    "concurrency": "must be a whole number and at least 1",
+}
+_LONGEST_SHOWN: Final = 100
+Name = Annotated[str, Field(min_length=1)]
+
 
 class Limits(BaseModel):
     """Limits for a cell, its session and all processes that they start.
@@ -63,23 +93,6 @@ class Limits(BaseModel):
     call_seconds: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
 
 
-DEFAULTS = {
-    "HOME": "/tmp",
-    "LANG": "C.UTF-8",
-    "MPLBACKEND": "Agg",
-    "MPLCONFIGDIR": "/tmp/matplotlib",
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONUTF8": "1",
-    "TERM": "dumb",
-    "USER": "coder",
-    # A process with threads cannot be forked safely, and many forks run at the same time anyway.
-    "MKL_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
-
-
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Return all environment variables of the code."""
     check_variables(extra)
@@ -95,22 +108,6 @@ def check_variables(variables: Mapping[str, str]) -> None:
         if not isinstance(value, str) or "\0" in value:  # It may be a secret, so it is not shown.
             kind = "text with a null character" if isinstance(value, str) else f"a {type(value).__name__}"
             raise RequestError(f"env: the value of {name!r} is {kind}, and text was expected.")
-
-
-WALL_NAMES: Final = ("auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none")
-ENGINES: Final = ("cpython", "monty")
-
-_CHOICES: Final[Mapping[str, Sequence[str]]] = {"wall": WALL_NAMES, "engine": ENGINES, "policy": POLICIES}
-_WRONG: Final = {
-    "preload": "is not a list of texts",
-    "limits": "is neither Limits(...) nor a mapping of what differs from them",
-    "workspace": "is not the path of a folder; give a text or a Path",
-    "network": "is neither True nor False",
-    "python": "is not the path of an interpreter; give a text or a Path",
-    "readable": "is not a list of texts or Paths",
-    "concurrency": "must be a whole number and at least 1",
-}
-_LONGEST_SHOWN: Final = 100
 
 
 class SourceModule(NamedTuple):
@@ -157,9 +154,6 @@ def _folder(value: object) -> object:
 def _listed(value: object) -> object:
     is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
     return tuple(value) if is_list else value  # type: ignore[arg-type]
-
-
-Name = Annotated[str, Field(min_length=1)]
 
 
 class SandboxConfig(BaseModel):

@@ -135,6 +135,15 @@ _DUNDERS: Final = """
     total required_keys optional_keys
 """
 
+FindingKind = Literal["import", "name", "attribute", "size"]
+# The part of a template for `str.format` before conversion and format.
+_FIELD: Final = re.compile(r"\{([^{}:!]*)")
+_KEY_OR_NAME_OF_CLASS: Final = re.compile(r"\[[^\]]*\]?|\.__class__(?=\.__(?:qual)?name__)")
+POLICIES: Final = ("restricted", "open")
+_SHOWN: Final = 20
+# The filters of warnings belong to the whole process.
+_filtering = threading.Lock()
+
 
 def restricted_rules() -> dict[str, Any]:
     """The rules as JSON-like data, for `guest.restricted.Rulebook`."""
@@ -151,8 +160,6 @@ def restricted_rules() -> dict[str, Any]:
         "dunders": [f"__{name}__" for name in dunders],
     }
 
-
-FindingKind = Literal["import", "name", "attribute", "size"]
 
 RULES: Final = Rulebook(restricted_rules())
 
@@ -309,11 +316,6 @@ def _call(walk: _Walk, node: ast.Call) -> None:
         walk.refuse(node, "name", walk.rules.vars_alone)
 
 
-# The part of a template for `str.format` before conversion and format.
-_FIELD: Final = re.compile(r"\{([^{}:!]*)")
-_KEY_OR_NAME_OF_CLASS: Final = re.compile(r"\[[^\]]*\]?|\.__class__(?=\.__(?:qual)?name__)")
-
-
 def _constant(walk: _Walk, node: ast.Constant) -> None:
     # In any text: it may get a name first, and be used as a template later.
     if type(node.value) is not str or "{" not in node.value or "_" not in node.value:
@@ -346,14 +348,6 @@ _VISITS: Final[dict[type, Callable[[_Walk, Any], None]]] = {
     **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), _named("name")),
     **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), _named("name")),
 }
-
-
-POLICIES: Final = ("restricted", "open")
-
-_SHOWN: Final = 20
-
-# The filters of warnings belong to the whole process.
-_filtering = threading.Lock()
 
 
 def check_restricted(code: str) -> CodeError | None:

@@ -46,6 +46,14 @@ _MOST_ERRORS = 10
 
 Check = Callable[[Sequence[Any], Mapping[str, Any]], Arguments]
 
+_CONFIG = ConfigDict(arbitrary_types_allowed=True)  # How arguments are checked.
+_SIMPLE = (str, int, float, bool, list, dict, tuple, type(None), Any, None)
+Offered = Any
+"""What a user can offer: a function, plain or async, a `HostFunction`, or a tool or a workbench of AutoGen."""
+LateFunctions = Callable[[], Awaitable[Sequence[HostFunction]]]
+"""Functions that must be asked for, such as the tools of a workbench."""
+_AUTOGEN_TOOLS = "coderoom.executors.autogen_tools"  # Handles AutoGen's objects, once AutoGen is loaded.
+
 
 def from_callable(
     function: Callable[..., Any], given: Mapping[str, Callable[[], Any]] = MappingProxyType({})
@@ -153,11 +161,6 @@ def _make_check(name: str, signature: inspect.Signature) -> Check:
             raise misfit(name, error, signature) from None
 
     return check
-
-
-_CONFIG = ConfigDict(arbitrary_types_allowed=True)  # How arguments are checked.
-
-_SIMPLE = (str, int, float, bool, list, dict, tuple, type(None), Any, None)
 
 
 def resolve(function: Callable[..., Any], signature: inspect.Signature) -> inspect.Signature:
@@ -329,15 +332,6 @@ def _newer(hint: Any) -> Any:
     if origin in (Union, types.UnionType):
         return Union[tuple(_newer(each) for each in inner)]  # noqa: UP007
     return hint
-
-
-Offered = Any
-"""What a user can offer: a function, plain or async, a `HostFunction`, or a tool or a workbench of AutoGen."""
-
-LateFunctions = Callable[[], Awaitable[Sequence[HostFunction]]]
-"""Functions that must be asked for, such as the tools of a workbench."""
-
-_AUTOGEN_TOOLS = "coderoom.executors.autogen_tools"  # Handles AutoGen's objects, once AutoGen is loaded.
 
 
 class Offer:

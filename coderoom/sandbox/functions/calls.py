@@ -26,8 +26,16 @@ from coderoom.sandbox.guest.functions import ENDED, LEFT, PER_CALL, most_waiting
 from coderoom.sandbox.guest.stubs import too_large, too_many
 from coderoom.sandbox.result import FunctionCall
 
-__all__ = ["Calls", "Threads", "calls_of"]
+__all__ = ["Calls", "calls_of"]
 
+_CONCURRENT = 32
+_THREADS = 16  # Not more, since each may have a result that is far too large.
+_LARGE = 65_536  # The arguments of a larger call are checked in a thread, since that would block the event loop.
+_HEAD = 1024  # The bytes of a call besides its arguments.
+_CLOSING_SECONDS = 0.2
+_callers: contextvars.ContextVar[tuple[Calls, ...]] = contextvars.ContextVar("coderoom_callers", default=())
+
+_Answer = tuple[dict[str, Any], Outcome]
 T = TypeVar("T")
 
 
@@ -40,11 +48,18 @@ class Threads:
     def __init__(self) -> None:
         self._count = 0
         self._idle = threading.Semaphore(0)
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def run(self, work: Callable[[], T], on_result: Callable[[T], None]) -> None:
         """Do `work`, which must not raise, in a thread, and give its result to `on_result` in the event loop."""
-        self._jobs.put(_Job(work, asyncio.get_running_loop(), on_result))
+        loop = asyncio.get_running_loop()
+
+        def job() -> None:
+            result = work()
+            with contextlib.suppress(RuntimeError):  # The event loop is closed.
+                loop.call_soon_threadsafe(on_result, result)
+
+        self._jobs.put(job)
         if not self._idle.acquire(blocking=False) and self._count < _THREADS:
             self._count += 1
             name = f"coderoom-call-{self._count}"
@@ -56,33 +71,11 @@ class Threads:
             self._jobs.put(None)
 
 
-@dataclass(slots=True)
-class _Job:
-    work: Callable[[], Any]
-    loop: asyncio.AbstractEventLoop
-    on_result: Callable[[Any], None]
-
-    def do(self) -> None:
-        result = self.work()
-        with contextlib.suppress(RuntimeError):  # The event loop is closed.
-            self.loop.call_soon_threadsafe(self.on_result, result)
-
-
-def _serve(jobs: queue.SimpleQueue[_Job | None], idle: threading.Semaphore) -> None:
+def _serve(jobs: queue.SimpleQueue[Callable[[], None] | None], idle: threading.Semaphore) -> None:
     while (job := jobs.get()) is not None:
-        job.do()
+        job()
         del job  # So that a waiting thread keeps no objects alive.
         idle.release()
-
-
-_CONCURRENT = 32
-_THREADS = 16  # Not more, since each may have a result that is far too large.
-_LARGE = 65_536  # The arguments of a larger call are checked in a thread, since that would block the event loop.
-_HEAD = 1024  # The bytes of a call besides its arguments.
-_CLOSING_SECONDS = 0.2
-_callers: contextvars.ContextVar[tuple[Calls, ...]] = contextvars.ContextVar("coderoom_callers", default=())
-
-_Answer = tuple[dict[str, Any], Outcome]
 
 
 class Replies(Protocol):

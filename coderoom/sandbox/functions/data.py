@@ -24,6 +24,11 @@ LONGEST = 2_000
 
 _UNFIT = (StopIteration, StopAsyncIteration)  # They would end the coroutine or generator that raises them.
 
+_ROOM = 1024 * 1024
+_LEAST = 60
+_MOST_NAMES = 20
+_LONGEST_NAME = 100
+
 
 class DescribedError(Exception):
     """An exception that is known only as data."""
@@ -95,12 +100,6 @@ def _args(error: BaseException, text: str) -> list[Any]:
     except Exception:
         sound = False
     return own if sound else [text]
-
-
-_ROOM = 1024 * 1024
-_LEAST = 60
-_MOST_NAMES = 20
-_LONGEST_NAME = 100
 
 
 class CallLog:

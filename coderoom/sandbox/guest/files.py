@@ -19,6 +19,10 @@ _HIDDEN = (".", "__pycache__")
 
 _Mark = Tuple[int, int, int]
 
+_PYPLOT = "matplotlib.pyplot"
+_MOST = 20
+_SAVED = "_saved_by_the_code"
+
 
 class Workspace:
     """Compares the files of a folder before and after a cell.
@@ -95,11 +99,6 @@ class Workspace:
                 return file.read(room)
         except OSError:
             return b""
-
-
-_PYPLOT = "matplotlib.pyplot"
-_MOST = 20
-_SAVED = "_saved_by_the_code"
 
 
 class Figures:

@@ -19,6 +19,8 @@ _THREADS, _ADDRESSES, _RESIDENT, _STACK = 17, 20, 21, 25
 _MOST_ROUNDS = 100
 _NOTHING = [b"0"] * (_STACK + 1)
 
+_MOST_FILES = 100_000
+
 
 class Use(NamedTuple):
     """What the processes of a room use together.
@@ -215,9 +217,6 @@ def _kill(pid: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
-
-
-_MOST_FILES = 100_000
 
 
 class Disk:

@@ -27,6 +27,20 @@ from .streams import settle
 
 __all__ = ["run_program"]
 
+_PR_SET_NO_NEW_PRIVS = 38
+_PATIENCE = 0.25
+_MOST_STOPPED = 2000  # Each waits for the reader: a program that makes more is no longer stopped.
+# write and writev to descriptor 2; dup2 and dup3 that replace 1 or 2.
+_CALLS = {
+    "x86_64": (0xC000003E, (1, 20), (33, 292)),
+    "aarch64": (0xC00000B7, (64, 66), (24,)),
+}
+_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
+_ALLOW, _ASK = 0x7FFF0000, 0x7FC00000
+_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
+_RECEIVE, _SEND = 0xC0502100, 0xC0182101
+_QUESTION, _CONTINUE = 80, 1
+
 
 def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any], lock: Callable[[], None]) -> None:
     """Become a program; never returns unless it cannot be started.
@@ -58,22 +72,6 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
     except OSError as error:
         os.write(2, ("%s: %s\n" % (argv[0], error.strerror)).encode())
         os._exit(127)
-
-
-_PR_SET_NO_NEW_PRIVS = 38
-_PATIENCE = 0.25
-_MOST_STOPPED = 2000  # Each waits for the reader: a program that makes more is no longer stopped.
-
-# write and writev to descriptor 2; dup2 and dup3 that replace 1 or 2.
-_CALLS = {
-    "x86_64": (0xC000003E, (1, 20), (33, 292)),
-    "aarch64": (0xC00000B7, (64, 66), (24,)),
-}
-_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
-_ALLOW, _ASK = 0x7FFF0000, 0x7FC00000
-_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
-_RECEIVE, _SEND = 0xC0502100, 0xC0182101
-_QUESTION, _CONTINUE = 80, 1
 
 
 def _keep_order(pipe: int) -> None:

@@ -16,6 +16,9 @@ _DEEPEST = 200
 _MOST_BITS = 14_000  # The host's Python may refuse to parse integers of more digits.
 _REPR = 20_000
 
+_UNCHANGED = (str, int, float, bool, type(None))
+Convert = Callable[[Any], Any]
+
 
 def describe(value: Any, limit: int) -> dict[str, Any]:
     """Describe a value whose JSON may have up to `limit` bytes.
@@ -76,12 +79,6 @@ def _repr(value: Any) -> str:
     except Exception as error:
         return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     return text if len(text) <= _REPR else text[:_REPR] + f"... ({len(text):,} characters)"
-
-
-_DEEPEST = 200
-_UNCHANGED = (str, int, float, bool, type(None))
-
-Convert = Callable[[Any], Any]
 
 
 def as_plain(value: Any, model: Optional[Convert] = None) -> Any:

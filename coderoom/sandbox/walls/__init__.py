@@ -17,6 +17,18 @@ __all__ = ["AUTO_ORDER", "WALLS", "StartedWorker", "Wall", "WallReport", "WallSp
 WallSpec = SandboxConfig
 """The configuration of a sandbox, whose `env` is the whole environment here."""
 
+# The class of each wall, imported late: some need packages that may be missing.
+WALLS = {
+    "bubblewrap": "coderoom.sandbox.walls.namespaces:BubblewrapWall",
+    "namespaces": "coderoom.sandbox.walls.namespaces:NamespacesWall",
+    "sandlock": "coderoom.sandbox.walls.landlock:SandlockWall",
+    "landlock": "coderoom.sandbox.walls.landlock:LandlockWall",
+    "docker": "coderoom.sandbox.walls.docker.wall:DockerWall",
+    "none": "coderoom.sandbox.walls.none:NoWall",
+}
+AUTO_ORDER = ("bubblewrap", "namespaces", "sandlock", "landlock", "docker")
+_chosen: list[str] = []
+
 
 class StartedWorker(Protocol):
     """A worker behind its wall.
@@ -77,20 +89,6 @@ class Wall(Protocol):
             RequestError: An option is wrong.
         """
         ...
-
-
-# The class of each wall, imported late: some need packages that may be missing.
-WALLS = {
-    "bubblewrap": "coderoom.sandbox.walls.namespaces:BubblewrapWall",
-    "namespaces": "coderoom.sandbox.walls.namespaces:NamespacesWall",
-    "sandlock": "coderoom.sandbox.walls.landlock:SandlockWall",
-    "landlock": "coderoom.sandbox.walls.landlock:LandlockWall",
-    "docker": "coderoom.sandbox.walls.docker.wall:DockerWall",
-    "none": "coderoom.sandbox.walls.none:NoWall",
-}
-AUTO_ORDER = ("bubblewrap", "namespaces", "sandlock", "landlock", "docker")
-
-_chosen: list[str] = []
 
 
 def make_wall(name: str) -> Wall:

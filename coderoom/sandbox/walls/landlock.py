@@ -41,6 +41,25 @@ __all__ = ["LandlockWall", "PathRuleWall", "SandlockWall"]
 _HARMLESS = ("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm/overcommit_memory")
 _FOR_NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf")
 
+_WITH_TRUNCATE, _WITH_TCP, _WITH_SCOPES = 3, 4, 6
+_NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
+_OLDEST, _TOO_NEW = (0, 8), (0, 10)
+_ABI = 6
+_INSTALL = "Install it with `pip install 'coderoom[sandlock]'`."
+_KERNEL = "It takes Linux 6.12 or later, with `landlock` among the security modules (`lsm=` at boot)."
+# Puts itself under sandlock's rules and becomes the worker. In a process of its own: what sandlock does to a process it
+# does for good, and loading it takes 12 MB.
+_WARDEN = """
+import importlib, json, os, sys
+with open(int(sys.argv[1]), "rb") as file:
+    config = json.load(file)
+sys.path.append(config["path"])
+sandlock = importlib.import_module("sandlock")
+sandlock.confine(sandlock.Sandbox(**config["rules"]))
+os.execve(config["argv"][0], config["argv"], {})
+"""
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts", "/dev/tty")
+
 
 class PathRuleWall(ProbedWall):
     """A wall without namespaces: code sees the host's paths, and the kernel lets it open only those that it needs."""
@@ -139,10 +158,6 @@ def _boot(
     }
 
 
-_WITH_TRUNCATE, _WITH_TCP, _WITH_SCOPES = 3, 4, 6
-_NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
-
-
 class LandlockWall(PathRuleWall):
     """The rules that each runner applies to itself, and nothing else."""
 
@@ -171,25 +186,6 @@ class LandlockWall(PathRuleWall):
         if version < _WITH_TCP:
             but += "; before ABI 4 the network is kept away by the filter only"
         return self._report_made(f"Landlock ABI {version}", but)
-
-
-_OLDEST, _TOO_NEW = (0, 8), (0, 10)
-_ABI = 6
-_INSTALL = "Install it with `pip install 'coderoom[sandlock]'`."
-_KERNEL = "It takes Linux 6.12 or later, with `landlock` among the security modules (`lsm=` at boot)."
-
-# Puts itself under sandlock's rules and becomes the worker. In a process of its own: what sandlock does to a process it
-# does for good, and loading it takes 12 MB.
-_WARDEN = """
-import importlib, json, os, sys
-with open(int(sys.argv[1]), "rb") as file:
-    config = json.load(file)
-sys.path.append(config["path"])
-sandlock = importlib.import_module("sandlock")
-sandlock.confine(sandlock.Sandbox(**config["rules"]))
-os.execve(config["argv"][0], config["argv"], {})
-"""
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts", "/dev/tty")
 
 
 class SandlockWall(PathRuleWall):

@@ -46,6 +46,58 @@ json.dump({"executable": sys.executable, "version": list(sys.version_info[:2]), 
           sys.stdout)
 """
 
+WORKSPACE = "/workspace"
+HOSTNAME = "coderoom"
+# The user in a user namespace of one's own.
+ORDINARY = 1000
+# Nothing of the host's /run is visible, so that this path is free.
+INSIDE = "/run/coderoom"
+_OURS = Path(__file__).resolve().parent.parent / "guest"
+_TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_ETC = (
+    "alternatives",
+    "ca-certificates/extracted",
+    "crypto-policies",
+    "fonts",
+    "host.conf",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "magic",
+    "mime.types",
+    "os-release",
+    "pki/ca-trust/extracted",
+    "pki/tls/cert.pem",
+    "pki/tls/certs",
+    "pki/tls/openssl.cnf",
+    "protocols",
+    "services",
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+)
+# Package managers that install into one tree, which has no secrets.
+_STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
+# Never visible as a whole; of the second ones, nothing inside either.
+_PRIVATE = frozenset({"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"})
+# Never a workspace: what this machine runs.
+_SYSTEM = re.compile(r"(/usr|/usr/local)(/(s?bin|lib[^/]*|share|include|etc)(/.*)?)?|/(s?bin|lib[^/]*)(/.*)?")
+_PRIVATE_WITH_ALL = (
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lost+found",
+    "/proc",
+    "/run",
+    "/sys",
+    "/var/log",
+    "/var/run",
+    "/var/spool",
+)
+
 
 @dataclass(frozen=True)
 class Interpreter:
@@ -148,60 +200,6 @@ def _links(executable: str) -> list[tuple[str, str]]:
         links.append((str(current), text))
         current = without_dots(current.parent / text)
     return links
-
-
-WORKSPACE = "/workspace"
-HOSTNAME = "coderoom"
-# The user in a user namespace of one's own.
-ORDINARY = 1000
-# Nothing of the host's /run is visible, so that this path is free.
-INSIDE = "/run/coderoom"
-
-_OURS = Path(__file__).resolve().parent.parent / "guest"
-_TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_ETC = (
-    "alternatives",
-    "ca-certificates/extracted",
-    "crypto-policies",
-    "fonts",
-    "host.conf",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "magic",
-    "mime.types",
-    "os-release",
-    "pki/ca-trust/extracted",
-    "pki/tls/cert.pem",
-    "pki/tls/certs",
-    "pki/tls/openssl.cnf",
-    "protocols",
-    "services",
-    "ssl/cert.pem",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "terminfo",
-    "timezone",
-)
-# Package managers that install into one tree, which has no secrets.
-_STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
-# Never visible as a whole; of the second ones, nothing inside either.
-_PRIVATE = frozenset({"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"})
-# Never a workspace: what this machine runs.
-_SYSTEM = re.compile(r"(/usr|/usr/local)(/(s?bin|lib[^/]*|share|include|etc)(/.*)?)?|/(s?bin|lib[^/]*)(/.*)?")
-_PRIVATE_WITH_ALL = (
-    "/boot",
-    "/dev",
-    "/etc",
-    "/lost+found",
-    "/proc",
-    "/run",
-    "/sys",
-    "/var/log",
-    "/var/run",
-    "/var/spool",
-)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,10 @@ _KEPT_OF_STDERR = 8192
 _SECONDS_TO_END = 5.0
 _CONTROL_BUFFER = 1 << 20
 
+_PATIENCE = 10.0
+_LARGEST_ANSWER = 1 << 20
+_PROBE = "from coderoom_guest.isolation.boot import probe; probe(CONTROL)"
+
 
 @dataclass
 class Start:
@@ -273,11 +277,6 @@ def with_own_places(env: Mapping[str, str], temporary: str, workspace: str) -> d
         else:
             environment[name] = value
     return environment
-
-
-_PATIENCE = 10.0
-_LARGEST_ANSWER = 1 << 20
-_PROBE = "from coderoom_guest.isolation.boot import probe; probe(CONTROL)"
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,14 @@ from coderoom.sandbox.walls.workspace import borrowed
 
 __all__ = ["BubblewrapWall", "MountNamespaceWall", "NamespacesWall", "namespaces_remedy"]
 
+_OLDEST = (0, 4)
+_WITH_SIZE = (0, 7)
+_INFO_MILLISECONDS = 2000
+_SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/run/wrappers/bin:/run/current-system/sw/bin"
+# For the boot: mounting /proc and the workspace, changing the user, and ending the worker.
+_ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
+_INSTALL = "Install bubblewrap 0.4 or later, for instance with `apt install bubblewrap` or `dnf install bubblewrap`."
+
 
 class MountNamespaceWall(ProbedWall):
     """A wall with namespaces of every kind, a file tree with only what is needed, and no capabilities."""
@@ -134,15 +142,6 @@ def _setting(name: str) -> int | None:
         return int(Path("/proc/sys", name).read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-
-
-_OLDEST = (0, 4)
-_WITH_SIZE = (0, 7)
-_INFO_MILLISECONDS = 2000
-_SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/run/wrappers/bin:/run/current-system/sw/bin"
-# For the boot: mounting /proc and the workspace, changing the user, and ending the worker.
-_ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
-_INSTALL = "Install bubblewrap 0.4 or later, for instance with `apt install bubblewrap` or `dnf install bubblewrap`."
 
 
 class BubblewrapWall(MountNamespaceWall):

@@ -25,6 +25,7 @@ __all__ = ["Ending", "RunningCell", "conclude", "describe_end"]
 _LONGEST = 30_000
 _MOST_ARTIFACTS = 100
 _LONGEST_NAME = 4096
+_MIB = 1024 * 1024
 
 _GONE = "The session was restarted: earlier variables are gone."
 _KEPT = "Variables that were set before are still there."
@@ -200,19 +201,17 @@ def _with_limit(message: str, limit: Limit | None, limits: Limits) -> str:
 def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[str, Any]:
     rest = f" {_GONE}" if lost else ""
     met = ended.get("limit")
-    if met == "memory":
-        size = limits.memory_bytes // (1024 * 1024)
-        error = CodeError("Limit", f"The code wanted more memory than the {size:,} MiB that it may have.{rest}")
-        return {"outcome": Outcome.MEMORY, "exit_code": 137, "error": error, "limit": "memory"}
     if met == "cpu":
         return stopped(limits.cpu_seconds or 0, "cpu", rest.strip())
-    if met == "processes":
-        error = CodeError("Limit", f"The code had more than {limits.processes} processes at a time.{rest}")
-        return {"outcome": Outcome.ERROR, "exit_code": 137, "error": error, "limit": "processes"}
-    if met == "disk":
-        size = limits.disk_bytes // (1024 * 1024)
-        error = CodeError("Limit", f"The code wrote more than {size:,} MiB into its workspace.{rest}")
-        return {"outcome": Outcome.ERROR, "exit_code": 137, "error": error, "limit": "disk"}
+    did = {
+        "memory": f"wanted more memory than the {limits.memory_bytes // _MIB:,} MiB that it may have",
+        "processes": f"had more than {limits.processes} processes at a time",
+        "disk": f"wrote more than {limits.disk_bytes // _MIB:,} MiB into its workspace",
+    }.get(str(met))
+    if did is not None:
+        outcome = Outcome.MEMORY if met == "memory" else Outcome.ERROR
+        error = CodeError("Limit", f"The code {did}.{rest}")
+        return {"outcome": outcome, "exit_code": 137, "error": error, "limit": met}
     status = ended.get("status")
     if not isinstance(status, int):
         message = _with_limit(f"The code's process could not be started: {ended.get('fork')}.", "processes", limits)

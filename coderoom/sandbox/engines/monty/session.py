@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from coderoom._util.tasks import run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import Program, stopped
 from coderoom.sandbox.config import Limits
@@ -249,14 +250,8 @@ class MontySession:
             return True
         if (resident(worker.pid) or 0) - _EMPTY > most:
             return False
-        dump = asyncio.ensure_future(worker.dump())
         try:
-            await asyncio.wait((dump,))
-        finally:
-            # Cancelling it would lose the state.
-            await asyncio.wait((dump,))
-        try:
-            self._state = dump.result()
+            self._state = await run_uncancellable(worker.dump())  # Cancelling it would lose the state.
         except SandboxUnavailable as error:
             await self._drop()
             raise SandboxUnavailable(f"{error} {_GONE}") from error

@@ -27,6 +27,11 @@ _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
 
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_CAPABILITY_VERSION = 0x20080522
+_CAP_DAC_OVERRIDE, _CAP_KILL = 1, 5
+_SECONDS_TO_END = 5.0
+
 
 def boot(config: dict[str, Any]) -> dict[str, Any]:
     """Finish the wall. Call this once, in a process with one thread.
@@ -199,12 +204,6 @@ def _lock_down(settings: dict[str, Any]) -> None:
     except PermissionError:
         return
     raise OSError("Landlock has no effect here")
-
-
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_CAPABILITY_VERSION = 0x20080522
-_CAP_DAC_OVERRIDE, _CAP_KILL = 1, 5
-_SECONDS_TO_END = 5.0
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:

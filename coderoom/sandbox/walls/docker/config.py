@@ -42,6 +42,18 @@ __all__ = [
 _FEW_USERS = (10_000, 60_000)  # Known to every engine that remaps users.
 _NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Used by no machine.
 
+DEFAULT_IMAGE = "python:3-slim"
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {unit: 1024**power for power, unit in enumerate("bkmgt")}
+LABEL = "coderoom"
+_CONTROL = f"{INSIDE}/control"
+_CODE = f"{INSIDE}/guest"
+_OWN_MEMORY = 256 * 1024**2
+_OWN_PROCESSES = 64
+_SESSIONS = 4
+_OPEN_FILES = 8192
+_NETWORKS = {True: "bridge", False: "none"}
+
 
 @dataclass(frozen=True)
 class Tenant:
@@ -156,12 +168,6 @@ def visible_code(source: Path) -> tuple[Path, Path | None]:
     return copy_for_all(source, copy), copy
 
 
-DEFAULT_IMAGE = "python:3-slim"
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
-_UNITS = {unit: 1024**power for power, unit in enumerate("bkmgt")}
-
-
 def _bytes(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -218,17 +224,6 @@ def _mistake(name: str, found: Mapping[str, Any], value: Any) -> str:
     known = sorted(DockerOptions.model_fields)
     near = difflib.get_close_matches(name, known, n=1)
     return f"there is no {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}")
-
-
-LABEL = "coderoom"
-
-_CONTROL = f"{INSIDE}/control"
-_CODE = f"{INSIDE}/guest"
-_OWN_MEMORY = 256 * 1024**2
-_OWN_PROCESSES = 64
-_SESSIONS = 4
-_OPEN_FILES = 8192
-_NETWORKS = {True: "bridge", False: "none"}
 
 
 def container_config(

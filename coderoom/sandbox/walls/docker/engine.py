@@ -26,6 +26,14 @@ __all__ = ["Container", "DockerWorker", "Engine", "EngineStream", "connect", "is
 _UNIX = "unix://"
 _START = "Start Docker (for instance: systemctl start docker), or set DOCKER_HOST to where its engine listens."
 
+_HEAD_END = b"\r\n\r\n"
+_log = logging.getLogger(__name__)
+_TAIL = 4096
+_KILLED = 137
+_PATIENCE = 2.0
+# The engine's answer for a container that is being removed already, or does not run.
+_CONFLICT = 409
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -207,9 +215,6 @@ def _check(engine: Engine) -> None:
         )
 
 
-_HEAD_END = b"\r\n\r\n"
-
-
 class EngineStream:
     """An answer of the engine that lasts as long as a container, read without blocking, which docker-py cannot do.
 
@@ -263,15 +268,6 @@ class EngineStream:
         status = head.split(None, 2)
         if len(status) < 2 or status[1] != b"200":
             raise OSError((head or b"the engine said nothing").decode(errors="replace"))
-
-
-_log = logging.getLogger(__name__)
-
-_TAIL = 4096
-_KILLED = 137
-_PATIENCE = 2.0
-# The engine's answer for a container that is being removed already, or does not run.
-_CONFLICT = 409
 
 
 class Container:
