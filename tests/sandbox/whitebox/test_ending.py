@@ -1,4 +1,4 @@
-"""How a worker ends: when it is told to, by itself, and with its host."""
+"""How a worker ends: on request, by itself, and with its host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that does what it is told: it stands in the worker's place, so that only the wall is tested."""
+"""A stub in the place of the worker that runs what tests send it, so that only the wall is tested."""
 
 from __future__ import annotations
 
