@@ -48,11 +48,12 @@ Check = Callable[[Sequence[Any], Mapping[str, Any]], Arguments]
 
 _CONFIG = ConfigDict(arbitrary_types_allowed=True)  # How arguments are checked.
 _SIMPLE = (str, int, float, bool, list, dict, tuple, type(None), Any, None)
+_AUTOGEN_TOOLS = "coderoom.executors.autogen_tools"  # Handles AutoGen's objects, once AutoGen is loaded.
+
 Offered = Any
 """What a user can offer: a function, plain or async, a `HostFunction`, or a tool or a workbench of AutoGen."""
 LateFunctions = Callable[[], Awaitable[Sequence[HostFunction]]]
 """Functions that must be asked for, such as the tools of a workbench."""
-_AUTOGEN_TOOLS = "coderoom.executors.autogen_tools"  # Handles AutoGen's objects, once AutoGen is loaded.
 
 
 def from_callable(

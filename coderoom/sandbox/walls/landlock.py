@@ -40,9 +40,12 @@ __all__ = ["LandlockWall", "PathRuleWall", "SandlockWall"]
 # The files of /proc that reveal nothing about other processes.
 _HARMLESS = ("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm/overcommit_memory")
 _FOR_NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf")
-
+# Versions of Landlock's ABI.
 _WITH_TRUNCATE, _WITH_TCP, _WITH_SCOPES = 3, 4, 6
+
 _NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
+
+# For sandlock.
 _OLDEST, _TOO_NEW = (0, 8), (0, 10)
 _ABI = 6
 _INSTALL = "Install it with `pip install 'coderoom[sandlock]'`."

@@ -87,7 +87,8 @@ class MontySession:
                     worker = await self._get_ready(final)
                     return await self._run(cell, worker, timeout or self._limits.wall_seconds, final, on_chunk)
                 finally:
-                    await self._park()
+                    if not final:
+                        await self._park()
             finally:
                 if turn.done() and not turn.cancelled():
                     slots.release()

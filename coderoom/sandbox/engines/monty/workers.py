@@ -66,13 +66,13 @@ class Guard:
     def watch(self, pid: int) -> None:
         """Kill a worker when this process ends."""
         self._pids.add(pid)
-        self._tell(f"+{pid}\n")
+        self._send(f"+{pid}\n")
 
     def release(self, pid: int) -> None:
         """Forget a worker that has ended."""
         self._pids.discard(pid)
         if self._process is not None:
-            self._tell(f"-{pid}\n")
+            self._send(f"-{pid}\n")
 
     def end(self) -> None:
         """Kill the workers, and end the guard."""
@@ -84,7 +84,7 @@ class Guard:
                 process.stdin.close()
             process.wait()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
             return  # `max_feed_duration_secs` ends them at last.
         if self._process is not None:
