@@ -12,10 +12,7 @@ from typing import Any, Protocol, cast
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.config import SandboxConfig
 
-__all__ = ["AUTO_ORDER", "WALLS", "StartedWorker", "Wall", "WallReport", "WallSpec", "choose", "make_wall", "probe_all"]
-
-WallSpec = SandboxConfig
-"""The configuration of a sandbox, whose `env` is the whole environment here."""
+__all__ = ["AUTO_ORDER", "WALLS", "StartedWorker", "Wall", "WallReport", "choose", "make_wall", "probe_all"]
 
 # The class of each wall, imported late: some need packages that may be missing.
 WALLS = {
@@ -81,8 +78,8 @@ class Wall(Protocol):
         """Try whether this wall can be built here; never raises, and takes a few seconds at most."""
         ...
 
-    async def start(self, spec: WallSpec) -> StartedWorker:
-        """Start a worker behind the wall.
+    async def start(self, spec: SandboxConfig) -> StartedWorker:
+        """Start a worker behind the wall; `spec.env` is its whole environment.
 
         Raises:
             SandboxUnavailable: The wall cannot be built; the message says why and what to do.

@@ -19,8 +19,9 @@ from typing import Any
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.guest.isolation import landlock
-from coderoom.sandbox.walls import WallReport, WallSpec
+from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls.layout import Layout, layout_for
 from coderoom.sandbox.walls.local import (
     OUTSIDE,
@@ -75,7 +76,7 @@ class PathRuleWall(ProbedWall):
     def _prepare(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
         """How to start the program."""
 
-    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
         self._check()
         layout = await asyncio.to_thread(_layout, spec, self.name)
         with contextlib.ExitStack() as unwind:
@@ -104,7 +105,7 @@ class PathRuleWall(ProbedWall):
         return WallReport(self.name, available=True, detail=f"{detail}; {but}.", remedy=remedy)
 
 
-def _layout(spec: WallSpec, wall: str) -> Layout:
+def _layout(spec: SandboxConfig, wall: str) -> Layout:
     layout = layout_for(spec)
     if spec.workspace is not None and layout.guarded:
         raise RequestError(
@@ -131,7 +132,7 @@ def _check_reachable(layout: Layout) -> None:
 
 
 def _boot(
-    spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, private: Path, code: Path
+    spec: SandboxConfig, layout: Layout, identity: tuple[int, int] | None, private: Path, code: Path
 ) -> dict[str, Any]:
     folders = [private / "tmp", private / "workspace"]
     for folder in folders:

@@ -19,7 +19,7 @@ from pathlib import Path
 import coderoom
 from coderoom._util.python import default_python
 from coderoom.errors import RequestError
-from coderoom.sandbox.walls import WallSpec
+from coderoom.sandbox.config import SandboxConfig
 
 __all__ = [
     "HOSTNAME",
@@ -232,7 +232,7 @@ class Layout:
         return sorted([target for _, target in self.read_only] + [path for _, path in self.symlinks])
 
 
-def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
+def layout_for(spec: SandboxConfig, uid: int = ORDINARY) -> Layout:
     """The file tree for a worker of the user `uid`."""
     interpreter = Interpreter.of(spec.python, spec.workspace)
     readable = tuple(check_readable(path) for path in spec.readable)

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.config import Limits
-from coderoom.sandbox.walls import StartedWorker, WallReport, WallSpec
+from coderoom.sandbox.config import Limits, SandboxConfig
+from coderoom.sandbox.walls import StartedWorker, WallReport
 
 __all__ = [
     "OUTSIDE",
@@ -312,7 +312,7 @@ class ProbedWall(ABC):
         except Exception as error:
             return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
 
-    async def start(self, spec: WallSpec) -> StartedWorker:
+    async def start(self, spec: SandboxConfig) -> StartedWorker:
         """Start a worker behind the wall; see `Wall`."""
         if spec.options:
             raise RequestError(f"The wall {self.name!r} has no options, but got {', '.join(map(repr, spec.options))}.")
@@ -323,7 +323,7 @@ class ProbedWall(ABC):
         return await self._launch(spec, self.program, facts)
 
     @abstractmethod
-    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
         """Start a program behind the wall."""
 
     @abstractmethod
@@ -345,7 +345,7 @@ class ProbedWall(ABC):
     async def _try(self, workspace: Path | None, python: Path | None, facts: Facts) -> Facts:
         with tempfile.TemporaryDirectory(prefix="coderoom-probe-") as folder:
             place = workspace or Path(folder)
-            spec = WallSpec(workspace=place, network=False, env={}, limits=Limits(), python=python)
+            spec = SandboxConfig(workspace=place, network=False, env={}, limits=Limits(), python=python)
             try:
                 worker = await self._launch(spec, _PROBE, facts)
             except (SandboxUnavailable, OSError) as error:

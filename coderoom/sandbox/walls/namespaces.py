@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox.walls import WallReport, WallSpec
+from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
 from coderoom.sandbox.walls.local import (
     OUTSIDE,
@@ -47,10 +48,12 @@ class MountNamespaceWall(ProbedWall):
     by_file_system = True  # Not every file system can show root's files as another user's.
 
     @abstractmethod
-    def _prepare(self, spec: WallSpec, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int) -> Start:
+    def _prepare(
+        self, spec: SandboxConfig, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int
+    ) -> Start:
         """How to start the program."""
 
-    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
         with contextlib.ExitStack() as unwind:
             identity = identity_to_become()
             if facts.idmap:
@@ -71,7 +74,7 @@ class MountNamespaceWall(ProbedWall):
         return WallReport(self.name, available=True, detail=detail + ".", remedy=remedy)
 
 
-def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, facts: Facts) -> dict[str, Any]:
+def _boot(spec: SandboxConfig, layout: Layout, identity: tuple[int, int] | None, facts: Facts) -> dict[str, Any]:
     mapped = identity is not None and not facts.idmap and spec.workspace is not None
     return {
         "identity": identity,
@@ -93,7 +96,9 @@ class NamespacesWall(MountNamespaceWall):
 
     name = "namespaces"
 
-    def _prepare(self, spec: WallSpec, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int) -> Start:
+    def _prepare(
+        self, spec: SandboxConfig, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int
+    ) -> Start:
         root = {
             "read_only": layout.read_only,
             "symlinks": layout.symlinks,
@@ -149,13 +154,15 @@ class BubblewrapWall(MountNamespaceWall):
 
     name = "bubblewrap"
 
-    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
         # Check the workspace first: a `bwrap` inside it would seem to be missing.
         await asyncio.to_thread(layout_for, spec)
         await asyncio.to_thread(_find, spec.workspace)
         return await super()._launch(spec, program, facts)
 
-    def _prepare(self, spec: WallSpec, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int) -> Start:
+    def _prepare(
+        self, spec: SandboxConfig, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int
+    ) -> Start:
         bwrap, version = _find(spec.workspace)
         as_root = boot["identity"] is not None
         size = spec.limits.disk_bytes if version >= _WITH_SIZE else None
@@ -224,7 +231,7 @@ def _version(bwrap: str, stamp: tuple[int, int]) -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups() if part) if found else (0,)
 
 
-def _privileges(spec: WallSpec, as_root: bool) -> list[str]:
+def _privileges(spec: SandboxConfig, as_root: bool) -> list[str]:
     arguments = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", HOSTNAME]
     # Without --as-pid-1, process 1 would be bwrap, which has the host's environment.
     arguments += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]

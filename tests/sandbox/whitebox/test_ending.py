@@ -16,9 +16,9 @@ import pytest
 
 from coderoom._util.temporary import janitor_pid
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox import Limits
+from coderoom.sandbox import Limits, SandboxConfig
 from coderoom.sandbox.guest.isolation.boot import descendants
-from coderoom.sandbox.walls import WallSpec, make_wall
+from coderoom.sandbox.walls import make_wall
 from coderoom.sandbox.walls.local import LocalWorker, Start
 
 from ..places import STRONGEST
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these walls are
 
 # Where root's own interpreter is out of others' reach, the system's may not be.
 SYSTEM = next((Path(name) for name in ("/usr/bin/python3", "/usr/local/bin/python3") if os.access(name, os.X_OK)), None)
-SPEC = WallSpec(workspace=None, network=False, env={}, limits=Limits(), python=SYSTEM)
+SPEC = SandboxConfig(workspace=None, network=False, env={}, limits=Limits(), python=SYSTEM)
 # A child of a child that has gone, in a session of its own, with a name that tells whose it is.
 ESCAPE = (
     "import os, time\n"

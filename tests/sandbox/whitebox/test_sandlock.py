@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from coderoom.sandbox import Limits, SandboxUnavailable
+from coderoom.sandbox import Limits, SandboxConfig, SandboxUnavailable
 from coderoom.sandbox.guest.isolation import landlock
-from coderoom.sandbox.walls import WallSpec
 from coderoom.sandbox.walls.landlock import SandlockWall
 from coderoom.sandbox.walls.local import Facts
 
@@ -49,7 +48,7 @@ async def test_the_worker_cannot_open_what_it_does_not_need(tmp_path: Path) -> N
     """Even the worker, which is not behind a runner's rules, is behind sandlock's."""
     secret = tmp_path / "secret"
     secret.write_text("x")
-    spec = WallSpec(workspace=None, network=False, env={}, limits=Limits(), python=PYTHON)
+    spec = SandboxConfig(workspace=None, network=False, env={}, limits=Limits(), python=PYTHON)
     try:
         worker = await SandlockWall()._launch(spec, f"open({str(secret)!r})", Facts())
     except SandboxUnavailable as error:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from coderoom._util import owner
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.walls import WallSpec
+from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.walls.docker.engine import Engine
 from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, WORKSPACE, guarded_paths
 from coderoom.sandbox.walls.local import copy_for_all
@@ -227,7 +227,7 @@ def _mistake(name: str, found: Mapping[str, Any], value: Any) -> str:
 
 
 def container_config(
-    engine: Engine, spec: WallSpec, options: DockerOptions, tenant: Tenant, meeting: Path, code: Path
+    engine: Engine, spec: SandboxConfig, options: DockerOptions, tenant: Tenant, meeting: Path, code: Path
 ) -> dict[str, Any]:
     """The arguments of `create_container`; `meeting` has the host's socket, and `code` the worker's code."""
     shared = [(code, _CODE, True), (meeting, _CONTROL, True), *_workspace(spec, tenant)]
@@ -256,7 +256,7 @@ def container_config(
     }
 
 
-def memory_of(spec: WallSpec, options: DockerOptions) -> int:
+def memory_of(spec: SandboxConfig, options: DockerOptions) -> int:
     """The memory limit of a container, files in memory included."""
     in_memory = spec.limits.disk_bytes * (2 if spec.workspace is None else 1)
     return options.memory or spec.limits.memory_bytes + in_memory + _OWN_MEMORY
@@ -274,7 +274,7 @@ def _walls() -> dict[str, Any]:
     }
 
 
-def _workspace(spec: WallSpec, tenant: Tenant) -> Iterator[tuple[Path, str, bool]]:
+def _workspace(spec: SandboxConfig, tenant: Tenant) -> Iterator[tuple[Path, str, bool]]:
     if spec.workspace is None or tenant.workspace is None:
         return
     yield tenant.workspace.resolve(), WORKSPACE, False
@@ -283,7 +283,7 @@ def _workspace(spec: WallSpec, tenant: Tenant) -> Iterator[tuple[Path, str, bool
         yield tenant.workspace.resolve() / path, f"{WORKSPACE}/{path}", not writable
 
 
-def _files(spec: WallSpec, tenant: Tenant) -> dict[str, Any]:
+def _files(spec: SandboxConfig, tenant: Tenant) -> dict[str, Any]:
     size = spec.limits.disk_bytes
     in_memory = f"rw,exec,nosuid,nodev,size={size}"
     folders = {"/tmp": f"{in_memory},mode=1777"}
@@ -292,7 +292,7 @@ def _files(spec: WallSpec, tenant: Tenant) -> dict[str, Any]:
     return {"tmpfs": folders, "shm_size": size, "network_mode": _NETWORKS[spec.network]}
 
 
-def _limits(engine: Engine, spec: WallSpec, options: DockerOptions) -> dict[str, Any]:
+def _limits(engine: Engine, spec: SandboxConfig, options: DockerOptions) -> dict[str, Any]:
     memory = memory_of(spec, options)
     return {
         "mem_limit": memory,

@@ -16,7 +16,8 @@ from typing import Any
 from coderoom._util import owner
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.sandbox import guest
-from coderoom.sandbox.walls import WallReport, WallSpec
+from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls.docker.config import (
     LABEL,
     DockerOptions,
@@ -62,7 +63,7 @@ class DockerWall:
         except Exception as error:  # docker-py raises its own errors and those of requests and urllib3.
             return WallReport(self.name, False, f"The Docker engine failed: {reason(error)}")
 
-    async def start(self, spec: WallSpec) -> DockerWorker:
+    async def start(self, spec: SandboxConfig) -> DockerWorker:
         """Start a worker in a container of its own; see `Wall`."""
         launch = _Launch(spec, DockerOptions.of({**self._options, **spec.options}), self._code)
         running = asyncio.ensure_future(asyncio.to_thread(launch.run))
@@ -90,7 +91,7 @@ class DockerWall:
 class _Launch:
     """Makes a container and waits for its worker, in a thread; `cancelled` is set when the start was cancelled."""
 
-    def __init__(self, spec: WallSpec, options: DockerOptions, code: Path) -> None:
+    def __init__(self, spec: SandboxConfig, options: DockerOptions, code: Path) -> None:
         self._spec = spec
         self._options = options
         self._code = code
