@@ -8,24 +8,23 @@
             await session.run("x = 40")
             result = await session.run("x + 2")
 
-A wall keeps code from the host (see `probe_walls`); limits bound what it uses; a policy tells whoever wrote it what it
-may do.
+A wall keeps code from the host (see `probe_walls`), limits bound what it uses, and a policy gives early feedback on
+what it may do.
 """
 
 from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox.config import SandboxConfig, SourceModule
+from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.functions import CallRecorder, HostFunction, RecordedCall, check_functions, host_functions
 from coderoom.sandbox.guest.restricted import Rulebook
-from coderoom.sandbox.limits import Limits
-from coderoom.sandbox.policy_check import find as find_violations
-from coderoom.sandbox.policy_rules import restricted_rules
+from coderoom.sandbox.policy import find as find_violations
+from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
 from coderoom.sandbox.sandbox import Sandbox
 from coderoom.sandbox.session import Checkpoint, Session
+from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls import probe_all as probe_walls
-from coderoom.sandbox.walls.base import WallReport
 
 __all__ = [
     "Artifact",

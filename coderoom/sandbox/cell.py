@@ -1,4 +1,4 @@
-"""A cell: the check of a request before anything runs, and the collector of its output.
+"""A cell: the check of a request before anything runs, the collector of its output, and results of stopped cells.
 
 Used by `Sandbox`, `Session` and the engines.
 """
@@ -16,9 +16,9 @@ from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import SandboxConfig, shown
 from coderoom.sandbox.policy import check_restricted
-from coderoom.sandbox.result import CodeError, ExecutionResult, OutputChunk
+from coderoom.sandbox.result import CodeError, ExecutionResult, Limit, OutputChunk
 
-__all__ = ["LANGUAGES", "Collector", "Program", "StreamName", "check_cell"]
+__all__ = ["LANGUAGES", "Collector", "Program", "StreamName", "check_cell", "stopped"]
 
 StreamName = Literal["stdout", "stderr"]
 
@@ -69,8 +69,12 @@ def check_cell(
     """
     if not isinstance(code, str):
         raise RequestError(f"code={shown(code)} is a {type(code).__name__}, and text was expected.")
-    if timeout is not None:
-        _check_timeout(timeout)
+    seconds: Any = timeout
+    is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
+    if timeout is not None and not (is_number and 0 < float(seconds) < float("inf")):
+        raise RequestError(
+            f"timeout={shown(timeout)} is not a number of seconds above 0; without one code has limits.wall_seconds."
+        )
     if not isinstance(language, str):
         raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
     name = language.strip().lower()
@@ -90,11 +94,18 @@ def check_cell(
     return None, ExecutionResult(Outcome.REJECTED, 126, stderr=text, output=text, error=error, code=code)
 
 
-def _check_timeout(timeout: Any) -> None:
-    if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < float(timeout) < float("inf"):
-        raise RequestError(
-            f"timeout={shown(timeout)} is not a number of seconds above 0; without one code has limits.wall_seconds."
-        )
+def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, Any]:
+    """The facts of the result of a cell that was stopped; without seconds, it was cancelled."""
+    if seconds is None:
+        error = CodeError("Cancelled", f"The code was cancelled. {rest}".rstrip())
+        return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
+    what = (
+        f"used more than {seconds:g} seconds of processor time"
+        if limit == "cpu"
+        else f"was stopped after {seconds:g} seconds"
+    )
+    error = CodeError("Timeout", f"The code {what}. {rest}".rstrip())
+    return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": limit}
 
 
 class Collector:
@@ -159,6 +170,17 @@ class Collector:
             return head + tail
         gap = "" if not head or head.endswith("\n") else "\n"
         return f"{head}{gap}[... {dropped:,} bytes left out ...]\n{tail}"
+
+    def make_result(self, **facts: Any) -> ExecutionResult:
+        """Make a result with this output and other facts."""
+        return ExecutionResult(
+            **facts,
+            stdout=self.text("stdout"),
+            stderr=self.text("stderr"),
+            output=self.text(),
+            truncated=self.truncated,
+            output_size=self.size,
+        )
 
     def _keep_end(self, stream: StreamName, text: str) -> None:
         size = len(text.encode("utf-8", "replace"))

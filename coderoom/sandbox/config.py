@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -11,15 +12,39 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from pydantic_core import ErrorDetails
 
 from coderoom.errors import RequestError
-from coderoom.sandbox.environment import check_variables
-from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.policy import POLICIES
 
-__all__ = ["ENGINES", "WALL_NAMES", "SandboxConfig", "SourceModule", "shown"]
+__all__ = [
+    "DEFAULTS",
+    "ENGINES",
+    "WALL_NAMES",
+    "Limits",
+    "SandboxConfig",
+    "SourceModule",
+    "check_variables",
+    "environment",
+    "shown",
+]
 
+_MIB = 1024 * 1024
+
+DEFAULTS = {
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/tmp/matplotlib",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUTF8": "1",
+    "TERM": "dumb",
+    "USER": "coder",
+    # A process with threads cannot be forked safely, and many forks run at the same time anyway.
+    "MKL_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 WALL_NAMES: Final = ("auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none")
 ENGINES: Final = ("cpython", "monty")
-
 _CHOICES: Final[Mapping[str, Sequence[str]]] = {"wall": WALL_NAMES, "engine": ENGINES, "policy": POLICIES}
 _WRONG: Final = {
     "preload": "is not a list of texts",
@@ -31,6 +56,58 @@ _WRONG: Final = {
     "concurrency": "must be a whole number and at least 1",
 }
 _LONGEST_SHOWN: Final = 100
+Name = Annotated[str, Field(min_length=1)]
+
+
+class Limits(BaseModel):
+    """Limits for a cell, its session and all processes that they start.
+
+    Attributes:
+        wall_seconds: How long a cell may take.
+        cpu_seconds: How much processor time a cell may take, over all its processes; `None`: no separate limit.
+        memory_bytes: How much memory one process may have, and all of a session's together.
+        processes: How many processes and threads a session may have at a time.
+        open_files: How many files a process may have open at a time.
+        file_bytes: How large a file may grow.
+        disk_bytes: How much a session may write into its workspace, and how large its private `/tmp` is.
+        output_bytes: How much of a cell's output is kept, from its beginning and its end; the rest is only counted.
+        value_bytes: How large a cell's value may be, as JSON; of a larger one the result has only the shortened
+            `repr`. The same limit holds for the arguments and the result of a call to a function of the host, which
+            fails above it.
+        calls: How many calls a cell may make to functions of the host.
+        call_seconds: How long each of them may take.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    wall_seconds: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
+    cpu_seconds: float | None = Field(default=None, gt=0, le=86_400, allow_inf_nan=False)
+    memory_bytes: int = Field(default=1024 * _MIB, ge=32 * _MIB)
+    processes: int = Field(default=64, ge=1, le=4096)
+    open_files: int = Field(default=256, ge=32, le=4096)
+    file_bytes: int = Field(default=256 * _MIB, ge=4096)
+    disk_bytes: int = Field(default=512 * _MIB, ge=65_536)
+    output_bytes: int = Field(default=_MIB, ge=256, le=256 * _MIB)
+    value_bytes: int = Field(default=_MIB, ge=256, le=64 * _MIB)
+    calls: int = Field(default=10_000, ge=0)
+    call_seconds: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return all environment variables of the code."""
+    check_variables(extra)
+    zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
+    return {**DEFAULTS, **zone, **extra}
+
+
+def check_variables(variables: Mapping[str, str]) -> None:
+    """Check the names and values of environment variables."""
+    for name, value in variables.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise RequestError(f"env: {name!r} is not the name of an environment variable.")
+        if not isinstance(value, str) or "\0" in value:  # It may be a secret, so it is not shown.
+            kind = "text with a null character" if isinstance(value, str) else f"a {type(value).__name__}"
+            raise RequestError(f"env: the value of {name!r} is {kind}, and text was expected.")
 
 
 class SourceModule(NamedTuple):
@@ -79,14 +156,6 @@ def _listed(value: object) -> object:
     return tuple(value) if is_list else value  # type: ignore[arg-type]
 
 
-def _paths(value: object) -> object:
-    listed = _listed(value)
-    return tuple(map(_path, listed)) if isinstance(listed, tuple) else listed
-
-
-Name = Annotated[str, Field(min_length=1)]
-
-
 class SandboxConfig(BaseModel):
     """The checked arguments of `Sandbox`.
 
@@ -124,7 +193,7 @@ class SandboxConfig(BaseModel):
     policy: Annotated[Literal["open", "restricted"], PlainValidator(_choice)] = "open"
     env: Annotated[Mapping[str, str], PlainValidator(_mapping)] = Field(default_factory=dict)
     python: Annotated[Path | None, BeforeValidator(_path)] = None
-    readable: Annotated[tuple[Path, ...], BeforeValidator(_paths)] = ()
+    readable: Annotated[tuple[Annotated[Path, BeforeValidator(_path)], ...], BeforeValidator(_listed)] = ()
     concurrency: int = Field(default=256, ge=1)
     options: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict)
 

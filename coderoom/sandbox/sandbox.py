@@ -12,12 +12,9 @@ from typing import Any, Literal, Self
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import check_cell
-from coderoom.sandbox.config import SandboxConfig, SourceModule
-from coderoom.sandbox.engines.base import Engine, EngineSession
-from coderoom.sandbox.engines.cpython.engine import CPythonEngine
-from coderoom.sandbox.engines.monty.engine import MontyEngine
+from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
+from coderoom.sandbox.engines import CPythonEngine, Engine, EngineSession, MontyEngine
 from coderoom.sandbox.functions import HostFunction, Offer, Offered
-from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
 from coderoom.sandbox.session import Session, stream_of
 
@@ -190,11 +187,11 @@ class Sandbox:
         """
         engines: list[EngineSession] = []
 
-        def hold(held: bool) -> None:
+        def suspend(suspended: bool) -> None:
             for engine in engines:
-                engine.hold_output(held)
+                engine.suspend_output(suspended)
 
-        return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), hold)
+        return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), suspend)
 
     def session(self, functions: Sequence[Offered] = ()) -> Session:
         """Make a session, whose state lasts from cell to cell. Use it with `async with`.

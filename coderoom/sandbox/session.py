@@ -13,7 +13,7 @@ from coderoom._util.tasks import call_in_loop, run_uncancellable
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.engines.base import EngineSession
+from coderoom.sandbox.engines import EngineSession
 from coderoom.sandbox.functions import HostFunction, Offer, calls_of
 from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
 from coderoom.sandbox.snapshots import Snapshot
@@ -121,7 +121,7 @@ class Session:
             SandboxUnavailable: As `run`.
             RequestError: As `run`.
         """
-        return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk), self._hold)
+        return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk), self._suspend)
 
     async def cancel(self) -> None:
         """End the cell that runs; its result has the outcome `cancelled` and the output so far.
@@ -150,7 +150,7 @@ class Session:
         self._refuse_own_calls()
         async with self._lock:
             engine = await self._get_engine()
-            handle = await engine.checkpoint()
+            handle: Any = await engine.checkpoint()
             try:
                 snapshot = await Snapshot.take(self._config.workspace, engine, self._config.limits) if files else None
             except BaseException:
@@ -252,39 +252,37 @@ class Session:
             result = await engine.run(code, program, timeout, on_chunk=on_chunk)
         return with_paths(result, self._config.workspace) if result.artifacts else result
 
-    def _hold(self, hold: bool) -> None:
+    def _suspend(self, suspended: bool) -> None:
         if self._engine is not None:
-            self._engine.hold_output(hold)
+            self._engine.suspend_output(suspended)
 
 
 async def stream_of(
-    run: Callable[[Callable[[OutputChunk], None]], Any], hold: Callable[[bool], None]
+    run: Callable[[Callable[[OutputChunk], None]], Any], suspend: Callable[[bool], None]
 ) -> AsyncGenerator[OutputChunk | ExecutionResult]:
     """Turn a run that reports its output into a stream with a bounded buffer.
 
-    Args:
-        run: Runs the cell; it gets the callback for output.
-        hold: Stops (`True`) or continues the reading of output.
+    `suspend` stops (`True`) or continues the reading of output.
     """
     queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
-    held = left = False
+    suspended = left = False
 
     def take(chunk: OutputChunk) -> None:
-        nonlocal held
+        nonlocal suspended
         if left:
             return
         queue.put_nowait(chunk)
-        if queue.qsize() >= _QUEUE and not held:
-            held = True
-            hold(True)
+        if queue.qsize() >= _QUEUE and not suspended:
+            suspended = True
+            suspend(True)
 
     task = asyncio.ensure_future(run(take))
     task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while (chunk := await queue.get()) is not None:
-            if held and queue.qsize() < _QUEUE // 4:
-                held = False
-                hold(False)
+            if suspended and queue.qsize() < _QUEUE // 4:
+                suspended = False
+                suspend(False)
             yield chunk
         yield await task
     finally:

@@ -14,8 +14,8 @@ from typing import Self
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError
-from coderoom.sandbox.engines.base import EngineSession
-from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.config import Limits
+from coderoom.sandbox.engines import EngineSession
 
 __all__ = ["Snapshot"]
 
@@ -28,13 +28,7 @@ _CHUNK = 1 << 20
 
 
 class Snapshot:
-    """A copy of a workspace's files.
-
-    Args:
-        workspace: The workspace.
-        copy: The copy.
-        engine: The session whose programs stand still while files are copied.
-    """
+    """A copy of a workspace's files."""
 
     def __init__(self, workspace: Path, copy: Path, engine: EngineSession) -> None:
         self._workspace = workspace
@@ -44,11 +38,7 @@ class Snapshot:
 
     @classmethod
     async def take(cls, workspace: Path | None, engine: EngineSession, limits: Limits) -> Self:
-        """Copy the files.
-
-        Raises:
-            RequestError: The workspace is not a folder of this machine, or it cannot be copied.
-        """
+        """Copy the files."""
         if workspace is None:
             raise RequestError(
                 "files=True needs a workspace: Sandbox(workspace=FOLDER). Without one all files are in memory."
@@ -69,11 +59,7 @@ class Snapshot:
         self._end()
 
     async def restore(self) -> None:
-        """Restore these files in the workspace, and remove all others.
-
-        Raises:
-            RequestError: It cannot be done; the workspace may have only a part of them.
-        """
+        """Restore these files in the workspace, and remove all others; after an error only a part is there."""
         async with self._engine.frozen():
             await run_uncancellable(asyncio.to_thread(self._restore))
 

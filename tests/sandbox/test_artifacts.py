@@ -1,4 +1,4 @@
-"""The files that a cell made: whose they are, and how many of them are told of."""
+"""The files that a cell made: whose they are, and how many of them are reported."""
 
 from __future__ import annotations
 

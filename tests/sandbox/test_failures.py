@@ -1,4 +1,4 @@
-"""What is told of code that failed: the author's lines, and what a limit has to do with it."""
+"""What is reported about code that failed: the author's lines, and the limit that caused it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the policies are, and what `restricted` says to whoever wrote the code."""
+"""What the policies are, and what `restricted` says to the author of the code."""
 
 from __future__ import annotations
 

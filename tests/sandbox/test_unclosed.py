@@ -133,7 +133,7 @@ _WAYS = {
                 show()
         asyncio.run(main())
     """,
-    "a checkpoint is held": """
+    "a checkpoint is kept": """
         async def main():
             sandbox = make()
             session = sandbox.session()
@@ -143,7 +143,7 @@ _WAYS = {
             return mark
         mark = asyncio.run(main())
     """,
-    "a checkpoint with files is held": """
+    "a checkpoint with files is kept": """
         async def main():
             workspace = Path(sys.argv[2])
             workspace.mkdir()

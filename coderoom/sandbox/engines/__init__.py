@@ -1,1 +1,13 @@
-"""What interprets a cell: `cpython` (forks of a warm interpreter) and `monty`."""
+"""What interprets cells: two engines with the same methods, and their sessions."""
+
+from __future__ import annotations
+
+from coderoom.sandbox.engines.cpython.engine import CPythonEngine
+from coderoom.sandbox.engines.cpython.session import CPythonSession
+from coderoom.sandbox.engines.monty.engine import MontyEngine
+from coderoom.sandbox.engines.monty.session import MontySession
+
+__all__ = ["CPythonEngine", "Engine", "EngineSession", "MontyEngine"]
+
+Engine = CPythonEngine | MontyEngine
+EngineSession = CPythonSession | MontySession

@@ -1,34 +1,59 @@
-"""Python's own functions as functions of the host: checking arguments with pydantic, and showing types to a model."""
+"""Python's own functions as functions of the host, and the functions that a session offers to its code.
+
+Arguments are checked with pydantic, and types are shown to a model.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import inspect
 import sys
 import types
 import typing
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typing_extensions
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, validate_call
+from pydantic import ConfigDict, TypeAdapter, ValidationError, validate_call
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from coderoom.errors import RequestError
 from coderoom.sandbox.functions.function import Arguments, HostFunction, bind_arguments, check_name, default_of
 from coderoom.sandbox.functions.schemas import Shapes
-from coderoom.sandbox.guest.plain import as_plain
 from coderoom.sandbox.guest.stubs import Shown, why_not_data
+from coderoom.sandbox.guest.values import as_plain
 
-__all__ = ["from_callable", "misfit", "resolve", "show", "without_remarks"]
+__all__ = [
+    "LateFunctions",
+    "Offer",
+    "Offered",
+    "check_functions",
+    "from_callable",
+    "host_functions",
+    "misfit",
+    "resolve",
+    "show",
+    "without_remarks",
+]
 
 _MOST_ERRORS = 10
 
 Check = Callable[[Sequence[Any], Mapping[str, Any]], Arguments]
+
+_CONFIG = ConfigDict(arbitrary_types_allowed=True)  # How arguments are checked.
+_SIMPLE = (str, int, float, bool, list, dict, tuple, type(None), Any, None)
+_AUTOGEN_TOOLS = "coderoom.executors.autogen_tools"  # Handles AutoGen's objects, once AutoGen is loaded.
+
+Offered = Any
+"""What a user can offer: a function, plain or async, a `HostFunction`, or a tool or a workbench of AutoGen."""
+LateFunctions = Callable[[], Awaitable[Sequence[HostFunction]]]
+"""Functions that must be asked for, such as the tools of a workbench."""
 
 
 def from_callable(
@@ -36,12 +61,7 @@ def from_callable(
 ) -> HostFunction:
     """Make a host function of a function, a method, or any callable that has a name.
 
-    Args:
-        function: The function.
-        given: Parameters that code neither sees nor passes, and the functions that make their values.
-
-    Raises:
-        RequestError: It has no name that code can call.
+    `given` has parameters that code neither sees nor passes, and the functions that make their values.
     """
     plain: Any = function
     while isinstance(plain, functools.partial) and not isinstance(getattr(plain, "__name__", None), str):
@@ -144,11 +164,6 @@ def _make_check(name: str, signature: inspect.Signature) -> Check:
     return check
 
 
-_CONFIG = ConfigDict(arbitrary_types_allowed=True)  # How arguments are checked.
-
-_SIMPLE = (str, int, float, bool, list, dict, tuple, type(None), Any, None)
-
-
 def resolve(function: Callable[..., Any], signature: inspect.Signature) -> inspect.Signature:
     """The signature with types instead of their names; an annotation that pydantic cannot check becomes `Any`."""
     scope = _scope(function)
@@ -160,14 +175,12 @@ def resolve(function: Callable[..., Any], signature: inspect.Signature) -> inspe
 
 
 def _is_checked(hint: Any) -> bool:
-    """Whether pydantic can check it."""
-    try:
-        TypeAdapter(hint, config=_CONFIG)
-    except PydanticUserError as error:
-        return error.code == "type-adapter-config-unused" and _has_own_config(hint)
-    except Exception:
-        return False
-    return True
+    """Whether pydantic can check it; a class such as a model only with its own configuration."""
+    for config in (_CONFIG, None):
+        with contextlib.suppress(Exception):
+            TypeAdapter(hint, config=config)
+            return True
+    return False
 
 
 def without_remarks(signature: inspect.Signature, resolved: inspect.Signature) -> inspect.Signature:
@@ -180,15 +193,6 @@ def without_remarks(signature: inspect.Signature, resolved: inspect.Signature) -
     if get_origin(returns) is not Annotated:
         returns = signature.return_annotation
     return signature.replace(parameters=parameters, return_annotation=_base(returns))
-
-
-def _has_own_config(hint: Any) -> bool:
-    """Whether it is a class that pydantic checks with its own configuration only, such as a model."""
-    try:
-        TypeAdapter(hint)
-    except Exception:
-        return False
-    return True
 
 
 def _packer(resolved: inspect.Signature) -> Callable[[Any], Any] | None:
@@ -329,3 +333,69 @@ def _newer(hint: Any) -> Any:
     if origin in (Union, types.UnionType):
         return Union[tuple(_newer(each) for each in inner)]  # noqa: UP007
     return hint
+
+
+class Offer:
+    """An allow-list of functions of the host; `argument` is the caller's name for it, for messages."""
+
+    def __init__(self, functions: Sequence[Offered] = (), argument: str = "functions") -> None:
+        if not isinstance(functions, list | tuple):
+            raise RequestError(f"{argument}={functions!r} must be a list of functions, tools and workbenches.")
+        self._items = [_prepare(item) for item in functions]
+        _by_name(item for item in self._items if isinstance(item, HostFunction))
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    async def list(self) -> dict[str, HostFunction]:
+        """All functions by their names, those of workbenches included."""
+        found: list[HostFunction] = []
+        for item in self._items:
+            found += [item] if isinstance(item, HostFunction) else await item()
+        return _by_name(found)
+
+
+async def host_functions(functions: Sequence[Offered]) -> tuple[HostFunction, ...]:
+    """The host functions that a session offers for functions, tools and workbenches.
+
+    Args:
+        functions: As for `Sandbox.session`, which also accepts what this returns.
+
+    Raises:
+        RequestError: Something cannot be offered, or a name is taken twice.
+    """
+    return tuple((await Offer(functions).list()).values())
+
+
+def check_functions(functions: Sequence[Offered], argument: str = "functions") -> None:
+    """Check functions, tools and workbenches, without asking workbenches for their tools.
+
+    Args:
+        functions: As for `Sandbox.session`.
+        argument: The caller's name for `functions`, for messages.
+
+    Raises:
+        RequestError: Something cannot be offered, or a name is taken twice.
+    """
+    Offer(functions, argument)
+
+
+def _prepare(item: Any) -> HostFunction | LateFunctions:
+    if isinstance(item, HostFunction):
+        return item
+    if "autogen_core" in sys.modules:
+        adapted: HostFunction | LateFunctions | None = importlib.import_module(_AUTOGEN_TOOLS).adapt(item)
+        if adapted is not None:
+            return adapted
+    if callable(item):
+        return from_callable(item)
+    raise RequestError(f"{item!r} cannot be offered: it is not a function, a tool or a workbench.")
+
+
+def _by_name(functions: Iterable[HostFunction]) -> dict[str, HostFunction]:
+    found: dict[str, HostFunction] = {}
+    for function in functions:
+        if function.name in found:
+            raise RequestError(f"Two functions are offered under the name {function.name!r}; rename one of them.")
+        found[function.name] = function
+    return found

@@ -10,20 +10,20 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import queue
 import threading
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox.functions.data import CallLog, as_data, tell
+from coderoom.sandbox.config import Limits
+from coderoom.sandbox.functions.data import CallLog, as_data, error_data
 from coderoom.sandbox.functions.function import Arguments, HostFunction
-from coderoom.sandbox.functions.threads import Threads
 from coderoom.sandbox.guest.frames import encode
 from coderoom.sandbox.guest.functions import ENDED, LEFT, PER_CALL, most_waiting
 from coderoom.sandbox.guest.stubs import too_large, too_many
-from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.result import FunctionCall
 
 __all__ = ["Calls", "calls_of"]
@@ -36,6 +36,46 @@ _CLOSING_SECONDS = 0.2
 _callers: contextvars.ContextVar[tuple[Calls, ...]] = contextvars.ContextVar("coderoom_callers", default=())
 
 _Answer = tuple[dict[str, Any], Outcome]
+T = TypeVar("T")
+
+
+class Threads:
+    """A pool of threads that does not delay the end of the interpreter.
+
+    A pool of `concurrent.futures` would: it waits until all functions have returned.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._idle = threading.Semaphore(0)
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def run(self, work: Callable[[], T], on_result: Callable[[T], None]) -> None:
+        """Do `work`, which must not raise, in a thread, and give its result to `on_result` in the event loop."""
+        loop = asyncio.get_running_loop()
+
+        def job() -> None:
+            result = work()
+            with contextlib.suppress(RuntimeError):  # The event loop is closed.
+                loop.call_soon_threadsafe(on_result, result)
+
+        self._jobs.put(job)
+        if not self._idle.acquire(blocking=False) and self._count < _THREADS:
+            self._count += 1
+            name = f"coderoom-call-{self._count}"
+            threading.Thread(target=_serve, args=(self._jobs, self._idle), name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """End each thread after its current work; waiting work is not done."""
+        for _ in range(self._count):
+            self._jobs.put(None)
+
+
+def _serve(jobs: queue.SimpleQueue[Callable[[], None] | None], idle: threading.Semaphore) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job  # So that a waiting thread keeps no objects alive.
+        idle.release()
 
 
 class Replies(Protocol):
@@ -47,7 +87,7 @@ class Replies(Protocol):
     async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send a message."""
 
-    def hold(self, held: bool) -> None:
+    def suspend_reading(self, suspended: bool) -> None:
         """Stop or continue to read calls."""
 
     def limit_input(self) -> None:
@@ -86,14 +126,8 @@ class Calls:
 
     Functions run in the context of the code that runs the cell.
 
-    Args:
-        owner: The engine's session that runs the cell; see `calls_of`.
-        functions: The functions that may be called, by name.
-        limits: The number of calls, the seconds of each, and the size of arguments and results.
-        replies: Sends the answers.
-
     Attributes:
-        owner: See above.
+        owner: The engine's session that runs the cell; see `calls_of`.
         is_open: Whether the cell still runs.
     """
 
@@ -110,20 +144,15 @@ class Calls:
         self._waiting_bytes = 0
         self._running: set[_Call] = set()
         self._by_number: dict[int, _Call] = {}
-        self._threads = Threads(_THREADS)
+        self._threads = Threads()
         self._log = CallLog()
-        self._held = False
+        self._suspended = False
         self._computing = threading.Lock()  # Many threads that compute would block the event loop.
         self._sending = asyncio.Lock()
         self._long: _Call | None = None  # The call whose answer is being sent in several packets.
 
     def take(self, message: Mapping[str, Any], size: int) -> None:
-        """Process a call that has arrived.
-
-        Args:
-            message: The call.
-            size: Its size in bytes.
-        """
+        """Process a call that has arrived, of a size in bytes."""
         number, name = message.get("call"), message.get("name")
         args, kwargs = message.get("args"), message.get("kwargs")
         if type(number) is not int or not (
@@ -150,7 +179,7 @@ class Calls:
     async def close(self) -> tuple[FunctionCall, ...]:
         """End the calls that still run, and return all calls in the order of their arrival."""
         self.is_open = False
-        self._hold(False)
+        self._suspend_reading(False)
         self._replies.limit_input()
         unanswered = bool(self._running or self._waiting)
         self._waiting.clear()
@@ -166,7 +195,7 @@ class Calls:
             await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
         with contextlib.suppress(ConnectionError):
             if unanswered:
-                self._replies.send_now({"op": "ended", "error": tell(RuntimeError(ENDED))})
+                self._replies.send_now({"op": "ended", "error": error_data(RuntimeError(ENDED))})
         self._threads.close()
         return self._log.close(ENDED)
 
@@ -184,13 +213,13 @@ class Calls:
         call = self._by_number[number] = _Call(number, function, args, kwargs, size, place, refused)
         self._waiting.append(call)
         if self._waiting_bytes > most_waiting(largest):
-            self._hold(True)  # Only code that bypasses our stubs sends so many.
+            self._suspend_reading(True)  # Only code that bypasses our stubs sends so many.
         self._start()
 
-    def _hold(self, held: bool) -> None:
-        if self._held != held:
-            self._held = held
-            self._replies.hold(held)
+    def _suspend_reading(self, suspended: bool) -> None:
+        if self._suspended != suspended:
+            self._suspended = suspended
+            self._replies.suspend_reading(suspended)
 
     def _start(self) -> None:
         while self._waiting and len(self._running) < _CONCURRENT:
@@ -229,12 +258,12 @@ class Calls:
         """Check the arguments, and call a plain function; raises nothing, since an exception would end the thread."""
         function = call.function
         if call not in self._running:  # The cell has ended while the call waited for a thread.
-            return {"error": tell(RuntimeError(ENDED))}, Outcome.CANCELLED
+            return {"error": error_data(RuntimeError(ENDED))}, Outcome.CANCELLED
         try:
             with self._computing if call.size > _LARGE else contextlib.nullcontext():
                 arguments = _check(call)
         except BaseException as error:
-            return {"error": tell(error)}, Outcome.REJECTED
+            return {"error": error_data(error)}, Outcome.REJECTED
         if not function.in_thread:
             return arguments
         try:
@@ -245,7 +274,7 @@ class Calls:
             with self._computing:
                 return {"value": self._data(function, value)}, Outcome.OK
         except BaseException as error:
-            return {"error": tell(error)}, Outcome.ERROR
+            return {"error": error_data(error)}, Outcome.ERROR
 
     async def _run_async(self, call: _Call, ready: Arguments | _Pending | None = None) -> None:
         """Answer a call in the event loop; `ready` is what a thread has prepared, if one has."""
@@ -253,7 +282,7 @@ class Calls:
         try:
             ready = ready or _check(call)
         except Exception as error:
-            self._answer(call, {"error": tell(error)}, Outcome.REJECTED)
+            self._answer(call, {"error": error_data(error)}, Outcome.REJECTED)
             return
         try:
             value = await (ready.value if isinstance(ready, _Pending) else function.run(ready))
@@ -263,14 +292,14 @@ class Calls:
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and (call.left or call.answered or not self.is_open):
                 raise
-            reply, outcome = {"error": tell(error)}, Outcome.ERROR
+            reply, outcome = {"error": error_data(error)}, Outcome.ERROR
         self._answer(call, reply, outcome)
 
     def _expire(self, call: _Call) -> None:
         seconds = self._limits.call_seconds
         late = TimeoutError(f"{call.function.name}() did not answer within {seconds:g} seconds")
         task = call.task
-        self._answer(call, {"error": tell(late)}, Outcome.TIMEOUT)
+        self._answer(call, {"error": error_data(late)}, Outcome.TIMEOUT)
         if task is not None:
             task.cancel()
 
@@ -320,7 +349,7 @@ class Calls:
             del self._by_number[call.number]
         self._waiting_bytes -= call.size + PER_CALL
         if self._waiting_bytes <= most_waiting(self._limits.value_bytes):
-            self._hold(False)
+            self._suspend_reading(False)
 
     def _data(self, function: HostFunction, value: Any) -> Any:
         self._check_length(function, value)
@@ -341,7 +370,7 @@ class Calls:
 
     def _refuse(self, number: int, error: Exception) -> None:
         # Dropped if the code does not read answers.
-        self._send_now({"op": "reply", "call": number, "error": tell(error)})
+        self._send_now({"op": "reply", "call": number, "error": error_data(error)})
 
 
 def _check(call: _Call) -> Arguments:

@@ -13,17 +13,21 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox.functions.function import HostFunction
-from coderoom.sandbox.guest.plain import as_plain
 from coderoom.sandbox.guest.stubs import why_not_data
+from coderoom.sandbox.guest.values import as_plain
 from coderoom.sandbox.result import FunctionCall
 
-__all__ = ["LONGEST", "CallLog", "DescribedError", "as_data", "shorten", "tell"]
+__all__ = ["LONGEST", "CallLog", "DescribedError", "as_data", "error_data", "shorten"]
 
 LONGEST = 2_000
 """How many characters of an argument or of an error are kept."""
 
-_DEEPEST = 20
 _UNFIT = (StopIteration, StopAsyncIteration)  # They would end the coroutine or generator that raises them.
+
+_ROOM = 1024 * 1024
+_LEAST = 60
+_MOST_NAMES = 20
+_LONGEST_NAME = 100
 
 
 class DescribedError(Exception):
@@ -36,13 +40,7 @@ class DescribedError(Exception):
 def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> Any:
     """A function's result as data: pydantic models and data classes become dicts, dates become text.
 
-    Args:
-        name: The function's name.
-        value: The result.
-        pack: Turns it into data where nothing else does.
-
-    Raises:
-        TypeError: It cannot be JSON.
+    `pack` turns it into data where nothing else does.
     """
     if why_not_data(value) is None:
         return value
@@ -58,7 +56,7 @@ def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> 
     return plain
 
 
-def tell(error: BaseException) -> dict[str, Any]:
+def error_data(error: BaseException) -> dict[str, Any]:
     """An exception as data: its nearest built-in class, and its message."""
     kind = next(kind for kind in type(error).__mro__ if getattr(builtins, kind.__name__, None) is kind)
     if isinstance(error, DescribedError):
@@ -75,36 +73,14 @@ def tell(error: BaseException) -> dict[str, Any]:
 
 
 def shorten(value: Any, most: int = LONGEST) -> Any:
-    """A value, or the beginning of its text if it is long or deeply nested."""
+    """A copy of a value, or the beginning of its text if that is long."""
     if isinstance(value, str):
         return value if len(value) <= most else f"{value[:most]}... ({len(value):,} characters)"
-    text, whole = _begin(value, most)
-    return value if whole else f"{text[:most]}..."
-
-
-def _begin(value: Any, most: int, deep: int = _DEEPEST) -> tuple[str, bool]:
-    """The beginning of a value's text, which may be slightly longer than `most`, and whether it is complete."""
-    if isinstance(value, int) and value.bit_length() > 3 * most:
-        return f"an integer of {value.bit_length():,} bits", False
-    if isinstance(value, str):
-        return repr(value[:most]), len(value) <= most
-    if not isinstance(value, list | tuple | dict):
-        return repr(value), True
-    if deep == 0:
-        return "...", False
-    opening, closing = "{}" if isinstance(value, dict) else "()" if isinstance(value, tuple) else "[]"
-    text, whole = opening, True
-    for item in value:
-        if len(text) > most:
-            return text, False
-        key, key_whole = "", True
-        if isinstance(value, dict):
-            key, key_whole = _begin(item, most)
-            key, item = f"{key}: ", value[item]
-        part, item_whole = _begin(item, most - len(text), deep - 1)
-        text += f"{key}{part}, "
-        whole = whole and key_whole and item_whole
-    return text.removesuffix(", ") + closing, whole and len(text) <= most
+    try:
+        text = repr(value)
+        return copy.deepcopy(value) if len(text) <= most else f"{text[:most]}..."
+    except (RecursionError, ValueError):  # It is nested too deeply, or has a too large integer.
+        return "..."
 
 
 def _text(error: BaseException) -> str:
@@ -120,16 +96,10 @@ def _args(error: BaseException, text: str) -> list[Any]:
     if isinstance(error, OSError) and error.filename is not None:
         own = [error.errno, error.strerror, str(error.filename)]
     try:
-        sound = why_not_data(own) is None and _begin(own, LONGEST)[1] and str(type(error)(*own)) == text
+        sound = why_not_data(own) is None and len(repr(own)) <= LONGEST and str(type(error)(*own)) == text
     except Exception:
         sound = False
     return own if sound else [text]
-
-
-_ROOM = 1024 * 1024
-_LEAST = 60
-_MOST_NAMES = 20
-_LONGEST_NAME = 100
 
 
 class CallLog:
@@ -180,8 +150,7 @@ def _brief(arguments: Mapping[str, Any], most: int) -> dict[str, Any]:
         if len(found) == _MOST_NAMES or most <= 0:
             found["..."] = f"{len(arguments) - len(found)} more"
             break
-        kept = shorten(value, most)
-        # The function may change its arguments.
-        found[shorten(name, _LONGEST_NAME)] = copy.deepcopy(kept) if isinstance(kept, list | dict | tuple) else kept
+        kept = shorten(value, most)  # A copy: the function may change its arguments.
+        found[shorten(name, _LONGEST_NAME)] = kept
         most -= len(repr(kept))
     return found

@@ -22,12 +22,7 @@ _LONGEST_DEFAULT = 200
 
 @dataclass(frozen=True)
 class Arguments:
-    """Checked arguments of a call.
-
-    Attributes:
-        args: The positional arguments.
-        kwargs: The keyword arguments.
-    """
+    """Checked arguments of a call."""
 
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
@@ -66,7 +61,9 @@ class HostFunction:
     @property
     def header(self) -> str:
         """Its `def` line, for a model."""
-        shown = _without_quotes(self.signature if self.shown is None else self.shown)
+        shown = self.signature if self.shown is None else self.shown
+        parameters = [each.replace(annotation=_unquoted(each.annotation)) for each in shown.parameters.values()]
+        shown = shown.replace(parameters=parameters, return_annotation=_unquoted(shown.return_annotation))
         return f"{'async ' if self.is_async else ''}def {self.name}{shown}"
 
     def describe(self) -> str:
@@ -120,11 +117,7 @@ def check_name(name: str) -> str:
 def bind_arguments(
     name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments by their names.
-
-    Raises:
-        TypeError: There is one too many or too few, or one of another name.
-    """
+    """The arguments by their names."""
     try:
         return dict(signature.bind(*args, **kwargs).arguments)
     except TypeError as error:
@@ -139,11 +132,6 @@ def default_of(parameter: inspect.Parameter) -> Any:
     if default.default_factory is not None:
         return Shown("...")
     return parameter.empty if default.default in (PydanticUndefined, ...) else default.default
-
-
-def _without_quotes(signature: inspect.Signature) -> inspect.Signature:
-    parameters = [each.replace(annotation=_unquoted(each.annotation)) for each in signature.parameters.values()]
-    return signature.replace(parameters=parameters, return_annotation=_unquoted(signature.return_annotation))
 
 
 def _unquoted(annotation: Any) -> Any:

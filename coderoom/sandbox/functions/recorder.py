@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom.sandbox.functions.data import DescribedError, as_data, tell
+from coderoom.sandbox.functions.data import DescribedError, as_data, error_data
 from coderoom.sandbox.functions.function import Arguments, HostFunction
 
 __all__ = ["CallRecorder", "RecordedCall"]
@@ -128,7 +128,7 @@ async def _keep_later(calls: list[RecordedCall], function: HostFunction, digest:
 
 
 def _keep_error(calls: list[RecordedCall], name: str, digest: str, error: BaseException) -> None:
-    calls.append(RecordedCall(name=name, digest=digest, error=json.dumps(tell(error))))
+    calls.append(RecordedCall(name=name, digest=digest, error=json.dumps(error_data(error))))
 
 
 def _digest(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -45,11 +45,7 @@ _DEEPEST = 6
 
 
 class Shapes:
-    """Names the types that schemas describe, and collects notes on them.
-
-    Attributes:
-        notes: On parameters, by their names, and on types that have fields.
-    """
+    """Names the types that schemas describe, and collects notes on them."""
 
     def __init__(self) -> None:
         self.notes: dict[str, str] = {}
@@ -139,7 +135,7 @@ def _remarks(name: str, schema: Mapping[str, Any], bounds: bool = True) -> list[
     """Its description, format and bounds."""
     found = []
     said = " ".join(str(schema.get("description") or "").split())
-    # AutoGen describes a parameter that nobody described by its name.
+    # AutoGen describes a parameter without a description by its name.
     if said and said.lower() != name.lower():
         found.append(said[:_LONGEST])
     found += [_FORMATS[form] for form in _formats(schema)]
@@ -169,11 +165,7 @@ _FOR_ANYTHING = inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD)
 
 
 def tool_name(name: str) -> str:
-    """The name by which code calls a tool.
-
-    Raises:
-        RequestError: It cannot be turned into an identifier.
-    """
+    """The name by which code calls a tool."""
     return check_name(re.sub(r"\W", "_", name))
 
 
@@ -211,10 +203,6 @@ def _parameter(name: str, part: Any, required: bool, shapes: Shapes) -> inspect.
 
 
 def bind(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by their names.
-
-    Raises:
-        TypeError: They do not fit the signature.
-    """
+    """The arguments by their names."""
     bound = bind_arguments(name, signature, args, kwargs)
     return bound.get(_FOR_ANYTHING.name, {}) if _FOR_ANYTHING in signature.parameters.values() else bound

@@ -12,12 +12,7 @@ __all__ = ["main"]
 
 
 def main(control: str, workspace: str) -> None:
-    """Connect, report the Python version and whether the workspace is writable, and become the worker.
-
-    Args:
-        control: The path of the host's socket.
-        workspace: The workspace's folder.
-    """
+    """Connect, report the Python version and whether the workspace is writable, and become the worker."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.connect(control)
     found = {"python": sys.version_info[:3], "writable": os.access(workspace, os.W_OK | os.X_OK)}

@@ -20,6 +20,7 @@ _LONGEST = 100_000
 _MOST_FRAMES = 500  # At either end.
 _MOST_FRAMES_LINKED = 20
 _MOST_LINKED = 30
+_LINKS = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
 _HEAD = "Traceback (most recent call last):\n"
 _GAP = " frames left out]"
 _NO_NETWORK = "There is no network here: Sandbox(network=True) turns it on."
@@ -31,13 +32,7 @@ def is_of_memory(error: BaseException) -> bool:
 
 
 def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
-    """The limit of the sandbox that caused an exception; empty if none is known.
-
-    Args:
-        error: The exception.
-        memory_bytes: The memory limit.
-        network: Whether there is a network.
-    """
+    """The limit of the sandbox that caused an exception; empty if none is known."""
     if is_of_memory(error):
         size = memory_bytes // (1024 * 1024)
         return f"The code wanted more memory than the {size:,} MiB that it may have."
@@ -52,7 +47,7 @@ def explain(error: BaseException) -> tuple[str, int | None]:
     Frames of libraries are left out, and in a very long traceback those in the middle.
     """
     linked = _linked(error)
-    as_it_was = [_facts_of(each) for each in linked]
+    as_it_was = [[getattr(each, name) for name in _LINKS] for each in linked]
     left_out: dict[int, int] = {}
     try:
         for each in linked:
@@ -62,7 +57,8 @@ def explain(error: BaseException) -> tuple[str, int | None]:
         whole = traceback.TracebackException(type(error), error, error.__traceback__)
     finally:
         for each, facts in zip(linked, as_it_was):  # noqa: B905 (Python 3.8)
-            _restore(each, facts)
+            for name, value in zip(_LINKS, facts):  # noqa: B905 (Python 3.8)
+                setattr(each, name, value)
     line = next((frame.lineno for frame in whole.stack if frame.filename.startswith("<cell ")), None)
     if line is None and isinstance(error, SyntaxError):
         line = error.lineno
@@ -86,19 +82,11 @@ def _linked(error: BaseException) -> list[BaseException]:
     return found
 
 
-def _facts_of(error: BaseException) -> tuple[Any, ...]:
-    return error.__traceback__, error.__cause__, error.__context__, error.__suppress_context__
-
-
-def _restore(error: BaseException, facts: tuple[Any, ...]) -> None:
-    error.__traceback__, error.__cause__, error.__context__, error.__suppress_context__ = facts
-
-
 def _unlink(error: BaseException, linked: list[BaseException]) -> None:
     """Remove links of an exception to unreported ones."""
-    if error.__cause__ is not None and not any(error.__cause__ is each for each in linked):
+    if not any(error.__cause__ is each for each in linked):
         error.__cause__ = None
-    if error.__context__ is not None and not any(error.__context__ is each for each in linked):
+    if not any(error.__context__ is each for each in linked):
         error.__context__ = None
 
 

@@ -35,9 +35,7 @@ def _pidfd_open(pid: int) -> int:
 class ForkServer:
     """Forks its process on request.
 
-    Args:
-        control: The control socket.
-        starts: The functions that a fork calls, by the request's `op`, with the request and its descriptors.
+    `starts` has the functions that a fork calls, by the request's `op`, with the request and its descriptors.
     """
 
     def __init__(self, control: Channel, starts: dict[str, Start]) -> None:
@@ -151,11 +149,7 @@ class ForkServer:
                 return True
             if time.monotonic() > end:
                 return False
-            self._wait_for_an_end()
-
-    def _wait_for_an_end(self) -> None:
-        """Wait until one of the forks has ended, for a millisecond at most."""
-        poll = select.poll()
-        for _, pidfd in self._children.values():
-            poll.register(pidfd, select.POLLIN)
-        poll.poll(_MOMENT)
+            poll = select.poll()
+            for _, pidfd in self._children.values():
+                poll.register(pidfd, select.POLLIN)
+            poll.poll(_MOMENT)

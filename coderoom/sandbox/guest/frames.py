@@ -84,14 +84,7 @@ def receive_packet(sock: socket.socket) -> tuple[bytes, list[int]]:
 
 
 class Assembler:
-    """Assembles messages from their packets.
-
-    Args:
-        limit: The most bytes that a message may have.
-
-    Attributes:
-        taken: The size of the last complete message, in bytes.
-    """
+    """Assembles messages of up to `limit` bytes; `taken` is the size of the last complete one."""
 
     def __init__(self, limit: int) -> None:
         self.taken = 0
@@ -135,12 +128,7 @@ def _decode(data: bytes) -> dict[str, Any] | None:
 
 
 class Channel:
-    """The guest's end of a socket, with blocking calls.
-
-    Args:
-        sock: The socket.
-        key: The key of the packets.
-    """
+    """The guest's end of a socket, with blocking calls."""
 
     def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
         self.sock = sock

@@ -15,8 +15,8 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
 from .frames import Channel, encode
-from .plain import as_plain
 from .stubs import HostFunctionError, make_stub, result_of, too_large, too_many, why_not_data
+from .values import as_plain
 
 __all__ = ["ENDED", "LEFT", "PER_CALL", "Functions", "most_waiting"]
 
@@ -47,11 +47,6 @@ class Functions:
 
     Calls go out on the runner's channel. One thread at a time reads it for all: for the calls that wait for answers,
     and for the runner, which waits for requests. For coroutines, their event loop watches the channel.
-
-    Args:
-        channel: The runner's channel.
-        namespace: The variables of the code, which get the stubs.
-        limits: The session's limits: `value_bytes` for the arguments of a call, `calls` for the calls of a cell.
     """
 
     def __init__(self, channel: Channel, namespace: dict[str, Any], limits: dict[str, Any]) -> None:
@@ -185,7 +180,7 @@ class Functions:
         return number
 
     def _report_left(self, number: int) -> None:
-        """Tell the host that the code no longer waits for an answer."""
+        """Report to the host that the code no longer waits for an answer."""
         with self._sending:
             if self._open and os.getpid() == self._pid:
                 self._channel.send({"event": "left", "call": number})

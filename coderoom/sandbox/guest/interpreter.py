@@ -28,9 +28,6 @@ _NO_INPUT = "input() is not available: nobody can answer here. Put the values in
 class Interpreter:
     """A module named `__main__`, and the cells that run in it.
 
-    Args:
-        config: The worker's configuration.
-
     Attributes:
         names: The variables of the cells.
         contents: The contents of files that the last cell has created or changed, if the host cannot read them.
@@ -77,14 +74,9 @@ class Interpreter:
             linecache.clearcache()
 
     def run(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Run a cell.
+        """Run a cell and return the answer to the host.
 
-        Args:
-            message: The request: its `code`, and the variable `result_name` that gives the value of a cell that sets
-                it and does not end with an expression that has a value.
-
-        Returns:
-            The answer to the host.
+        The variable `result_name` gives the value of a cell that sets it and whose last expression has no value.
         """
         self._count += 1
         filename = "<cell %d>" % self._count

@@ -8,11 +8,7 @@ __all__ = ["main"]
 
 
 def main(control_fd: int) -> None:
-    """Serve until the host closes the control socket.
-
-    Args:
-        control_fd: This side of the control socket. The first message on it is the configuration.
-    """
+    """Serve until the host closes the control socket."""
     forks.collect_hooks()
     from .worker import serve  # After `collect_hooks`, since the modules that it imports register hooks.
 

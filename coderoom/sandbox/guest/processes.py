@@ -1,4 +1,4 @@
-"""The processes of a room; used by its supervisor."""
+"""The processes of a room, and the disk space that it uses; watched by its supervisor."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import signal
 from typing import NamedTuple
 
 from .isolation import linux
-from .isolation.supervisor import descendants
+from .isolation.boot import descendants
 
-__all__ = ["Descendants", "Nested", "Use"]
+__all__ = ["Descendants", "Disk", "Nested", "Use"]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -18,6 +18,8 @@ _SOCKET = 212_992  # The bytes that a socket buffers before a writer has to wait
 _THREADS, _ADDRESSES, _RESIDENT, _STACK = 17, 20, 21, 25
 _MOST_ROUNDS = 100
 _NOTHING = [b"0"] * (_STACK + 1)
+
+_MOST_FILES = 100_000
 
 
 class Use(NamedTuple):
@@ -110,7 +112,7 @@ class Nested(_Processes):
 
     def pids(self) -> list[int]:
         """All processes of the room but its supervisor."""
-        return [pid for pid in _all_pids() if pid != 1]
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
     def signal_all(self, number: int, keep: list[int]) -> None:
         """Send a signal to all but the supervisor and `keep`; continue those of `keep` that are stopped."""
@@ -149,10 +151,6 @@ class Descendants(_Processes):
             for pid in found:
                 _kill(pid, signal.SIGSTOP)
             stopped |= found
-
-
-def _all_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _fields(pid: int) -> list[bytes]:
@@ -219,3 +217,71 @@ def _kill(pid: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+class Disk:
+    """Watches the free space of a folder's file system, and measures the folder when much has gone."""
+
+    def __init__(self, folder: str, limit: int) -> None:
+        self._folder = folder
+        self._limit = limit
+        self.remember()
+
+    def remember(self) -> None:
+        """Count from here."""
+        self._bytes, self._files = self._free()
+
+    def is_overdrawn(self, pids: list[int]) -> bool:
+        """Whether too much was written; if so, count from here, so that code can remove what it wrote."""
+        free, files = self._free()
+        if self._bytes - free <= self._limit and self._files - files <= _MOST_FILES:
+            return False
+        # Other processes may have used the space.
+        size, count = self._measure()
+        if size + self._nameless(pids) <= self._limit and count <= _MOST_FILES:
+            return False
+        self._bytes, self._files = free, files
+        return True
+
+    def _free(self) -> tuple[int, int]:
+        try:
+            facts = os.statvfs(self._folder)
+        except OSError:
+            return 0, 0
+        return facts.f_bavail * facts.f_frsize, facts.f_favail
+
+    def _nameless(self, pids: list[int]) -> int:
+        """The size of removed files that are still open; too large if a process cannot be inspected."""
+        device = os.stat(self._folder).st_dev
+        sizes: dict[int, int] = {}
+        for pid in pids:
+            try:
+                for fd in os.listdir(f"/proc/{pid}/fd"):
+                    facts = os.stat(f"/proc/{pid}/fd/{fd}")
+                    if not facts.st_nlink and facts.st_dev == device:
+                        sizes[facts.st_ino] = facts.st_blocks * 512
+            except FileNotFoundError:
+                continue
+            except PermissionError:
+                return self._limit + 1
+        return sum(sizes.values())
+
+    def _measure(self) -> tuple[int, int]:
+        size = count = 0
+        folders = [self._folder]
+        while folders:
+            try:
+                entries = list(os.scandir(folders.pop()))
+            except OSError:
+                continue
+            for entry in entries:
+                count += 1
+                try:
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                except OSError:
+                    continue
+            if size > self._limit or count > _MOST_FILES:
+                break
+        return size, count

@@ -1,25 +1,52 @@
-"""Cells of other languages: a program under the same lockdown as a runner; used by `room`."""
+"""Cells of other languages: a program under the same lockdown as a runner; used by `room`.
+
+What a program writes to standard output and error goes into two pipes. A reader knows the order if the first pipe is
+empty whenever something is written to the second: then all that is in the second is older. So the kernel stops a
+process that is about to write to standard error, or to replace one of the two descriptors (as shells redirect), until
+standard output has been read.
+https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html#userspace-notification
+"""
 
 from __future__ import annotations
 
+import array
+import ctypes
+import fcntl
 import os
+import select
+import signal
+import socket
+import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
-from .order import in_order
+from .forks import fork
+from .isolation import linux
+from .streams import settle
 
 __all__ = ["run_program"]
+
+_PR_SET_NO_NEW_PRIVS = 38
+_PATIENCE = 0.25
+_MOST_STOPPED = 2000  # Each waits for the reader: a program that makes more is no longer stopped.
+# write and writev to descriptor 2; dup2 and dup3 that replace 1 or 2.
+_CALLS = {
+    "x86_64": (0xC000003E, (1, 20), (33, 292)),
+    "aarch64": (0xC00000B7, (64, 66), (24,)),
+}
+_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
+_ALLOW, _ASK = 0x7FFF0000, 0x7FC00000
+_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
+_RECEIVE, _SEND = 0xC0502100, 0xC0182101
+_QUESTION, _CONTINUE = 80, 1
 
 
 def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any], lock: Callable[[], None]) -> None:
     """Become a program; never returns unless it cannot be started.
 
-    Args:
-        message: The request: `argv`, the `code`, and whether it goes to the program's standard `input` or to the file
-            that replaces `{file}` in `argv`.
-        fds: The pipes for standard output and error.
-        config: The worker's configuration.
-        lock: Locks this process down.
+    The `code` goes to its standard input if the message says `input`, otherwise to the file that replaces `{file}` in
+    `argv`.
     """
     code = os.open(config["in_memory"][0], os.O_TMPFILE | os.O_RDWR, 0o600)
     data = message["code"].encode("utf-8", "surrogateescape")
@@ -36,7 +63,7 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
         argv = [part.replace("{file}", "/dev/fd/%d" % code) for part in argv]
     os.dup2(fds[0], 1)
     os.dup2(fds[1], 2)
-    in_order(fds[0])
+    _keep_order(fds[0])
     os.setsid()
     os.chdir(config["workspace"])
     lock()
@@ -45,3 +72,109 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
     except OSError as error:
         os.write(2, ("%s: %s\n" % (argv[0], error.strerror)).encode())
         os._exit(127)
+
+
+def _keep_order(pipe: int) -> None:
+    """Fork; the child returns to become the program, and the parent keeps the order and ends as the child ends.
+
+    Where the kernel does not support this, the order is not kept. `pipe` is that for standard output; the one for
+    standard error is descriptor 2.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = fork()
+    if not pid:
+        ours.close()
+        with theirs:
+            _give_listener(theirs)
+        return
+    # These signals are meant for the program, or come from it.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    theirs.close()
+    with ours:
+        listener = _take_listener(ours)
+    if listener is not None:
+        _attend(listener, pid, pipe)
+    _end_as(os.waitpid(pid, 0)[1])
+
+
+def _attend(listener: int, pid: int, pipe: int) -> None:
+    process = linux.syscall("pidfd_open", pid, 0)
+    events = select.poll()
+    events.register(listener, select.POLLIN)
+    events.register(process, select.POLLIN)
+    stopped = 0
+    while True:
+        ready = dict(events.poll())
+        if ready.get(listener, 0) & select.POLLIN:
+            stopped += 1
+            _answer(listener, pipe if stopped <= _MOST_STOPPED else None)
+        elif ready:
+            return
+
+
+def _answer(listener: int, pipe: int | None) -> None:
+    question = bytearray(_QUESTION)
+    try:
+        fcntl.ioctl(listener, _RECEIVE, question)
+        if pipe is not None:
+            settle([pipe], _PATIENCE)
+        fcntl.ioctl(listener, _SEND, question[:8] + struct.pack("@qiI", 0, 0, _CONTINUE))
+    except OSError:  # It has ended, or a signal interrupted it and it asks again.
+        pass
+
+
+def _end_as(status: int) -> None:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        time.sleep(1)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _give_listener(sock: socket.socket) -> None:
+    try:
+        listener = _listen()
+    except OSError:
+        return
+    sock.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [listener]))])
+    os.close(listener)
+
+
+def _take_listener(sock: socket.socket) -> int | None:
+    fds = array.array("i")
+    _, ancillary, _, _ = sock.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
+    for _, _, data in ancillary:
+        fds.frombytes(data[: fds.itemsize])
+    return fds[0] if fds else None
+
+
+def _listen() -> int:
+    if os.uname().machine not in _CALLS:
+        raise OSError(38, "the system calls of this machine are not known")
+    linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    program = _filter()
+    instructions = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
+    return linux.syscall("seccomp", _SET_MODE_FILTER, _NEW_LISTENER, header)
+
+
+def _filter() -> bytes:
+    architecture, writes, moves = _CALLS[os.uname().machine]
+    known = len(writes) + len(moves)
+    steps = [(_LOAD, 4, 0, 0), (_EQUAL, architecture, 0, known + 8), (_LOAD, 0, 0, 0)]
+    steps += [(_EQUAL, number, known - at, 0) for at, number in enumerate(writes)]
+    steps += [(_EQUAL, number, len(moves) - at + 2, 0) for at, number in enumerate(moves)]
+    steps += [
+        (_RETURN, _ALLOW, 0, 0),
+        (_LOAD, 16, 0, 0),  # The first argument of a write.
+        (_EQUAL, 2, 3, 4),
+        (_LOAD, 24, 0, 0),  # The second argument of what replaces a descriptor.
+        (_EQUAL, 1, 1, 0),
+        (_EQUAL, 2, 0, 1),
+        (_RETURN, _ASK, 0, 0),
+        (_RETURN, _ALLOW, 0, 0),
+    ]
+    return b"".join(struct.pack("<HBBI", operation, yes, no, value) for operation, value, yes, no in steps)

@@ -36,7 +36,7 @@ class Rulebook:
     Each method answers with why something is refused, or with `None`.
 
     Args:
-        rules: What `coderoom.sandbox.policy_rules.restricted_rules` returns.
+        rules: What `coderoom.sandbox.restricted_rules` returns.
     """
 
     relative = "relative imports are not allowed here: there is no package around this code"
@@ -85,9 +85,6 @@ def make_namespace_builtins(rules: dict[str, Any]) -> dict[str, Any]:
     """Make the `__builtins__` of a cell's globals.
 
     Imported modules keep the real ones: only what the cell itself does is restricted.
-
-    Args:
-        rules: The rules, as the host sent them.
     """
     book = Rulebook(rules)
     names = {name: value for name, value in vars(builtins).items() if name not in _OF_SITE}

@@ -12,11 +12,11 @@ import signal
 from typing import Any
 
 from . import processes
-from .disk import Disk
 from .fork_server import ForkServer
 from .frames import Channel
 from .isolation import linux, lockdown
 from .isolation.room import empty_folders, own_folders
+from .processes import Disk
 from .programs import run_program
 from .runner import RESERVED_FILES, Runner
 
@@ -29,14 +29,7 @@ _OWN_PROCESSES = 8  # The supervisor and its runners; each checkpoint is one mor
 
 
 class RoomSupervisor(ForkServer):
-    """The first process of a room, and the parent of the others.
-
-    Args:
-        control: The room's control socket.
-        config: The worker's configuration.
-        nested: Whether the room has namespaces of its own.
-        runner: The runner with the fresh state.
-    """
+    """The first process of a room, and the parent of the others; `nested` if the room has namespaces of its own."""
 
     def __init__(self, control: Channel, config: dict[str, Any], nested: bool, runner: Runner) -> None:
         super().__init__(control, {"run": self._run, "exec": self._exec})
@@ -56,7 +49,7 @@ class RoomSupervisor(ForkServer):
         linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         # Other processes in the room must not read this one's memory or environment.
         linux.prctl(_PR_SET_DUMPABLE, 0)
-        self._lockdown = lockdown.prepare(_lockdown(self._config, nested))
+        self._lockdown = lockdown.Prepared(_lockdown(self._config, nested))
         if nested:
             # Its forks inherit this, which is faster than locking down each of them.
             self._lockdown.apply()

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import cpython, forks
-from .figures import Figures
+from .files import Figures
 from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
 from .functions import Functions
@@ -38,9 +38,6 @@ class Runner:
 
     It is made in the worker, so that a fork has little left to do. Its descriptors have fixed numbers above all those
     that the code's files can get, so that code that closes or writes to low numbers at random does not hit them.
-
-    Args:
-        config: The worker's configuration.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -88,23 +85,14 @@ class Runner:
         os.dup2(fds[2], 2)
 
     def check_connection(self) -> None:
-        """Check and restore the descriptors, whose state earlier processes with the same ones may have changed.
-
-        Raises:
-            OSError: The channel cannot be used any longer.
-        """
+        """Check and restore the descriptors, whose state earlier processes with the same ones may have changed."""
         for place in self._places:
             fcntl.fcntl(place, fcntl.F_SETFL, 0)  # Blocking, and without signals.
         if self._arrivals.poll(0):
             raise OSError(errno.EPIPE, "the channel was shut down, or something was left in it")
 
     def start(self, key: str, lock: Callable[[], None]) -> None:
-        """Lock this process down and run cells; never returns.
-
-        Args:
-            key: The channel's key.
-            lock: Locks this process down.
-        """
+        """Lock this process down and run cells; never returns."""
         os.setsid()
         self._channel.key = bytes.fromhex(key)
         try:
@@ -173,7 +161,10 @@ class Runner:
     def _checkpoint(self, fd: int) -> None:
         self._streams.flush()
         try:
-            _allow_one_more()
+            # So that a checkpoint does not count as one of the code's processes.
+            soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+            if soft != hard:
+                resource.setrlimit(resource.RLIMIT_NPROC, (soft + 1, hard))
             pid = forks.fork()
         except OSError as error:
             with socket.socket(fileno=fd) as sock:
@@ -198,13 +189,6 @@ class Runner:
         for fd in fds:
             os.close(fd)
         self.serve()
-
-
-def _allow_one_more() -> None:
-    """Raise the limit on processes by one, so that a checkpoint does not count as one of the code's."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NPROC, (soft + 1, hard))
 
 
 def _allow_files(count: int) -> None:

@@ -25,16 +25,12 @@ class Streams:
     What Python writes is sent in packets on the channel, which keeps the order of both streams. What subprocesses and
     libraries in C write to descriptors 1 and 2 goes through a pipe for each. A packet is sent only after the pipes were
     read, so that all output is in order.
-
-    Args:
-        channel: The runner's channel.
-        pipes: The runner's ends of the pipes.
     """
 
     def __init__(self, channel: Channel, pipes: list[int]) -> None:
         self._channel = channel
         self.pipes = pipes
-        self._last: _Stream | None = None
+        self.last: _Stream | None = None
         self.stdout = _Stream(self, STDOUT)
         self.stderr = _Stream(self, STDERR)
 
@@ -59,12 +55,6 @@ class Streams:
         """Send text of a stream."""
         self.settle()
         self._channel.send_text(tag, data)
-
-    def switch_to(self, stream: _Stream) -> None:
-        """Prepare for a write to a stream: flush the other one first."""
-        last, self._last = self._last, stream
-        if last is not None and last is not stream:
-            last.flush()
 
 
 def settle(pipes: Sequence[int], patience: float) -> None:
@@ -121,8 +111,11 @@ class _Stream(io.TextIOWrapper):
         return "<stdout>" if self.fileno() == 1 else "<stderr>"
 
     def write(self, text: str) -> int:
-        if self._streams._last is not self:
-            self._streams.switch_to(self)
+        last = self._streams.last
+        if last is not self:
+            self._streams.last = self
+            if last is not None:
+                last.flush()  # Keeps the order.
         return super().write(text)
 
 

@@ -78,12 +78,7 @@ def exception_of(error: dict[str, Any]) -> Exception:
 
 
 def make_stub(functions: Any, offer: dict[str, Any]) -> Any:
-    """Make the stub of a host function.
-
-    Args:
-        functions: Makes the calls; see `coderoom.sandbox.guest.functions.Functions`.
-        offer: The host's description of the function.
-    """
+    """Make the stub of a host function."""
     name = offer["name"]
     stub: Any
     if offer["is_async"]:

@@ -39,11 +39,7 @@ _ALWAYS = ("ast", "io", "json", "linecache", "threading", "traceback", "types")
 
 
 def serve(control_fd: int) -> None:
-    """Serve until the host closes the control socket.
-
-    Args:
-        control_fd: This side of the control socket. The first message on it is the configuration.
-    """
+    """Serve until the host closes the control socket."""
     # The host's number may be one of those that runners reserve, or be forbidden by the limit on open files.
     channel = Channel(socket.socket(fileno=os.dup(control_fd)))
     os.close(control_fd)

@@ -4,34 +4,92 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from typing import cast
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
-from coderoom.sandbox.walls.base import Wall, WallReport
+from coderoom.sandbox.config import SandboxConfig
 
-__all__ = ["AUTO_ORDER", "WALLS", "choose", "make_wall", "probe_all"]
+__all__ = ["AUTO_ORDER", "WALLS", "StartedWorker", "Wall", "WallReport", "choose", "make_wall", "probe_all"]
 
 # The class of each wall, imported late: some need packages that may be missing.
 WALLS = {
-    "bubblewrap": "coderoom.sandbox.walls.bubblewrap:BubblewrapWall",
+    "bubblewrap": "coderoom.sandbox.walls.namespaces:BubblewrapWall",
     "namespaces": "coderoom.sandbox.walls.namespaces:NamespacesWall",
-    "sandlock": "coderoom.sandbox.walls.sandlock:SandlockWall",
+    "sandlock": "coderoom.sandbox.walls.landlock:SandlockWall",
     "landlock": "coderoom.sandbox.walls.landlock:LandlockWall",
     "docker": "coderoom.sandbox.walls.docker.wall:DockerWall",
     "none": "coderoom.sandbox.walls.none:NoWall",
 }
 AUTO_ORDER = ("bubblewrap", "namespaces", "sandlock", "landlock", "docker")
-
 _chosen: list[str] = []
 
 
-def make_wall(name: str) -> Wall:
-    """A wall by its name.
+class StartedWorker(Protocol):
+    """A worker behind its wall.
 
-    Raises:
-        RequestError: There is no such wall.
-        MissingDependencyError: A package that it needs is not installed.
+    Attributes:
+        control: The host's end of the control channel, a `SOCK_SEQPACKET` socket of the family `AF_UNIX`.
+        boot: What the worker has to do at its start: which inner layers it builds itself (see
+            `coderoom.sandbox.guest.isolation.boot`).
     """
+
+    control: socket.socket
+    boot: Mapping[str, Any]
+
+    async def end(self) -> None:
+        """End the worker and everything behind the wall at once, and remove what was made for it."""
+        ...
+
+    def kill(self) -> None:
+        """As `end`, without an event loop."""
+        ...
+
+    def describe_death(self) -> str:
+        """Why it ended by itself, as far as known: its exit code and what it wrote to standard error."""
+        ...
+
+
+@dataclass(frozen=True)
+class WallReport:
+    """Whether a wall can be built here.
+
+    Attributes:
+        name: The wall's name.
+        available: Whether it can.
+        detail: How it is built here, or why it cannot be built.
+        remedy: What would make it available or stronger; may be empty.
+    """
+
+    name: str
+    available: bool
+    detail: str
+    remedy: str = ""
+
+
+class Wall(Protocol):
+    """An isolation backend."""
+
+    name: str
+
+    async def probe(self) -> WallReport:
+        """Try whether this wall can be built here; never raises, and takes a few seconds at most."""
+        ...
+
+    async def start(self, spec: SandboxConfig) -> StartedWorker:
+        """Start a worker behind the wall; `spec.env` is its whole environment.
+
+        Raises:
+            SandboxUnavailable: The wall cannot be built; the message says why and what to do.
+            RequestError: An option is wrong.
+        """
+        ...
+
+
+def make_wall(name: str) -> Wall:
+    """A wall by its name."""
     if name not in WALLS:
         raise RequestError(f"There is no wall {name!r}; there are {', '.join(map(repr, WALLS))}.")
     module, _, cls = WALLS[name].partition(":")
@@ -47,11 +105,7 @@ async def probe_all() -> list[WallReport]:
 
 
 async def choose() -> Wall:
-    """The first wall of `AUTO_ORDER` that can be built here.
-
-    Raises:
-        SandboxUnavailable: None can; the message lists what each lacks, and what to do.
-    """
+    """The first wall of `AUTO_ORDER` that can be built here; the error lists what each lacks, and what to do."""
     if _chosen:
         return make_wall(_chosen[0])
     reports = []

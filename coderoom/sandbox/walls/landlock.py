@@ -1,11 +1,16 @@
-"""The wall `landlock`, for machines that allow no namespaces, and what it shares with `sandlock`."""
+"""The walls `landlock` and `sandlock`, for machines that allow no namespaces."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
+import importlib.util
+import json
 import os
+import re
 import stat
+import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +19,9 @@ from typing import Any
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.guest.isolation import landlock
-from coderoom.sandbox.walls.base import WallReport, WallSpec
+from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls.layout import Layout, layout_for
 from coderoom.sandbox.walls.local import (
     OUTSIDE,
@@ -30,11 +36,33 @@ from coderoom.sandbox.walls.local import (
 )
 from coderoom.sandbox.walls.workspace import borrowed
 
-__all__ = ["LandlockWall", "PathRuleWall"]
+__all__ = ["LandlockWall", "PathRuleWall", "SandlockWall"]
 
 # The files of /proc that reveal nothing about other processes.
 _HARMLESS = ("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm/overcommit_memory")
 _FOR_NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf")
+# Versions of Landlock's ABI.
+_WITH_TRUNCATE, _WITH_TCP, _WITH_SCOPES = 3, 4, 6
+
+_NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
+
+# For sandlock.
+_OLDEST, _TOO_NEW = (0, 8), (0, 10)
+_ABI = 6
+_INSTALL = "Install it with `pip install 'coderoom[sandlock]'`."
+_KERNEL = "It takes Linux 6.12 or later, with `landlock` among the security modules (`lsm=` at boot)."
+# Puts itself under sandlock's rules and becomes the worker. In a process of its own: what sandlock does to a process it
+# does for good, and loading it takes 12 MB.
+_WARDEN = """
+import importlib, json, os, sys
+with open(int(sys.argv[1]), "rb") as file:
+    config = json.load(file)
+sys.path.append(config["path"])
+sandlock = importlib.import_module("sandlock")
+sandlock.confine(sandlock.Sandbox(**config["rules"]))
+os.execve(config["argv"][0], config["argv"], {})
+"""
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts", "/dev/tty")
 
 
 class PathRuleWall(ProbedWall):
@@ -42,24 +70,23 @@ class PathRuleWall(ProbedWall):
 
     @abstractmethod
     def _check(self) -> None:
-        """Check the requirements.
-
-        Raises:
-            SandboxUnavailable: This machine lacks one.
-        """
+        """Check the requirements; a `SandboxUnavailable` says what this machine lacks."""
 
     @abstractmethod
     def _prepare(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
         """How to start the program."""
 
-    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
         self._check()
         layout = await asyncio.to_thread(_layout, spec, self.name)
         with contextlib.ExitStack() as unwind:
             private = temporary_folder()
             unwind.callback(remove_folder, private)
             identity = await borrowed(spec.workspace, unwind)
-            code = await run_uncancellable(asyncio.to_thread(_code_for, identity, private))
+            code = OUTSIDE
+            if identity is not None:  # Another user may not be able to read ours.
+                await run_uncancellable(asyncio.to_thread(copy_for_all, OUTSIDE / "guest", private / "code"))
+                code = private / "code"
             boot = _boot(spec, layout, identity, private, code)
 
             def prepare(control_fd: int) -> Start:
@@ -78,7 +105,7 @@ class PathRuleWall(ProbedWall):
         return WallReport(self.name, available=True, detail=f"{detail}; {but}.", remedy=remedy)
 
 
-def _layout(spec: WallSpec, wall: str) -> Layout:
+def _layout(spec: SandboxConfig, wall: str) -> Layout:
     layout = layout_for(spec)
     if spec.workspace is not None and layout.guarded:
         raise RequestError(
@@ -104,15 +131,8 @@ def _check_reachable(layout: Layout) -> None:
                 )
 
 
-def _code_for(identity: tuple[int, int] | None, private: Path) -> Path:
-    """The folder with `guest` for the worker: ours, or a copy for another user."""
-    if identity is None:
-        return OUTSIDE
-    return copy_for_all(OUTSIDE / "guest", private / "code").parent
-
-
 def _boot(
-    spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, private: Path, code: Path
+    spec: SandboxConfig, layout: Layout, identity: tuple[int, int] | None, private: Path, code: Path
 ) -> dict[str, Any]:
     folders = [private / "tmp", private / "workspace"]
     for folder in folders:
@@ -140,10 +160,6 @@ def _boot(
             "local_sockets": False,
         },
     }
-
-
-_WITH_TRUNCATE, _WITH_TCP, _WITH_SCOPES = 3, 4, 6
-_NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
 
 
 class LandlockWall(PathRuleWall):
@@ -174,3 +190,62 @@ class LandlockWall(PathRuleWall):
         if version < _WITH_TCP:
             but += "; before ABI 4 the network is kept away by the filter only"
         return self._report_made(f"Landlock ABI {version}", but)
+
+
+class SandlockWall(PathRuleWall):
+    """The wall `landlock`, with the worker behind sandlock's rules.
+
+    sandlock's supervisor is not used. It opens files of `/proc` for any process, past the rules of a runner, so that
+    code could read the memory of other sessions; and it hides processes from the supervisor of a room, which could
+    neither count nor end them.
+    """
+
+    name = "sandlock"
+
+    def _check(self) -> None:
+        _find()
+        if landlock.abi() < _ABI:
+            has = f"ABI {landlock.abi()}" if landlock.abi() else "none, or it is switched off"
+            raise SandboxUnavailable(f"sandlock takes Landlock of ABI {_ABI}, and this kernel has {has}.")
+
+    def _prepare(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
+        package, _ = _find()
+        config_fd = os.memfd_create("sandlock")
+        os.write(config_fd, json.dumps({"path": package, "rules": _rules(boot), "argv": argv}).encode())
+        os.lseek(config_fd, 0, os.SEEK_SET)
+        own = [sys.executable, "-I", "-S", "-B", "-c", _WARDEN, str(config_fd)]
+        return Start(argv=own, boot=boot, fds=[config_fd])
+
+    def _report(self, facts: Facts) -> WallReport:
+        try:
+            _, version = _find()
+        except SandboxUnavailable as error:
+            return WallReport(self.name, available=False, detail=str(error), remedy=_INSTALL)
+        if facts.error:
+            remedy = "" if landlock.abi() >= _ABI else _KERNEL
+            return WallReport(self.name, available=False, detail=facts.error, remedy=remedy)
+        by = f"Landlock ABI {landlock.abi()} twice, by sandlock {version} around the worker and closer around the code"
+        but = "sessions are not kept from each other's files, and what is written to the disk is not bounded"
+        return self._report_made(by, but)
+
+
+def _find() -> tuple[str, str]:
+    """The folder that sandlock is installed in, and its version."""
+    spec = importlib.util.find_spec("sandlock")
+    if spec is None or spec.origin is None:
+        raise SandboxUnavailable("The package sandlock is not installed.")
+    version = importlib.metadata.version("sandlock")
+    number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if not _OLDEST <= number < _TOO_NEW:
+        raise SandboxUnavailable(f"The package sandlock is version {version}, and only 0.8 and 0.9 are known to work.")
+    return str(Path(spec.origin).resolve().parent.parent), version
+
+
+def _rules(boot: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What the worker may open: what code may, our own modules, and all of `/proc` to supervise code."""
+    read = [*boot["lockdown"]["read"], str(OUTSIDE), "/proc"]
+    write = [boot["workspace"], boot["private"], *_DEVICES]
+    return {
+        "fs_readable": [path for path in read if Path(path).exists()],
+        "fs_writable": [path for path in write if Path(path).exists()],
+    }

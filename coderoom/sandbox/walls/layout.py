@@ -12,14 +12,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import coderoom
 from coderoom._util.python import default_python
 from coderoom.errors import RequestError
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.config import SandboxConfig
 
 __all__ = [
     "HOSTNAME",
@@ -46,6 +46,58 @@ json.dump({"executable": sys.executable, "version": list(sys.version_info[:2]), 
           sys.stdout)
 """
 
+WORKSPACE = "/workspace"
+HOSTNAME = "coderoom"
+# The user in a user namespace of one's own.
+ORDINARY = 1000
+# Nothing of the host's /run is visible, so that this path is free.
+INSIDE = "/run/coderoom"
+_OURS = Path(__file__).resolve().parent.parent / "guest"
+_TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_ETC = (
+    "alternatives",
+    "ca-certificates/extracted",
+    "crypto-policies",
+    "fonts",
+    "host.conf",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "magic",
+    "mime.types",
+    "os-release",
+    "pki/ca-trust/extracted",
+    "pki/tls/cert.pem",
+    "pki/tls/certs",
+    "pki/tls/openssl.cnf",
+    "protocols",
+    "services",
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+)
+# Package managers that install into one tree, which has no secrets.
+_STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
+# Never visible as a whole; of the second ones, nothing inside either.
+_PRIVATE = frozenset({"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"})
+# Never a workspace: what this machine runs.
+_SYSTEM = re.compile(r"(/usr|/usr/local)(/(s?bin|lib[^/]*|share|include|etc)(/.*)?)?|/(s?bin|lib[^/]*)(/.*)?")
+_PRIVATE_WITH_ALL = (
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lost+found",
+    "/proc",
+    "/run",
+    "/sys",
+    "/var/log",
+    "/var/run",
+    "/var/spool",
+)
+
 
 @dataclass(frozen=True)
 class Interpreter:
@@ -67,15 +119,7 @@ class Interpreter:
 
     @classmethod
     def of(cls, python: Path | None, workspace: Path | None) -> Interpreter:
-        """Ask an interpreter where it is installed.
-
-        Args:
-            python: Its path; `None`: the one of `default_python`.
-            workspace: The folder that code may change.
-
-        Raises:
-            RequestError: It does not run, is too old, or is in the workspace.
-        """
+        """Ask an interpreter, by default that of `default_python`, where it is installed: not in the workspace."""
         whole = python is None  # With the packages of the user's own, too.
         if whole and default_python() == sys.executable:
             return _own(tuple(sys.path))
@@ -158,60 +202,6 @@ def _links(executable: str) -> list[tuple[str, str]]:
     return links
 
 
-WORKSPACE = "/workspace"
-HOSTNAME = "coderoom"
-# The user in a user namespace of one's own.
-ORDINARY = 1000
-# Nothing of the host's /run is visible, so that this path is free.
-INSIDE = "/run/coderoom"
-
-_OURS = Path(__file__).resolve().parent.parent / "guest"
-_TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_ETC = (
-    "alternatives",
-    "ca-certificates/extracted",
-    "crypto-policies",
-    "fonts",
-    "host.conf",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "magic",
-    "mime.types",
-    "os-release",
-    "pki/ca-trust/extracted",
-    "pki/tls/cert.pem",
-    "pki/tls/certs",
-    "pki/tls/openssl.cnf",
-    "protocols",
-    "services",
-    "ssl/cert.pem",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "terminfo",
-    "timezone",
-)
-# Package managers that install into one tree, which has no secrets.
-_STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
-# Never visible as a whole; of the second ones, nothing inside either.
-_PRIVATE = frozenset({"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"})
-# Never a workspace: what this machine runs.
-_SYSTEM = re.compile(r"(/usr|/usr/local)(/(s?bin|lib[^/]*|share|include|etc)(/.*)?)?|/(s?bin|lib[^/]*)(/.*)?")
-_PRIVATE_WITH_ALL = (
-    "/boot",
-    "/dev",
-    "/etc",
-    "/lost+found",
-    "/proc",
-    "/run",
-    "/sys",
-    "/var/log",
-    "/var/run",
-    "/var/spool",
-)
-
-
 @dataclass(frozen=True)
 class Layout:
     """A file tree to build.
@@ -242,16 +232,8 @@ class Layout:
         return sorted([target for _, target in self.read_only] + [path for _, path in self.symlinks])
 
 
-def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
-    """The file tree for a worker.
-
-    Args:
-        spec: The sandbox's configuration.
-        uid: The worker's user.
-
-    Raises:
-        RequestError: A folder cannot be shown, or cannot be the workspace.
-    """
+def layout_for(spec: SandboxConfig, uid: int = ORDINARY) -> Layout:
+    """The file tree for a worker of the user `uid`."""
     interpreter = Interpreter.of(spec.python, spec.workspace)
     readable = tuple(check_readable(path) for path in spec.readable)
     layout = _base(interpreter, readable)
@@ -268,9 +250,7 @@ def layout_for(spec: WallSpec, uid: int = ORDINARY) -> Layout:
 def guarded_paths(workspace: Path, shown: Iterable[Path]) -> tuple[tuple[str, bool], ...]:
     """What of a workspace is mounted once more, so that code cannot change or move what the host runs.
 
-    Args:
-        workspace: The folder, without symbolic links.
-        shown: What code must not change there, besides CodeRoom itself.
+    That is CodeRoom itself and `shown`.
 
     Returns:
         Paths below the workspace and whether they stay writable: the folders above the others do.
@@ -288,11 +268,11 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     wanted = [Path("/usr"), *(Path("/") / name for name in _TOP)]
     for path in interpreter.folders:
         _refuse_private(path, f"the interpreter {interpreter.executable!r} is installed in {str(path)!r}")
-        wanted.append(_store_of(path) or path)
+        wanted.append(next((Path(store) for store in _STORES if path.is_relative_to(store)), path))
     wanted += [node] if node is not None else []
     wanted += readable
     links = {str(path): str(path.readlink()) for path in wanted[1 : 1 + len(_TOP)] if path.is_symlink()}
-    binds = dict(_binds(path for path in wanted if str(path) not in links))
+    binds = _binds(path for path in wanted if str(path) not in links)
     etc = [Path("/etc") / name for name in _ETC]
     binds.update({str(path): str(path.resolve()) for path in etc if path.exists()})
     binds[f"{INSIDE}/guest"] = str(_OURS)
@@ -307,23 +287,19 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     )
 
 
-def _binds(wanted: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Pairs of target and source: each folder at its real path, and also at the path by which it is known."""
+def _binds(wanted: Iterable[Path]) -> dict[str, str]:
+    """Sources by target: each folder at its real path, and also at the path by which it is known."""
     found: dict[str, str] = {}
     paths = [path for path in wanted if path.exists()]
     real = sorted({path.resolve() for path in paths})
     for path in (*real, *sorted(set(paths) - set(real))):
         if not _covered(str(path), found):
             found[str(path)] = str(path.resolve())
-    return iter(found.items())
+    return found
 
 
 def _covered(path: str, targets: Iterable[str]) -> bool:
     return any(Path(path).is_relative_to(target) for target in targets)
-
-
-def _store_of(path: Path) -> Path | None:
-    return next((Path(store) for store in _STORES if path.is_relative_to(store)), None)
 
 
 def _node() -> Path | None:
@@ -363,11 +339,7 @@ def _refuse_private(path: Path, what: str) -> None:
 
 
 def check_readable(path: Path) -> Path:
-    """The path without `..`, if code may be shown what is there.
-
-    Raises:
-        RequestError: It does not exist, or is a home or system folder.
-    """
+    """The path without `..`, if code may be shown what is there."""
     path = without_dots(path)
     if not path.exists():
         raise RequestError(f"There is no {str(path)!r} to make readable.")
@@ -376,14 +348,7 @@ def check_readable(path: Path) -> Path:
 
 
 def check_workspace(workspace: Path) -> None:
-    """Check that a folder can be a workspace.
-
-    Args:
-        workspace: The folder, without symbolic links.
-
-    Raises:
-        RequestError: It is not a folder, or it is a home or system folder.
-    """
+    """Check that a folder, given without symbolic links, can be a workspace."""
     if not workspace.is_dir():
         raise RequestError(f"The workspace {str(workspace)!r} is not a folder; make it first.")
     if is_private(workspace) or _SYSTEM.fullmatch(str(workspace)):

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.limits import Limits
-from coderoom.sandbox.walls.base import StartedWorker, WallReport, WallSpec
+from coderoom.sandbox.config import Limits, SandboxConfig
+from coderoom.sandbox.walls import StartedWorker, WallReport
 
 __all__ = [
     "OUTSIDE",
@@ -46,6 +46,10 @@ OUTSIDE = Path(__file__).resolve().parent.parent
 _KEPT_OF_STDERR = 8192
 _SECONDS_TO_END = 5.0
 _CONTROL_BUFFER = 1 << 20
+
+_PATIENCE = 10.0
+_LARGEST_ANSWER = 1 << 20
+_PROBE = "from coderoom_guest.isolation.boot import probe; probe(CONTROL)"
 
 
 @dataclass
@@ -75,10 +79,6 @@ class LocalWorker:
 
     A thread starts it, reads its standard error, and waits for its end. The thread must live as long as the worker: for
     the kernel, "die with the parent" means the parent's *thread*.
-
-    Attributes:
-        control: The host's end of the control socket.
-        boot: See `StartedWorker`.
     """
 
     def __init__(self, control: socket.socket, start: Start) -> None:
@@ -97,12 +97,8 @@ class LocalWorker:
     async def launch(cls, prepare: Callable[[int], Start], tidying: contextlib.ExitStack) -> LocalWorker:
         """Start a worker.
 
-        Args:
-            prepare: Returns how to start the worker, given the descriptor of its end of the control socket.
-            tidying: Closed when the worker has ended. A started worker takes it over.
-
-        Raises:
-            SandboxUnavailable: The program cannot be started.
+        `prepare` gets the descriptor of the worker's end of the control socket. `tidying` is closed when the worker has
+        ended; a started worker takes it over.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, contextlib.ExitStack() as unwind:
@@ -240,15 +236,7 @@ def python_arguments(python: str, inside: str, program: str, control_fd: int) ->
 
 
 def copy_for_all(source: Path, folder: Path) -> Path:
-    """Copy a folder of Python files into another one, so that every user of this machine can read it.
-
-    Args:
-        source: The folder.
-        folder: Where its copy is made; it is made too if it does not exist.
-
-    Returns:
-        The copy.
-    """
+    """Copy a folder of Python files into another one, so that every user of this machine can read it."""
     copy = folder / source.name
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for path in (folder, copy, *copy.rglob("*")):
@@ -291,11 +279,6 @@ def with_own_places(env: Mapping[str, str], temporary: str, workspace: str) -> d
     return environment
 
 
-_PATIENCE = 10.0
-_LARGEST_ANSWER = 1 << 20
-_PROBE = "from coderoom_guest.isolation.boot import probe; probe(CONTROL)"
-
-
 @dataclass(frozen=True)
 class Facts:
     """The result of a probe.
@@ -312,34 +295,25 @@ class Facts:
 
 
 class ProbedWall(ABC):
-    """A wall of this machine. It is probed once, before its first worker starts, by building it around a tiny program.
-
-    Attributes:
-        name: The wall's name.
-        program: The worker's source text, see `python_arguments`.
-        by_file_system: Whether each file system of a workspace needs a probe.
-    """
+    """A wall of this machine, probed once, before its first worker starts, by building it around a tiny program."""
 
     name: ClassVar[str]
+    # The worker's source text; see `python_arguments`.
     program: str = "from coderoom_guest.main import main; main(CONTROL)"
+    # Whether each file system of a workspace needs a probe.
     by_file_system: ClassVar[bool] = False
     _known: ClassVar[dict[tuple[str, Path | None, int], Facts]] = {}
 
     async def probe(self) -> WallReport:
-        """Try whether this wall can be built here; never raises, takes a few seconds at most."""
+        """Try whether this wall can be built here; see `Wall`."""
         try:
             facts = await self._facts(None)
             return self._report(facts)
         except Exception as error:
             return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
 
-    async def start(self, spec: WallSpec) -> StartedWorker:
-        """Start a worker behind the wall.
-
-        Raises:
-            SandboxUnavailable: The wall cannot be built; the message says why and what to do.
-            RequestError: An option is wrong.
-        """
+    async def start(self, spec: SandboxConfig) -> StartedWorker:
+        """Start a worker behind the wall; see `Wall`."""
         if spec.options:
             raise RequestError(f"The wall {self.name!r} has no options, but got {', '.join(map(repr, spec.options))}.")
         facts = await self._facts(spec.workspace, spec.python)
@@ -349,7 +323,7 @@ class ProbedWall(ABC):
         return await self._launch(spec, self.program, facts)
 
     @abstractmethod
-    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
         """Start a program behind the wall."""
 
     @abstractmethod
@@ -371,7 +345,7 @@ class ProbedWall(ABC):
     async def _try(self, workspace: Path | None, python: Path | None, facts: Facts) -> Facts:
         with tempfile.TemporaryDirectory(prefix="coderoom-probe-") as folder:
             place = workspace or Path(folder)
-            spec = WallSpec(workspace=place, network=False, env={}, limits=Limits(), python=python)
+            spec = SandboxConfig(workspace=place, network=False, env={}, limits=Limits(), python=python)
             try:
                 worker = await self._launch(spec, _PROBE, facts)
             except (SandboxUnavailable, OSError) as error:

@@ -1,15 +1,23 @@
-"""The wall `namespaces`, which needs no program but Python, and what it shares with `bubblewrap`."""
+"""The walls `namespaces`, which needs no program but Python, and `bubblewrap`, made by the system's program `bwrap`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import os
+import re
+import select
+import shutil
+import subprocess
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coderoom.sandbox.walls.base import WallReport, WallSpec
+from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
 from coderoom.sandbox.walls.local import (
     OUTSIDE,
@@ -23,7 +31,15 @@ from coderoom.sandbox.walls.local import (
 )
 from coderoom.sandbox.walls.workspace import borrowed
 
-__all__ = ["MountNamespaceWall", "NamespacesWall", "namespaces_remedy"]
+__all__ = ["BubblewrapWall", "MountNamespaceWall", "NamespacesWall", "namespaces_remedy"]
+
+_OLDEST = (0, 4)
+_WITH_SIZE = (0, 7)
+_INFO_MILLISECONDS = 2000
+_SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/run/wrappers/bin:/run/current-system/sw/bin"
+# For the boot: mounting /proc and the workspace, changing the user, and ending the worker.
+_ROOT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
+_INSTALL = "Install bubblewrap 0.4 or later, for instance with `apt install bubblewrap` or `dnf install bubblewrap`."
 
 
 class MountNamespaceWall(ProbedWall):
@@ -32,10 +48,12 @@ class MountNamespaceWall(ProbedWall):
     by_file_system = True  # Not every file system can show root's files as another user's.
 
     @abstractmethod
-    def _prepare(self, spec: WallSpec, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int) -> Start:
+    def _prepare(
+        self, spec: SandboxConfig, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int
+    ) -> Start:
         """How to start the program."""
 
-    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
         with contextlib.ExitStack() as unwind:
             identity = identity_to_become()
             if facts.idmap:
@@ -56,7 +74,7 @@ class MountNamespaceWall(ProbedWall):
         return WallReport(self.name, available=True, detail=detail + ".", remedy=remedy)
 
 
-def _boot(spec: WallSpec, layout: Layout, identity: tuple[int, int] | None, facts: Facts) -> dict[str, Any]:
+def _boot(spec: SandboxConfig, layout: Layout, identity: tuple[int, int] | None, facts: Facts) -> dict[str, Any]:
     mapped = identity is not None and not facts.idmap and spec.workspace is not None
     return {
         "identity": identity,
@@ -78,7 +96,9 @@ class NamespacesWall(MountNamespaceWall):
 
     name = "namespaces"
 
-    def _prepare(self, spec: WallSpec, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int) -> Start:
+    def _prepare(
+        self, spec: SandboxConfig, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int
+    ) -> Start:
         root = {
             "read_only": layout.read_only,
             "symlinks": layout.symlinks,
@@ -127,3 +147,157 @@ def _setting(name: str) -> int | None:
         return int(Path("/proc/sys", name).read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
+
+
+class BubblewrapWall(MountNamespaceWall):
+    """Namespaces of every kind, a file tree with only what is needed, and no capabilities, made by `bwrap`."""
+
+    name = "bubblewrap"
+
+    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
+        # Check the workspace first: a `bwrap` inside it would seem to be missing.
+        await asyncio.to_thread(layout_for, spec)
+        await asyncio.to_thread(_find, spec.workspace)
+        return await super()._launch(spec, program, facts)
+
+    def _prepare(
+        self, spec: SandboxConfig, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int
+    ) -> Start:
+        bwrap, version = _find(spec.workspace)
+        as_root = boot["identity"] is not None
+        size = spec.limits.disk_bytes if version >= _WITH_SIZE else None
+        with contextlib.ExitStack() as unwind:
+            info, info_writer = os.pipe()
+            unwind.callback(os.close, info)
+            fds = [info_writer]
+            unwind.callback(_close, fds)
+            for path, text in layout.files.items():
+                fds.append(_memory_file(path, text))
+            arguments = _privileges(spec, as_root)
+            arguments += _tree(layout, dict(zip(layout.files, fds[1:], strict=True)), size, as_root)
+            for name, value in spec.env.items():
+                arguments += ["--setenv", name, value]
+            # Not on the command line, which every user of this machine can read.
+            fds.append(_memory_file("arguments", "\0".join([*arguments, "--info-fd", str(info_writer)])))
+            unwind.pop_all()
+        # What bwrap does not do for a worker of root: it would cover parts of `/proc`, makes all folders root's, and
+        # cannot end a worker that has given up root.
+        in_memory = ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])]
+        left = {"proc": True, "supervised": True, "open": in_memory}
+        return Start(
+            argv=[bwrap, "--args", str(fds[-1]), "--", *python_arguments(layout.python, INSIDE, program, control_fd)],
+            boot={**boot, **left} if as_root else {**boot, "guarded": []},
+            fds=fds,
+            worker_pid=functools.partial(_worker_pid, info),
+            tidy=functools.partial(os.close, info),
+        )
+
+    def _report(self, facts: Facts) -> WallReport:
+        try:
+            version = ".".join(map(str, _find(None)[1]))
+        except SandboxUnavailable as error:
+            return WallReport(self.name, available=False, detail=str(error), remedy=_INSTALL)
+        if facts.error:
+            return WallReport(self.name, available=False, detail=facts.error, remedy=namespaces_remedy())
+        return self._report_made(f"bwrap {version}", facts)
+
+
+def _find(workspace: Path | None) -> tuple[str, tuple[int, ...]]:
+    """The system's `bwrap` and its version; never one in the workspace, where code could have put it."""
+    skipped = ""
+    path = [_SYSTEM_PATH, *filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))]
+    for folder in dict.fromkeys(os.pathsep.join(path).split(os.pathsep)):
+        found = shutil.which("bwrap", path=folder)
+        if found is None:
+            continue
+        if workspace is not None and Path(found).resolve().is_relative_to(workspace.resolve()):
+            skipped = f" but {found!r}, which lies in the workspace, where code can change it"
+            continue
+        status = Path(found).stat()
+        version = _version(found, (status.st_mtime_ns, status.st_size))
+        if version < _OLDEST:
+            raise SandboxUnavailable(f"{found!r} is version {'.'.join(map(str, version))}, which is too old.")
+        return found, version
+    raise SandboxUnavailable(f"There is no `bwrap` on this machine{skipped}.")
+
+
+@functools.lru_cache(maxsize=8)
+def _version(bwrap: str, stamp: tuple[int, int]) -> tuple[int, ...]:
+    try:
+        said = subprocess.run([bwrap, "--version"], capture_output=True, timeout=10, check=True, env={}).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SandboxUnavailable(f"{bwrap!r} cannot be run: {error}.") from error
+    found = re.search(rb"(\d+)\.(\d+)\.?(\d+)?", said)
+    return tuple(int(part) for part in found.groups() if part) if found else (0,)
+
+
+def _privileges(spec: SandboxConfig, as_root: bool) -> list[str]:
+    arguments = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", HOSTNAME]
+    # Without --as-pid-1, process 1 would be bwrap, which has the host's environment.
+    arguments += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
+    if not spec.network:
+        arguments.append("--unshare-net")
+    if as_root:
+        for name in _ROOT_CAPABILITIES:
+            arguments += ["--cap-add", name]
+    else:
+        arguments += ["--unshare-user", "--uid", str(ORDINARY), "--gid", str(ORDINARY)]
+    return arguments
+
+
+def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool) -> list[str]:
+    def memory(path: str) -> list[str]:
+        return (["--size", str(size)] if size is not None else []) + ["--tmpfs", path]
+
+    arguments = memory("/tmp")
+    made: set[str] = set()
+    for source, target in layout.read_only:
+        # Some versions make missing parents readable for their owner only.
+        above = [str(folder) for folder in reversed(Path(target).parents) if str(folder) not in ("/", "/tmp")]
+        for folder in above:
+            if folder not in made and not any(Path(folder).is_relative_to(bound) for _, bound in layout.read_only):
+                arguments += ["--dir", folder]
+                made.add(folder)
+        arguments += ["--ro-bind", source, target]
+    for text, path in layout.symlinks:
+        arguments += ["--symlink", text, path]
+    for path, fd in files.items():
+        arguments += ["--file", str(fd), path]
+    # As root, bwrap would cover parts of /proc, and then no other /proc can be mounted.
+    arguments += ["--dir", "/proc"] if as_root else ["--proc", "/proc"]
+    arguments += ["--dev", "/dev", *memory("/dev/shm"), "--remount-ro", "/dev"]
+    if layout.workspace is None:
+        arguments += memory(WORKSPACE)
+    else:
+        arguments += ["--bind", layout.workspace, WORKSPACE]
+        if not as_root:
+            for path, writable in layout.guarded:
+                bind = "--bind" if writable else "--ro-bind"
+                arguments += [bind, str(Path(layout.workspace, path)), str(Path(WORKSPACE, path))]
+    return [*arguments, "--chdir", "/", "--remount-ro", "/"]
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def _memory_file(name: str, text: str) -> int:
+    fd = os.memfd_create(Path(name).name)
+    os.write(fd, os.fsencode(text))
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _worker_pid(info: int) -> int | None:
+    """The worker's pid, as bwrap reports it. If bwrap ended before that, its child would wait for ever."""
+    info_text = b""
+    poll = select.poll()
+    poll.register(info)
+    while poll.poll(_INFO_MILLISECONDS):
+        part = os.read(info, 4096)
+        info_text += part
+        if not part:
+            break
+    found = re.search(rb'"child-pid": *(\d+)', info_text)
+    return int(found[1]) if found else None

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coderoom._util.temporary import remove_folder, temporary_folder
-from coderoom.sandbox.environment import DEFAULTS
-from coderoom.sandbox.walls.base import WallReport, WallSpec
+from coderoom.sandbox.config import DEFAULTS, SandboxConfig
+from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls.layout import Interpreter
 from coderoom.sandbox.walls.local import (
     OUTSIDE,
@@ -29,7 +29,7 @@ class NoWall(ProbedWall):
 
     name = "none"
 
-    async def _launch(self, spec: WallSpec, program: str, facts: Facts) -> LocalWorker:
+    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
         interpreter = await asyncio.to_thread(Interpreter.of, spec.python, spec.workspace)
         with contextlib.ExitStack() as unwind:
             scratch = str(temporary_folder())

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import stat
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,14 +13,11 @@ from pathlib import Path
 
 from coderoom._util.tasks import run_uncancellable
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox.guest.isolation import linux
+from coderoom.sandbox.guest.isolation import linux, mounts
 from coderoom.sandbox.walls.local import identity_to_become, owner_of
 
 __all__ = ["borrowed", "chown_workspace", "mounted_for", "unmount"]
 
-_OPEN_TREE_CLONE, _AT_EMPTY_PATH, _MOVE_MOUNT_F_EMPTY_PATH = 1, 0x1000, 4
-_AT_FDCWD, _CLOEXEC = -100, 0o2000000
-_MOUNT_ATTR_IDMAP = 0x00100000
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 
 # Only a process with one thread can make a user namespace.
@@ -34,28 +29,16 @@ _HOLD_NAMESPACE = (
 
 
 def mounted_for(folder: Path, place: Path, uid: int, gid: int) -> None:
-    """Mount a folder once more, with the files of its owner as another user's. Needs root.
+    """Mount a folder at an empty one, with the files of its owner as another user's. Needs root.
 
     What is made under the mount belongs to the folder's owner in the folder itself.
-
-    Args:
-        folder: The folder.
-        place: The empty folder to mount it at.
-        uid: The owner there.
-        gid: The group there.
 
     Raises:
         OSError: The kernel is older than 5.12, or the file system cannot do it.
     """
     owner = folder.stat()
     with _namespace(_mapping(owner.st_uid, uid), _mapping(owner.st_gid, gid)) as namespace:
-        tree = linux.syscall("open_tree", _AT_FDCWD, os.fsencode(folder), _OPEN_TREE_CLONE | _CLOEXEC)
-        try:
-            wanted = ctypes.create_string_buffer(struct.pack("QQQQ", _MOUNT_ATTR_IDMAP, 0, 0, namespace))
-            linux.syscall("mount_setattr", tree, b"", _AT_EMPTY_PATH, wanted, 32)
-            linux.syscall("move_mount", tree, b"", _AT_FDCWD, os.fsencode(place), _MOVE_MOUNT_F_EMPTY_PATH)
-        finally:
-            os.close(tree)
+        mounts.mount_mapped(str(folder), str(place), namespace)
 
 
 def unmount(place: Path) -> None:
@@ -99,14 +82,8 @@ def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[
     For a workspace of another user, that user. For one of root's, an unused user, who owns its files until the worker
     has ended.
 
-    Args:
-        workspace: The folder.
-
     Returns:
         The user and group, or `None` if this is not root; and a function that gives the folder back.
-
-    Raises:
-        SandboxUnavailable: Another worker uses the folder.
     """
     identity = identity_to_become()
     if identity is None or workspace is None:
@@ -134,11 +111,7 @@ def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[
 
 
 async def borrowed(workspace: Path | None, unwind: contextlib.ExitStack) -> Identity | None:
-    """Call `chown_workspace` in a thread; `unwind` gives the folder back, even if this is cancelled meanwhile.
-
-    Raises:
-        SandboxUnavailable: As `chown_workspace`.
-    """
+    """Call `chown_workspace` in a thread; `unwind` gives the folder back, even if this is cancelled meanwhile."""
 
     def lend() -> Identity | None:
         identity, give_back = chown_workspace(workspace)

@@ -55,12 +55,12 @@ def _work(job: dict[str, Any]) -> None:
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     errors: list[str] = []
-    told: dict[str, Any] = {"errors": errors}
+    reported: dict[str, Any] = {"errors": errors}
     try:
-        told["value"] = asyncio.run(_drive(job["name"], job["arguments"], errors))
+        reported["value"] = asyncio.run(_drive(job["name"], job["arguments"], errors))
     except BaseException:
-        told["raised"] = traceback.format_exc()[-6000:]
-    Path(folder, "answer").write_text(json.dumps(told))
+        reported["raised"] = traceback.format_exc()[-6000:]
+    Path(folder, "answer").write_text(json.dumps(reported))
 
 
 def _cage(job: dict[str, Any]) -> int:

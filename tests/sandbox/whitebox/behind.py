@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from coderoom.sandbox import Limits, guest
+from coderoom.sandbox import Limits, SandboxConfig, guest
 from coderoom.sandbox.walls import make_wall
-from coderoom.sandbox.walls.base import WallSpec
 from coderoom.sandbox.walls.local import LocalWorker, ProbedWall
 
 from ..walls.behind import as_user
@@ -93,13 +92,13 @@ class Started:
         spec: What the wall was asked for.
     """
 
-    def __init__(self, inside: Inside, workspace: Path, spec: WallSpec) -> None:
+    def __init__(self, inside: Inside, workspace: Path, spec: SandboxConfig) -> None:
         self.inside = inside
         self.workspace = workspace
         self.spec = spec
 
 
-async def start_stub(wall: str, spec: WallSpec, program: str = STUB) -> Inside:
+async def start_stub(wall: str, spec: SandboxConfig, program: str = STUB) -> Inside:
     """Start a stub behind a wall."""
     made = make_wall(wall)
     assert isinstance(made, ProbedWall)
@@ -126,7 +125,7 @@ def behind(
         check: What is to be checked.
         program: The stub.
         before: Fills the workspace.
-        asked: Of the wall: the fields of `WallSpec`.
+        asked: Of the wall: the fields of `SandboxConfig`.
     """
 
     async def main() -> str:
@@ -139,7 +138,7 @@ def behind(
         workspace = Path(tempfile.mkdtemp(prefix="coderoom-test-"))
         before(workspace)
         fields = {"workspace": workspace, "network": False, "env": {}, "limits": Limits(), "python": python, **asked}
-        spec = WallSpec(**fields)
+        spec = SandboxConfig(**fields)
         inside = await start_stub(wall, spec, program)
         try:
             said = await inside.boot()

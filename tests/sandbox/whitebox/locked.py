@@ -76,6 +76,12 @@ def filtered(network=False, **options):
     drop()
     seccomp.install(seccomp.build_filter(MACHINE, network, **options))
 
+def restrict(read, write, network=True):
+    '''Make rules of Landlock and enforce them; return the version that enforces them.'''
+    ruleset = landlock.prepare(read, write, network)
+    ruleset.enforce()
+    return ruleset.abi
+
 def become(user):
     if user is not None:
         os.setgroups([])

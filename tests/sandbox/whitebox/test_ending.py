@@ -1,4 +1,4 @@
-"""How a worker ends: when it is told to, by itself, and with its host."""
+"""How a worker ends: on request, by itself, and with its host."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ import pytest
 
 from coderoom._util.temporary import janitor_pid
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox import Limits
-from coderoom.sandbox.guest.isolation.supervisor import descendants
+from coderoom.sandbox import Limits, SandboxConfig
+from coderoom.sandbox.guest.isolation.boot import descendants
 from coderoom.sandbox.walls import make_wall
-from coderoom.sandbox.walls.base import WallSpec
 from coderoom.sandbox.walls.local import LocalWorker, Start
 
 from ..places import STRONGEST
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these walls are
 
 # Where root's own interpreter is out of others' reach, the system's may not be.
 SYSTEM = next((Path(name) for name in ("/usr/bin/python3", "/usr/local/bin/python3") if os.access(name, os.X_OK)), None)
-SPEC = WallSpec(workspace=None, network=False, env={}, limits=Limits(), python=SYSTEM)
+SPEC = SandboxConfig(workspace=None, network=False, env={}, limits=Limits(), python=SYSTEM)
 # A child of a child that has gone, in a session of its own, with a name that tells whose it is.
 ESCAPE = (
     "import os, time\n"
@@ -44,7 +43,7 @@ HOST = """
 import asyncio, os, sys
 from tests.sandbox.whitebox.behind import start_stub
 from tests.sandbox.whitebox.test_ending import ESCAPE, SPEC
-from coderoom.sandbox.guest.isolation.supervisor import descendants
+from coderoom.sandbox.guest.isolation.boot import descendants
 
 async def main():
     inside = await start_stub(sys.argv[1], SPEC)

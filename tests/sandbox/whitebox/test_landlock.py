@@ -48,7 +48,7 @@ def outside(user: int | None) -> Iterator[int]:
 
 RESTRICT = """
 no_new_privileges()
-landlock.restrict(["/usr", "/lib", "/lib64", "/bin", "/proc", "read"], ["write"], scoped=True)
+restrict(["/usr", "/lib", "/lib64", "/bin", "/proc", "read"], ["write"])
 """
 
 
@@ -63,7 +63,7 @@ def test_without_landlock_nothing_is_done() -> None:
 
 def test_the_abi_is_that_of_the_kernel() -> None:
     assert ABI >= 0
-    answers = inside("no_new_privileges()\nreport([landlock.restrict([], [], scoped=False), landlock.abi()])")
+    answers = inside("no_new_privileges()\nreport([restrict([], []), landlock.abi()])")
     assert answers == [ABI, ABI]
 
 
@@ -164,7 +164,7 @@ report([
         answers = inside(
             f"""
 no_new_privileges()
-landlock.restrict(["read/file", "missing", "read/file/beneath"], ["write/file", "/missing/too"], scoped=False)
+restrict(["read/file", "missing", "read/file/beneath"], ["write/file", "/missing/too"])
 report([{can("read/file", "os.O_RDONLY")}, {can("write/file", "os.O_RDWR")}, {can("write/new", "os.O_CREAT")}])
 """,
             cwd=place,
@@ -174,7 +174,7 @@ report([{can("read/file", "os.O_RDONLY")}, {can("write/file", "os.O_RDWR")}, {ca
     def test_harmless_devices_can_always_be_used(self) -> None:
         answers = inside(f"""
 no_new_privileges()
-landlock.restrict([], [], scoped=False)
+restrict([], [])
 flags = os.O_RDWR | os.O_TRUNC
 usual = [attempt(lambda: os.close(os.open("/dev/" + name, flags))) for name in ("null", "zero", "full")]
 report([usual, len(open("/dev/urandom", "rb").read(8)), {can("/dev", "os.O_RDONLY")}])
@@ -186,7 +186,7 @@ report([usual, len(open("/dev/urandom", "rb").read(8)), {can("/dev", "os.O_RDONL
     def test_terminals_only_if_asked_for(self) -> None:
         answers = inside("""
 def opened(write):
-    landlock.restrict([], write, scoped=False)
+    restrict([], write)
     os._exit(0 if os.isatty(pty.openpty()[1]) else 1)
 no_new_privileges()
 report([status_of(lambda: opened(["/dev/pts", "/dev/ptmx"])) , status_of(lambda: attempt(opened, []))])
@@ -201,7 +201,7 @@ class TestNetwork:
         with socket.create_server(("127.0.0.1", 0)) as server:
             answers = inside(f"""
 no_new_privileges()
-landlock.restrict([], [], scoped=True, network={network})
+restrict([], [], network={network})
 tcp = lambda: socket.socket(socket.AF_INET)
 report([attempt(tcp().connect, {server.getsockname()!r}), attempt(tcp().bind, ("127.0.0.1", 0))])
 """)
@@ -211,32 +211,30 @@ report([attempt(tcp().connect, {server.getsockname()!r}), attempt(tcp().bind, ("
 @needs(6)
 class TestScope:
     @identities
-    @pytest.mark.parametrize("scoped", [True, False])
-    def test_signals_stay_in(self, user: int | None, outside: int, scoped: bool) -> None:
+    def test_signals_stay_in(self, user: int | None, outside: int) -> None:
         answers = inside(
             f"""
 no_new_privileges()
-landlock.restrict(["/"], [], scoped={scoped})
+restrict(["/"], [])
 child = subprocess.Popen(["sleep", "300"])
 child.terminate()
 report([attempt(os.kill, {outside}, 0), child.wait()])
 """,
             user,
         )
-        assert answers == ["EPERM" if scoped else "", -15]
+        assert answers == ["EPERM", -15]
 
-    @pytest.mark.parametrize("scoped", [True, False])
-    def test_abstract_sockets_of_the_host_are_out_of_reach(self, scoped: bool) -> None:
+    def test_abstract_sockets_of_the_host_are_out_of_reach(self) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as host:
             host.bind("\0coderoom-test-of-landlock" + str(id(host)))
             answers = inside(f"""
 name = {host.getsockname()!r}
 no_new_privileges()
-landlock.restrict([], [], scoped={scoped})
+restrict([], [])
 one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 report([attempt(one.sendto, b"out", name), attempt(one.connect, name)])
 """)
-        assert answers == (["EPERM", "EPERM"] if scoped else ["", ""])
+        assert answers == ["EPERM", "EPERM"]
 
 
 @needs(1)
@@ -246,7 +244,7 @@ class TestOtherProcesses:
         answers = inside(
             f"""
 drop()
-landlock.restrict(["/proc"], ["/proc"], scoped=False)
+restrict(["/proc"], ["/proc"])
 def look(name):
     with open("/proc/{outside}/" + name, "rb", buffering=0) as file:
         file.read(1)
@@ -266,7 +264,7 @@ class TestPrepared:
             """
 no_new_privileges()
 usable = lambda fd: attempt(os.fstat, fd) == ""
-first, second = (landlock.prepare([], [name], scoped=False) for name in ("read", "write"))
+first, second = (landlock.prepare([], [name]) for name in ("read", "write"))
 numbers = [first._descriptor, second._descriptor]
 def enforced(ruleset, name):
     ruleset.enforce()
@@ -287,7 +285,7 @@ report([answers, kept, [usable(fd) for fd in numbers]])
 
     def test_it_cannot_be_loosened(self, place: Path) -> None:
         answers = inside(
-            f"{RESTRICT}\nlandlock.restrict(['/'], ['/'], scoped=False)\nreport({can('out/file', 'os.O_RDONLY')})",
+            f"{RESTRICT}\nrestrict(['/'], ['/'])\nreport({can('out/file', 'os.O_RDONLY')})",
             cwd=place,
         )
         assert answers == "EACCES"

@@ -13,16 +13,15 @@ from typing import Any
 import pytest
 
 from coderoom.errors import RequestError
-from coderoom.sandbox import Limits
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox import Limits, SandboxConfig
 from coderoom.sandbox.walls.layout import INSIDE, Interpreter, is_private, layout_for
 from tests.sandbox.places import Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's file tree")
 
 
-def spec(**asked: Any) -> WallSpec:
-    return WallSpec(**{"workspace": None, "network": False, "env": {}, "limits": Limits(), **asked})
+def spec(**asked: Any) -> SandboxConfig:
+    return SandboxConfig(**{"workspace": None, "network": False, "env": {}, "limits": Limits(), **asked})
 
 
 def shown(layout: Any, path: Path | str) -> bool:

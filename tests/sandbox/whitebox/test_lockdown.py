@@ -30,7 +30,9 @@ def locked(body: str, user: int | None = None, cwd: Path | None = None, before: 
         "write": ["/tmp", "/dev/shm", str(cwd or "/tmp")],
     }
     data = json.dumps({**usual, **settings})
-    script = f"settings = json.loads({data!r})\n{before}\nlockdown.apply(lockdown.Lockdown(**settings))\n{body}"
+    script = (
+        f"settings = json.loads({data!r})\n{before}\nlockdown.Prepared(lockdown.Lockdown(**settings)).apply()\n{body}"
+    )
     return inside(script, user, cwd)
 
 
@@ -104,7 +106,7 @@ report([answers.count(""), answers[-2:]])
         answer = inside("""
 kept = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_ANONYMOUS | mmap.MAP_PRIVATE)
 try:
-    lockdown.apply(lockdown.Lockdown(network=False, memory_bytes=32 << 20, open_files=64, file_bytes=4096))
+    lockdown.Prepared(lockdown.Lockdown(network=False, memory_bytes=32 << 20, open_files=64, file_bytes=4096)).apply()
 except OSError as error:
     report(str(error))
 """)
@@ -146,37 +148,6 @@ report([answers.count(""), answers[-2:]])
             processes=8,
         )
         assert answers == [7, ["EAGAIN", "no thread"]]
-
-    @pytest.mark.slow
-    def test_processor_time_runs_out_for_good(self) -> None:
-        # The code takes no notice of the first signal, and asks for more.
-        status = inside("""
-def spin():
-    settings = dict(network=False, memory_bytes=1 << 29, open_files=64, file_bytes=4096, cpu_seconds=0.1)
-    lockdown.apply(lockdown.Lockdown(**settings))
-    signal.signal(signal.SIGXCPU, signal.SIG_IGN)
-    try:
-        lockdown.limit_cpu(60)
-    except ValueError:
-        pass
-    while True:
-        pass
-report(status_of(spin))
-""")
-        assert status & 0x7F == signal.SIGKILL
-
-    def test_processor_time_can_be_given_anew(self) -> None:
-        answers = inside("""
-lockdown.limit_cpu(10)
-first = resource.getrlimit(resource.RLIMIT_CPU)
-lockdown.limit_cpu(20)
-second = resource.getrlimit(resource.RLIMIT_CPU)
-lockdown.limit_cpu(30, final=True)
-report([first, second, resource.getrlimit(resource.RLIMIT_CPU)])
-""")
-        (first, free), (second, still_free), (last, final) = answers
-        assert first < second < last == final - 1
-        assert free == still_free
 
     def test_a_crash_leaves_nothing(self, tmp_path: Path) -> None:
         status = locked("report(status_of(lambda: ctypes.string_at(1)))", cwd=tmp_path)
@@ -223,7 +194,7 @@ report([
 gate = threading.Event()
 threading.Thread(target=gate.wait, daemon=True).start()
 settings = dict(network=False, memory_bytes=1 << 30, open_files=64, file_bytes=4096)
-report(attempt(lockdown.apply, lockdown.Lockdown(**settings)))
+report(attempt(lockdown.Prepared(lockdown.Lockdown(**settings)).apply))
 """)
         assert answer == "EBUSY"
 
@@ -235,7 +206,7 @@ class TestPrepared:
         answers = inside(
             f"""
 settings = dict(network=False, memory_bytes=1 << 29, open_files=64, file_bytes=4096, read=["/usr", "/proc"])
-prepared = lockdown.prepare(lockdown.Lockdown(write=["."], **settings))
+prepared = lockdown.Prepared(lockdown.Lockdown(write=["."], **settings))
 def apply():
     prepared.apply()
     denied = [call("unshare", 0), attempt(os.listdir, "/etc"), attempt(socket.socket)]
@@ -247,7 +218,6 @@ def apply():
 if {settled}:
     prepared.settle()
 answers = [status_of(apply) for _ in range(3)]
-prepared.close()
 report([answers, attempt(os.listdir, "/etc"), attempt(socket.socket)])
 """,
             user,
@@ -261,11 +231,10 @@ report([answers, attempt(os.listdir, "/etc"), attempt(socket.socket)])
         with pytest.raises(TypeError, match="netwrok"):
             lockdown.Lockdown(**{**settings._asdict(), "netwrok": True})
 
-    @pytest.mark.parametrize("scoped", [True, False])
-    def test_own_pid_only_is_for_the_one_who_applies_it(self, scoped: bool) -> None:
-        answers = inside(f"""
+    def test_own_pid_only_is_for_the_one_who_applies_it(self) -> None:
+        answers = inside("""
 settings = dict(network=False, memory_bytes=1 << 29, open_files=64, file_bytes=4096, own_pid_only=True, read=["/"])
-prepared = lockdown.prepare(lockdown.Lockdown(scoped={scoped}, **settings))
+prepared = lockdown.Prepared(lockdown.Lockdown(**settings))
 keeper = os.getpid()
 reading, writing = os.pipe()
 def apply():
@@ -281,7 +250,7 @@ def apply():
     os._exit(0)
 report([status_of(apply), *json.loads(os.read(reading, 1000))])
 """)
-        own_child = "" if scoped and landlock.abi() >= 6 else "EPERM"
+        own_child = "" if landlock.abi() >= 6 else "EPERM"
         assert answers == [0, ["EPERM", "EPERM", own_child], True]
 
     def test_without_a_filter_or_landlock_the_rest_still_holds(self) -> None:
@@ -364,7 +333,7 @@ import numpy
 square = numpy.ones((300, 300))
 square @ square
 settings = dict(network=False, memory_bytes=1 << 30, open_files=64, file_bytes=4096)
-prepared = lockdown.prepare(lockdown.Lockdown(**settings))
+prepared = lockdown.Prepared(lockdown.Lockdown(**settings))
 def calculate():
     prepared.apply()
     os._exit(0 if (square @ square)[0, 0] == 300 and call("unshare", 0) == "EPERM" else 1)

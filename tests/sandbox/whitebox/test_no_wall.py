@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from coderoom.errors import MissingDependencyError
-from coderoom.sandbox import Limits, Sandbox, SandboxUnavailable, walls
-from coderoom.sandbox.walls import bubblewrap
-from coderoom.sandbox.walls.base import WallSpec
-from coderoom.sandbox.walls.bubblewrap import BubblewrapWall
+from coderoom.sandbox import Limits, Sandbox, SandboxConfig, SandboxUnavailable, walls
+from coderoom.sandbox.walls import namespaces
+from coderoom.sandbox.walls.namespaces import BubblewrapWall
 
 MISSING = "coderoom_has_no_such_package:Wall"
 
@@ -41,13 +40,13 @@ async def test_a_bwrap_in_the_workspace_is_not_taken_for_none(tmp_path: Path, mo
     other, workspace = tmp_path / "other", tmp_path / "workspace"
     other.mkdir()
     workspace.mkdir()
-    worker = await BubblewrapWall().start(WallSpec(workspace=other, network=False, env={}, limits=Limits()))
+    worker = await BubblewrapWall().start(SandboxConfig(workspace=other, network=False, env={}, limits=Limits()))
     await worker.end()
     program = workspace / "bwrap"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    monkeypatch.setattr(bubblewrap, "_SYSTEM_PATH", str(workspace))
+    monkeypatch.setattr(namespaces, "_SYSTEM_PATH", str(workspace))
     monkeypatch.setenv("PATH", str(workspace))
-    spec = WallSpec(workspace=workspace, network=False, env={}, limits=Limits())
+    spec = SandboxConfig(workspace=workspace, network=False, env={}, limits=Limits())
     with pytest.raises(SandboxUnavailable, match=r"no `bwrap` on this machine but '.*', which lies in the workspace"):
         await BubblewrapWall().start(spec)

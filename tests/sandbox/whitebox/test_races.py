@@ -24,7 +24,7 @@ from coderoom.sandbox.walls import workspace as lending
 
 
 class Gate:
-    """Holds up whoever comes to it."""
+    """Delays its callers until it is opened."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -50,7 +50,7 @@ def hold_up(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, gate: Gate, 
     """Let a coroutine function pass the gate before it does its work, or after it."""
     original = getattr(owner, name)
 
-    async def held(*args: Any, **kwargs: Any) -> Any:
+    async def delayed(*args: Any, **kwargs: Any) -> Any:
         if not after:
             await gate.passed()
         result = await original(*args, **kwargs)
@@ -58,7 +58,7 @@ def hold_up(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, gate: Gate, 
             await gate.passed()
         return result
 
-    monkeypatch.setattr(owner, name, held)
+    monkeypatch.setattr(owner, name, delayed)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -73,13 +73,13 @@ async def test_a_workspace_that_is_being_lent_is_given_back(monkeypatch: pytest.
     reached, opened = threading.Event(), threading.Event()
     chown_workspace = lending.chown_workspace
 
-    def held(folder: Path | None) -> Any:
+    def delayed(folder: Path | None) -> Any:
         lent = chown_workspace(folder)
         reached.set()
         assert opened.wait(20)
         return lent
 
-    monkeypatch.setattr(lending, "chown_workspace", held)
+    monkeypatch.setattr(lending, "chown_workspace", delayed)
 
     async def have_it() -> None:
         with contextlib.ExitStack() as unwind:
@@ -124,7 +124,7 @@ class TestStarting:
         await asyncio.wait((waiting,))
         gate.open.set()
         await until(lambda: not sandbox._engine.lost)
-        sandbox._engine._worker.kill()  # type: ignore[attr-defined]
+        sandbox._engine._worker.kill()  # type: ignore[union-attr]
         assert sandbox._engine.lost
         try:
             assert (await sandbox.run("1 + 1")).value == 2
@@ -196,7 +196,7 @@ class TestClosing:
     ) -> None:
         session = sandbox.session()
         await session.start()
-        worker = sandbox._engine._worker  # type: ignore[attr-defined]
+        worker: Any = sandbox._engine._worker  # type: ignore[union-attr]
         async with session._lock:  # As a cell has it that is just being ended.
             closing = asyncio.create_task(session.close())
             await asyncio.sleep(0.01)
@@ -241,13 +241,13 @@ class TestCancelling:
             await session.run("x = 1")
             ask = Room.ask
 
-            async def held(self: Room, op: str, event: str, **arguments: Any) -> Any:
+            async def delayed(self: Room, op: str, event: str, **arguments: Any) -> Any:
                 answer = await ask(self, op, event, **arguments)
                 if op == "freeze":
                     await gate.passed()
                 return answer
 
-            monkeypatch.setattr(Room, "ask", held)
+            monkeypatch.setattr(Room, "ask", delayed)
             keeping = asyncio.create_task(session.checkpoint(files=True))
             await gate.reached.wait()
             keeping.cancel()
@@ -267,12 +267,12 @@ class TestCancelling:
             reached, opened = threading.Event(), threading.Event()
             empty = snapshots._empty
 
-            def held(*args: Any) -> None:
+            def delayed(*args: Any) -> None:
                 reached.set()
                 assert opened.wait(20)
                 empty(*args)
 
-            monkeypatch.setattr(snapshots, "_empty", held)
+            monkeypatch.setattr(snapshots, "_empty", delayed)
             going_back = asyncio.create_task(session.rollback(mark))
             await asyncio.to_thread(reached.wait)
             for _ in range(times):
@@ -294,13 +294,13 @@ class TestCancelling:
             reached, opened = threading.Event(), threading.Event()
             copy = snapshots._copy
 
-            def held(source: Path, target: Path, *more: Any) -> None:
+            def delayed(source: Path, target: Path, *more: Any) -> None:
                 copies.append(target)
                 reached.set()
                 assert opened.wait(20)
                 copy(source, target, *more)
 
-            monkeypatch.setattr(snapshots, "_copy", held)
+            monkeypatch.setattr(snapshots, "_copy", delayed)
             keeping = asyncio.create_task(session.checkpoint(files=True))
             await asyncio.to_thread(reached.wait)
             keeping.cancel()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import coderoom.sandbox.guest.restricted as inside
-from coderoom.sandbox.policy_rules import restricted_rules
+from coderoom.sandbox.policy import restricted_rules
 from tests.sandbox.policy_cases import ORDINARY, REFUSED_BUILTINS
 
 RULES = restricted_rules()

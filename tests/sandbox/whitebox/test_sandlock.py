@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from coderoom.sandbox import Limits, SandboxUnavailable
+from coderoom.sandbox import Limits, SandboxConfig, SandboxUnavailable
 from coderoom.sandbox.guest.isolation import landlock
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox.walls.landlock import SandlockWall
 from coderoom.sandbox.walls.local import Facts
-from coderoom.sandbox.walls.sandlock import SandlockWall
 
 from ..walls.behind import PYTHON
 
@@ -41,7 +40,7 @@ async def test_an_old_kernel_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_package_is_not_loaded_into_the_host() -> None:
-    code = "import sys, coderoom.sandbox.walls.sandlock as w; w._find(); sys.exit('sandlock' in sys.modules)"
+    code = "import sys, coderoom.sandbox.walls.landlock as w; w._find(); sys.exit('sandlock' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -49,7 +48,7 @@ async def test_the_worker_cannot_open_what_it_does_not_need(tmp_path: Path) -> N
     """Even the worker, which is not behind a runner's rules, is behind sandlock's."""
     secret = tmp_path / "secret"
     secret.write_text("x")
-    spec = WallSpec(workspace=None, network=False, env={}, limits=Limits(), python=PYTHON)
+    spec = SandboxConfig(workspace=None, network=False, env={}, limits=Limits(), python=PYTHON)
     try:
         worker = await SandlockWall()._launch(spec, f"open({str(secret)!r})", Facts())
     except SandboxUnavailable as error:

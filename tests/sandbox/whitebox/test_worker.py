@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coderoom.sandbox.guest.isolation.supervisor import descendants
+from coderoom.sandbox.guest.isolation.boot import descendants
 
 from ..places import STRONGEST
 from .behind import STUB, USERS, Started, behind

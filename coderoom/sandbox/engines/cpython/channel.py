@@ -14,7 +14,7 @@ import signal
 import socket
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.cell import StreamName
@@ -30,6 +30,9 @@ from coderoom.sandbox.guest.frames import (
     receive_packet,
     send_packet,
 )
+
+if TYPE_CHECKING:
+    from coderoom.sandbox.engines.cpython.room import Runner
 
 __all__ = ["BUFFERED", "PATIENCE", "ForkServerClient", "HostChannel", "OutputPipes", "integer"]
 
@@ -60,13 +63,9 @@ class HostChannel:
         largest: The most bytes that a message may have.
 
     Attributes:
-        key: The key of the packets.
-        largest: The most bytes that a message may have.
         listening: Whether messages are accepted; otherwise they are dropped unparsed.
         byte_budget: How many more bytes of messages are accepted; `None`: any number.
-        held: Whether reading is suspended; only the end of the other side is still read.
         broken: Whether a message was cut off while it was sent, so that the other side cannot understand a later one.
-        closed: Whether the socket is closed.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class HostChannel:
         self._assembler = Assembler(largest)
         self.listening = True
         self.byte_budget: int | None = None
-        self.held = self.broken = False
+        self._suspended = self.broken = False
         self._loop = asyncio.get_running_loop()
         self._sending = asyncio.Lock()
         self._reading = False
@@ -106,7 +105,7 @@ class HostChannel:
     def reset(self, key: bytes) -> None:
         """Prepare for another process at the other end, whose packets have another key."""
         self.key, self.listening, self.byte_budget = key, True, None
-        self.held = self.broken = False
+        self._suspended = self.broken = False
         self._assembler.clear()
 
     def pause(self) -> None:
@@ -116,10 +115,16 @@ class HostChannel:
             self._loop.remove_reader(self._sock.fileno())
 
     def resume(self) -> None:
-        """Read again, unless it is held."""
-        if not self._reading and not self.closed and not self.held:
+        """Read again, unless reading is suspended."""
+        if not self._reading and not self.closed and not self._suspended:
             self._reading = True
             self._loop.add_reader(self._sock.fileno(), self.drain)
+
+    def suspend_reading(self, suspended: bool) -> None:
+        """Stop reading in spite of `resume`, or allow it again; the end of the other side is still noticed."""
+        self._suspended = suspended
+        if suspended:
+            self.pause()
 
     def send_now(self, message: dict[str, Any], fds: Sequence[int] = ()) -> bool:
         """Send a message if it is one packet and the socket can take it at once; return whether it was sent.
@@ -133,11 +138,7 @@ class HostChannel:
         return len(parts) == 1 and self._send_now(parts[0], fds)
 
     async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a message; wait until the socket can take it.
-
-        Raises:
-            ConnectionError: The other side has closed.
-        """
+        """Send a message; wait until the socket can take it."""
         if self.send_now(message, fds):
             return
         async with self._sending:
@@ -152,7 +153,7 @@ class HostChannel:
     def drain(self, at_once: int = _AT_ONCE) -> None:
         """Read what has arrived, up to a number of packets."""
         for _ in range(at_once):
-            if self.closed or (self.held and at_once == _AT_ONCE):
+            if self.closed or (self._suspended and at_once == _AT_ONCE):
                 return
             try:
                 data, fds = receive_packet(self._sock)
@@ -188,17 +189,16 @@ class HostChannel:
         if tag in (STDOUT, STDERR, CONTENT):
             if self._on_output is not None:
                 self._on_output(tag, body)
-        elif tag in (MORE, LAST) and self.listening and self._within_budget(len(body)):
+        elif tag in (MORE, LAST) and self.listening:
+            if self.byte_budget is not None:
+                self.byte_budget -= len(body)
+                if self.byte_budget < 0:
+                    return 0
             message = self._assembler.add(tag, body)
             if message is not None:
                 self._on_message(message)
             return self.taken if tag == LAST else 0
         return 0
-
-    def _within_budget(self, size: int) -> bool:
-        if self.byte_budget is not None:
-            self.byte_budget -= size
-        return self.byte_budget is None or self.byte_budget >= 0
 
     def _send_now(self, packet: bytes, fds: Sequence[int]) -> bool:
         if self.closed:
@@ -221,15 +221,9 @@ class HostChannel:
 
 
 class OutputPipes:
-    """The host's ends of the pipes that a process has as descriptors 1 and 2.
+    """The host's ends (`readers`) of the pipes that a process has as descriptors 1 and 2 (`writers`).
 
-    Args:
-        on_output: Called with what was written to a stream.
-        channel: The process's channel, if it has one. It is read before a pipe.
-
-    Attributes:
-        readers: The open pipes, with the name of the stream of each.
-        writers: The ends for the process.
+    If the process has a channel, that is read before a pipe.
     """
 
     def __init__(self, on_output: Callable[[StreamName, bytes], None], channel: HostChannel | None) -> None:
@@ -287,13 +281,10 @@ class OutputPipes:
         return True
 
     def _read_older(self, stdout: int) -> bool:
-        """Read the pipe of standard error first if there is something to read in that of standard output.
+        """Read the pipe of standard error first if there is something in that of standard output; return whether.
 
-        A program can write to standard error only while the pipe of standard output is empty (see `guest.order`), so
+        A program can write to standard error only while the pipe of standard output is empty (see `guest.programs`), so
         what is in the former was written before what is in the latter.
-
-        Returns:
-            Whether there is something to read in `stdout`.
         """
         ready = select.poll()
         ready.register(stdout, select.POLLIN)
@@ -309,25 +300,8 @@ class OutputPipes:
             os.close(pipe)
 
 
-class Forked(Protocol):
-    """The host's connection to a process that was forked on request."""
-
-    key: bytes
-    remote_fds: list[int]
-
-    def close_remote_fds(self) -> None:
-        """Close the process's ends, after they were sent to it."""
-
-    def note_end(self, facts: Mapping[str, Any]) -> None:
-        """Record that the process has ended."""
-
-
 class ForkServerClient:
     """The host's connection to a fork server behind the wall: a room's supervisor, or a checkpoint.
-
-    Args:
-        sock: The host's end of its control socket.
-        key: The key of the packets.
 
     Attributes:
         lost: Whether it has ended.
@@ -340,7 +314,7 @@ class ForkServerClient:
     def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
         self.lost = False
         self.limit: str | None = None
-        self._forks: dict[int, Forked] = {}
+        self._forks: dict[int, Runner] = {}
         self._events: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
         self._control = HostChannel(sock, self._on_message, self._on_end, key)
 
@@ -362,32 +336,20 @@ class ForkServerClient:
             future.cancel()
 
     async def ask(self, op: str, event: str, **arguments: Any) -> Mapping[str, Any]:
-        """Send a request and wait for its answer.
-
-        Raises:
-            SandboxUnavailable: As `expect`.
-        """
+        """Send a request and wait for its answer; raises as `expect`."""
         self.announce(event)  # The answer may come before `expect` is called.
         await self.send({"op": op, **arguments})
         return await self.expect(event)
 
     async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a request.
-
-        Raises:
-            SandboxUnavailable: The process has ended.
-        """
+        """Send a request."""
         try:
             await self._control.send(message, fds)
         except OSError as error:
             raise SandboxUnavailable(f"The sandbox's process has ended ({error}).") from error
 
-    async def start(self, runner: Forked, op: str = "run", **arguments: Any) -> int:
-        """Request a fork of the state, to which `runner` is connected; return the number of the request.
-
-        Raises:
-            SandboxUnavailable: The process has ended.
-        """
+    async def start(self, runner: Runner, op: str = "run", **arguments: Any) -> int:
+        """Request a fork of the state, to which `runner` is connected; return the number of the request."""
         number, request = self._request(runner, op, arguments)
         try:
             await self.send(request, runner.remote_fds)
@@ -395,7 +357,7 @@ class ForkServerClient:
             runner.close_remote_fds()
         return number
 
-    def _request(self, runner: Forked, op: str, arguments: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    def _request(self, runner: Runner, op: str, arguments: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         number = next(_numbers)
         self._forks[number] = runner
         return number, {"op": op, "id": number, "key": runner.key.hex(), **arguments}

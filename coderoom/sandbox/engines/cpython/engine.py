@@ -15,15 +15,13 @@ from typing import Any
 
 from coderoom._util.tasks import call_in_loop
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
-from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.config import SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
-from coderoom.sandbox.environment import environment
 from coderoom.sandbox.functions import HostFunction
-from coderoom.sandbox.policy_rules import restricted_rules
-from coderoom.sandbox.walls import choose, make_wall
-from coderoom.sandbox.walls.base import StartedWorker, Wall
+from coderoom.sandbox.policy import restricted_rules
+from coderoom.sandbox.walls import StartedWorker, Wall, choose, make_wall
 
 __all__ = ["CPythonEngine", "Worker"]
 
@@ -36,11 +34,7 @@ _MESSAGE = 2 * 1024 * 1024  # How many bytes an answer may have besides its valu
 
 
 class CPythonEngine:
-    """The real interpreter, in forks of a warm worker behind a wall; see `Engine`.
-
-    Args:
-        config: The sandbox's configuration.
-    """
+    """The real interpreter, in forks of a warm worker behind a wall."""
 
     def __init__(self, config: SandboxConfig) -> None:
         self._config = config.model_copy(update={"env": environment(config.env)})
@@ -91,7 +85,7 @@ class CPythonEngine:
             await worker.close()
 
     def kill(self) -> None:
-        """End everything without an event loop."""
+        """As `close`, without an event loop."""
         worker, self._worker = self._worker, None
         if worker is not None:
             self._dropped.detach()
@@ -99,12 +93,7 @@ class CPythonEngine:
 
 
 class Worker:
-    """One warm process behind a wall, and the pool of its rooms.
-
-    Args:
-        wall: The wall.
-        config: The sandbox's configuration, whose `env` is the whole environment.
-    """
+    """One warm process behind a wall, and the pool of its rooms."""
 
     def __init__(self, wall: Wall, config: SandboxConfig) -> None:
         self._wall = wall
@@ -155,11 +144,7 @@ class Worker:
         return self._control is None or self._control.closed
 
     async def take_room(self) -> Room:
-        """Wait for a room in its fresh state; the caller gives it back with `give_back`.
-
-        Raises:
-            SandboxUnavailable: No room can be made.
-        """
+        """Wait for a room in its fresh state; the caller gives it back with `give_back`."""
         await self._free.acquire()
         try:
             return await self._take()

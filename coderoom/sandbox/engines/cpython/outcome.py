@@ -15,9 +15,9 @@ from typing import Any
 
 from coderoom._util.text import encodable
 from coderoom.outcome import Outcome
-from coderoom.sandbox.cell import Collector
+from coderoom.sandbox.cell import Collector, stopped
+from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions import Calls
-from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit
 
 __all__ = ["Ending", "RunningCell", "conclude", "describe_end"]
@@ -25,6 +25,7 @@ __all__ = ["Ending", "RunningCell", "conclude", "describe_end"]
 _LONGEST = 30_000
 _MOST_ARTIFACTS = 100
 _LONGEST_NAME = 4096
+_MIB = 1024 * 1024
 
 _GONE = "The session was restarted: earlier variables are gone."
 _KEPT = "Variables that were set before are still there."
@@ -46,10 +47,6 @@ _FIELD_OF_LIMIT: dict[Limit, str] = {
 
 class RunningCell:
     """A cell that runs.
-
-    Args:
-        number: Its number.
-        output: Collects what it prints.
 
     Attributes:
         number: Its number, which its answer must have.
@@ -124,56 +121,37 @@ def conclude(
     seconds: float,
     state_lost: bool | None,
 ) -> ExecutionResult:
-    """Make the result of a cell.
+    """Make the result of a cell, whose answer is untrusted.
 
     Args:
-        cell: The cell. Its answer is untrusted.
+        cell: The cell.
         ending: Why the host no longer waits for it.
         code: Its code.
         limits: The sandbox's limits.
-        duration: How long it took, in seconds.
+        duration: How long it took.
         seconds: How long it was allowed to take.
         state_lost: Whether the session's variables are gone; `None`: it was a one-shot run, without a session.
     """
     answer: Mapping[str, Any] = cell.answer or {}
     facts: dict[str, Any] = {}
     if ending is not Ending.BY_ITSELF:
-        facts = _stopped(ending, seconds, state_lost)
+        rest = "" if state_lost is None else _GONE if state_lost else _KEPT
+        facts = stopped(None if ending is Ending.CANCELLED else seconds, "wall", rest)
     elif cell.answer is not None:
         facts = _answered(answer, limits)
     elif cell.ended is not None:
         facts = _died(cell.ended, limits, state_lost)
-    output = cell.output
-    facts["limit"] = facts.get("limit") or _limit_on_result(cell, answer)
-    return ExecutionResult(
+    if cell.output.truncated or answer.get("value_too_large") is True:
+        facts["limit"] = facts.get("limit") or ("output" if cell.output.truncated else "value")
+    return cell.output.make_result(
         **facts,
-        stdout=output.text("stdout"),
-        stderr=output.text("stderr"),
-        output=output.text(),
         duration=duration,
-        truncated=output.truncated,
-        output_size=output.size,
         artifacts=_artifacts(answer.get("artifacts"), answer.get("contents", b"")),
         artifacts_left_out=_count(answer.get("artifacts_left_out")),
         code=code,
         state_lost=bool(state_lost),
         peak_memory=_count((cell.ended or answer).get("peak"), 1 << 63) or None,
     )
-
-
-def _limit_on_result(cell: RunningCell, answer: Mapping[str, Any]) -> Limit | None:
-    if cell.output.truncated:
-        return "output"
-    return "value" if answer.get("value_too_large") is True else None
-
-
-def _stopped(ending: Ending, seconds: float, lost: bool | None) -> dict[str, Any]:
-    rest = "" if lost is None else f" {_GONE if lost else _KEPT}"
-    if ending is Ending.CANCELLED:
-        error = CodeError("Cancelled", f"The code was cancelled.{rest}")
-        return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
-    error = CodeError("Timeout", f"The code was stopped after {seconds:g} seconds.{rest}")
-    return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "wall"}
 
 
 def _answered(answer: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
@@ -223,20 +201,17 @@ def _with_limit(message: str, limit: Limit | None, limits: Limits) -> str:
 def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[str, Any]:
     rest = f" {_GONE}" if lost else ""
     met = ended.get("limit")
-    if met == "memory":
-        size = limits.memory_bytes // (1024 * 1024)
-        error = CodeError("Limit", f"The code wanted more memory than the {size:,} MiB that it may have.{rest}")
-        return {"outcome": Outcome.MEMORY, "exit_code": 137, "error": error, "limit": "memory"}
     if met == "cpu":
-        error = CodeError("Timeout", f"The code used more than {limits.cpu_seconds:g} seconds of processor time.{rest}")
-        return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": "cpu"}
-    if met == "processes":
-        error = CodeError("Limit", f"The code had more than {limits.processes} processes at a time.{rest}")
-        return {"outcome": Outcome.ERROR, "exit_code": 137, "error": error, "limit": "processes"}
-    if met == "disk":
-        size = limits.disk_bytes // (1024 * 1024)
-        error = CodeError("Limit", f"The code wrote more than {size:,} MiB into its workspace.{rest}")
-        return {"outcome": Outcome.ERROR, "exit_code": 137, "error": error, "limit": "disk"}
+        return stopped(limits.cpu_seconds or 0, "cpu", rest.strip())
+    did = {
+        "memory": f"wanted more memory than the {limits.memory_bytes // _MIB:,} MiB that it may have",
+        "processes": f"had more than {limits.processes} processes at a time",
+        "disk": f"wrote more than {limits.disk_bytes // _MIB:,} MiB into its workspace",
+    }.get(str(met))
+    if did is not None:
+        outcome = Outcome.MEMORY if met == "memory" else Outcome.ERROR
+        error = CodeError("Limit", f"The code {did}.{rest}")
+        return {"outcome": outcome, "exit_code": 137, "error": error, "limit": met}
     status = ended.get("status")
     if not isinstance(status, int):
         message = _with_limit(f"The code's process could not be started: {ended.get('fork')}.", "processes", limits)
@@ -253,11 +228,7 @@ def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[s
 
 
 def describe_end(facts: Mapping[str, Any]) -> str:
-    """Say why a process ended that never got ready for code.
-
-    Args:
-        facts: What its parent reported about its end.
-    """
+    """Say why a process ended that never got ready for code, from what its parent reported."""
     if facts.get("lost"):
         return "everything in the sandbox has ended"
     if facts.get("fork"):

@@ -43,10 +43,8 @@ class Runner:
         largest: The most bytes that one of its messages may have; 0: without a channel.
 
     Attributes:
-        key: The key of the packets on the channel.
         ready: Set once the process waits for code, or has failed to start; then `pid` is 0.
         pid: The process's number inside the room; 0 until it is ready.
-        failure: Why it could not start, as it said.
         ended: What its parent reported about its end; `None` while it runs.
         remote_fds: The process's ends of the channel and the pipes, until it has been sent them.
         paused: Whether its output is not being read.
@@ -128,20 +126,12 @@ class Runner:
             self._channel.byte_budget = None
 
     def send_now(self, message: dict[str, Any]) -> bool:
-        """Send a message if that is possible without waiting; return whether it was sent.
-
-        Raises:
-            ConnectionError: The process has closed its channel.
-        """
+        """See `HostChannel.send_now`."""
         assert self._channel is not None
         return self._channel.send_now(message)
 
     async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-        """Send a message to the process.
-
-        Raises:
-            ConnectionError: The process has closed its channel.
-        """
+        """See `HostChannel.send`."""
         assert self._channel is not None
         await self._channel.send(message, fds)
 
@@ -159,13 +149,11 @@ class Runner:
             self._channel.resume()
         self._pipes.resume()
 
-    def hold(self, held: bool) -> None:
+    def suspend_reading(self, suspended: bool) -> None:
         """Stop or continue to read the channel, calls above all; the pipes are still read."""
         assert self._channel is not None
-        self._channel.held = held
-        if held:
-            self._channel.pause()
-        elif not self.paused:
+        self._channel.suspend_reading(suspended)
+        if not suspended and not self.paused:
             self._channel.resume()
 
     def limit_input(self) -> None:
@@ -241,13 +229,9 @@ class Runner:
 class Room(ForkServerClient):
     """The host's connection to a room's supervisor, which forks runners from the fresh state.
 
-    Args:
-        sock: The host's end of the supervisor's control socket.
-        largest: The most bytes that a message of a runner may have.
-
     Attributes:
         spare: A runner with a fresh state that has run nothing yet.
-        largest: See above.
+        largest: The most bytes that a message of a runner may have.
     """
 
     _end_of_forks: Mapping[str, Any] = {"lost": True}
@@ -262,15 +246,7 @@ class Room(ForkServerClient):
 
     @classmethod
     async def open(cls, ask_worker: Callable[[dict[str, Any], Sequence[int]], Any], largest: int) -> Room:
-        """Make a room.
-
-        Args:
-            ask_worker: Sends a request with descriptors to the worker.
-            largest: The most bytes that a message of a runner may have.
-
-        Raises:
-            SandboxUnavailable: It cannot be made.
-        """
+        """Make a room; `ask_worker` sends a request with descriptors to the worker."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         room = cls(ours, largest)
         try:
@@ -286,21 +262,15 @@ class Room(ForkServerClient):
         return room
 
     async def prepare(self) -> None:
-        """Fork a new spare runner from the fresh state.
-
-        Raises:
-            SandboxUnavailable: The room is lost.
-        """
+        """Fork a new spare runner from the fresh state."""
         self._forks.pop(self._spare_number, None)
         self._spare_number = await self.start(self._connect_spare())
 
     def reset(self, done: Callable[[bool], None]) -> None:
         """End everything in the room, empty its private folders, and fork a spare runner from the fresh state.
 
-        This is no task: one that an ending event loop leaves behind would be logged.
-
-        Args:
-            done: Called with whether the room can be used again.
+        `done` is called with whether the room can be used again. This is not a task: asyncio would log one that an
+        ending event loop leaves behind.
         """
         self._kept = []
         self._forks.clear()  # Processes killed by a reset send no "ended" event.
@@ -342,11 +312,7 @@ class Room(ForkServerClient):
             runner.close()
 
     async def get_ready(self) -> Runner:
-        """Wait until the spare runner is ready for a cell; fork another one if it has ended.
-
-        Raises:
-            SandboxUnavailable: It could not be made.
-        """
+        """Wait until the spare runner is ready for a cell; fork another one if it has ended."""
         end = time.monotonic() + _FORKING
         while True:
             if self.spare is None or self.spare.ended is not None:
@@ -368,29 +334,17 @@ class Room(ForkServerClient):
             await asyncio.sleep(_MOMENT)
 
     async def take_spare(self) -> Runner:
-        """Wait for the spare runner, and let the caller have it.
-
-        Raises:
-            SandboxUnavailable: It could not be made.
-        """
+        """Wait for the spare runner, and give it to the caller; raises as `get_ready`."""
         runner = await self.get_ready()
         self.spare = None
         return runner
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
-        """Kill all processes in the room except the supervisor and those of `keep`.
-
-        Raises:
-            SandboxUnavailable: The room is lost.
-        """
+        """Kill all processes in the room except the supervisor and those of `keep`."""
         await self.ask("kill", "killed", keep=list(keep))
 
     async def interrupt(self, keep: Sequence[int] = ()) -> None:
-        """Interrupt all processes in the room except the supervisor and those of `keep`, as Ctrl-C does.
-
-        Raises:
-            SandboxUnavailable: The room is lost.
-        """
+        """Interrupt all processes in the room except the supervisor and those of `keep`, as Ctrl-C does."""
         await self.send({"op": "interrupt", "keep": list(keep)})
 
     def protect(self, pids: Sequence[int]) -> None:

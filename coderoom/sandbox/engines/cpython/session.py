@@ -17,11 +17,11 @@ from typing import Any
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import Collector, Program
+from coderoom.sandbox.config import Limits
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient, integer
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
 from coderoom.sandbox.functions import Calls, HostFunction
-from coderoom.sandbox.limits import Limits
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
 __all__ = ["CPythonSession", "CheckpointHandle"]
@@ -37,13 +37,7 @@ _cells = itertools.count(1)
 
 @dataclass(eq=False)
 class CheckpointHandle:
-    """A checkpoint of this engine: a process that keeps the state and forks it on request.
-
-    Attributes:
-        client: The connection to the process.
-        pid: The process's number inside the room.
-        released: Whether the session will not return to it.
-    """
+    """A checkpoint of this engine: a process that keeps the state and forks it on request."""
 
     client: ForkServerClient
     pid: int
@@ -51,14 +45,10 @@ class CheckpointHandle:
 
 
 class CPythonSession:
-    """An interpreter state in a room; implements `EngineSession`.
+    """An interpreter state in a room.
 
-    Args:
-        give_back: Called with the room when the session is closed.
-        room: The room.
-        limits: The sandbox's limits.
-        result_name: A variable that gives the value of a cell that does not end with an expression, if it was set.
-        functions: Functions of the host that cells may call, by name.
+    The variable `result_name` gives the value of a cell that does not end with an expression, if it was set.
+    `give_back` is called with the room when the session is closed.
     """
 
     def __init__(
@@ -92,7 +82,7 @@ class CPythonSession:
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
-        """Run a cell; see `Session.run`."""
+        """Run a cell that `check_cell` has accepted; `final`: it is the only one, a one-shot run."""
         cell = self._running = RunningCell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
         await self._settle()
         self._room.limit = None
@@ -158,10 +148,10 @@ class CPythonSession:
         await self._settle()
         await self._finish_even_if_cancelled(self._restart())
 
-    def hold_output(self, held: bool) -> None:
-        """Stop or continue to read the output of the running cell."""
+    def suspend_output(self, suspended: bool) -> None:
+        """Stop or continue to read the output of the running cell, which blocks while nothing is read."""
         if self._printing is not None:
-            self._printing.pause() if held else self._printing.resume()
+            self._printing.pause() if suspended else self._printing.resume()
 
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
@@ -357,12 +347,7 @@ class CPythonSession:
         self._lost = True
 
     async def _end_live(self, keep: list[CheckpointHandle], parent: CheckpointHandle | None = None) -> None:
-        """End the current state's process.
-
-        Args:
-            keep: Checkpoints that stay.
-            parent: The checkpoint that the next state will be forked from.
-        """
+        """End the current state's process, and all others but some checkpoints; `parent` forks the next state."""
         self._parent = parent
         await self._room.kill(_pids_of(keep))
         live, self._live = self._live, None

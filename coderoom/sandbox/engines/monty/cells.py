@@ -14,10 +14,10 @@ from itertools import groupby
 from typing import Any, Literal, Protocol, Self
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox.limits import Limits
-from coderoom.sandbox.result import CodeError, Limit
+from coderoom.sandbox.config import Limits
+from coderoom.sandbox.result import CodeError
 
-__all__ = ["ELSE", "MODULES", "MontyCell", "prelude", "returned", "stopped", "trip_of"]
+__all__ = ["ELSE", "MODULES", "MontyCell", "prelude", "returned", "trip_of"]
 
 MODULES = (
     *("asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal"),
@@ -171,12 +171,7 @@ class MontyCell:
 
     @classmethod
     def read(cls, code: str, result_name: str | None) -> Self:
-        """Find the last expression.
-
-        Args:
-            code: The code.
-            result_name: A variable whose value counts where the expression has none.
-        """
+        """Find the last expression; `result_name` is a variable whose value counts where the expression has none."""
         suffix = "))" if result_name is None else f"), lambda: {result_name})"
         found = _last_expression(code)
         if found is None:
@@ -249,10 +244,9 @@ class MontyCell:
 
 
 def returned(shown: Any) -> dict[str, Any]:
-    """The facts of the result of a cell that ran to its end.
+    """The facts of the result of a cell that ran to its end, from what the prelude's function returned.
 
-    Args:
-        shown: What the prelude's function returned. Code may have replaced that function.
+    Code may have replaced that function.
     """
     facts: dict[str, Any] = {"outcome": Outcome.OK, "exit_code": 0}
     if not isinstance(shown, tuple) or len(shown) < 2 or not all(isinstance(part, str) for part in shown):
@@ -264,20 +258,6 @@ def returned(shown: Any) -> dict[str, Any]:
     if shown[0] == "large":
         facts["limit"] = "value"
     return facts
-
-
-def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, Any]:
-    """The facts of the result of a cell that was stopped; without seconds, it was cancelled."""
-    if seconds is None:
-        error = CodeError("Cancelled", f"The code was cancelled. {rest}".rstrip())
-        return {"outcome": Outcome.CANCELLED, "exit_code": 125, "error": error}
-    what = (
-        f"used more than {seconds:g} seconds of processor time"
-        if limit == "cpu"
-        else f"was stopped after {seconds:g} seconds"
-    )
-    error = CodeError("Timeout", f"The code {what}. {rest}".rstrip())
-    return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": limit}
 
 
 def trip_of(error: MontyFailure) -> Literal["cpu", "memory"] | None:

@@ -35,19 +35,13 @@ _BLOATED = 64 * 1024 * 1024  # A worker of this size is replaced: it gives no me
 
 
 class MontyEngine:
-    """pydantic-monty's workers, and the sessions that take turns in them; see `Engine`.
+    """pydantic-monty's workers, and the sessions that take turns in them.
 
-    Args:
-        config: The sandbox's configuration. The limits `processes`, `open_files` and `file_bytes` must not be set: code
-            can start no processes and keep no files open, and `disk_bytes` limits what a cell writes.
+    The limits `processes`, `open_files` and `file_bytes` must not be set: code can start no processes and keep no files
+    open, and `disk_bytes` limits what a cell writes.
 
     Attributes:
-        limits: The limits of its cells.
-        result_name: A variable whose value counts where a cell has none.
-        workspace: The folder that cells may read and write.
-
-    Raises:
-        RequestError: The configuration has something that this engine does not have.
+        slots: One for each cell that may run at a time.
     """
 
     wall = "monty"
@@ -59,15 +53,13 @@ class MontyEngine:
         self.workspace = config.workspace
         self._env = config.env
         self._workers = min(config.concurrency, _MOST_WORKERS)
-        self._slots = asyncio.Semaphore(self._workers)
-        self._waiting = 0
+        self.slots = asyncio.Semaphore(self._workers)
         self._sessions: set[MontySession] = set()
-        self._idle: dict[MontySession, None] = {}  # Those that have a slot and run nothing.
         self._pool: pydantic_monty.AsyncMonty | None = None
         self._mount: pydantic_monty.MountDir | None = None
         self._guard = Guard()
         self._resources = contextlib.ExitStack()
-        # For an engine that nobody closes.
+        # For an engine that is never closed.
         weakref.finalize(self, _end, self._guard, self._resources)
 
     @property
@@ -80,13 +72,13 @@ class MontyEngine:
         """Whether it is not started."""
         return self._pool is None
 
-    async def start(self) -> None:
-        """Start a first worker and check that it does what is needed; a second call does nothing.
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are more sessions than workers, so that a session must not keep a worker between its cells."""
+        return len(self._sessions) > self._workers
 
-        Raises:
-            MissingDependencyError: pydantic-monty is not installed.
-            SandboxUnavailable: No worker can be started, or it does not do what is needed.
-        """
+    async def start(self) -> None:
+        """Start a first worker and check that it does what is needed; a second call does nothing."""
         if self._pool is not None:
             return
         monty = _monty()
@@ -118,32 +110,18 @@ class MontyEngine:
         self._sessions.clear()
         self._pool = None
         _end(self._guard, self._resources)
-        # Another event loop may use the engine next.
-        self._slots = asyncio.Semaphore(self._workers)
-        self._idle.clear()
-        self._waiting = 0
+        self.slots = asyncio.Semaphore(self._workers)  # Another event loop may use the engine next.
 
-    async def open(self, functions: Mapping[str, HostFunction] | None = None) -> MontySession:
-        """Open a session with a fresh state.
-
-        Args:
-            functions: Functions of the host that the code may call by these names.
-
-        Raises:
-            SandboxUnavailable: The engine is not started.
-        """
+    async def open(self, functions: Mapping[str, HostFunction]) -> MontySession:
+        """Open a session with a fresh state."""
         if self.lost:
             raise SandboxUnavailable("The engine 'monty' is not started, or closed.")
-        session = MontySession(self, functions or {}, self._sessions.discard)
+        session = MontySession(self, functions, self._sessions.discard)
         self._sessions.add(session)
         return session
 
     async def check_out(self, state: bytes | None) -> MontyWorker:
-        """Get a worker with a state; `None` is the fresh one.
-
-        Raises:
-            SandboxUnavailable: The worker cannot be started, or cannot load the state.
-        """
+        """Get a worker with a state; `None` is the fresh one."""
         if self._pool is None:
             raise SandboxUnavailable("The engine 'monty' is closed.")
         checkout = self._pool.checkout(
@@ -158,7 +136,7 @@ class MontyEngine:
         try:
             await checkout.__aenter__()
             worker.pid = checkout.worker_pid or 0
-            self._guard.hold(worker.pid)
+            self._guard.watch(worker.pid)
             if state is None:
                 await worker.feed(prelude(self.limits), {})
             else:
@@ -179,31 +157,6 @@ class MontyEngine:
         await worker.leave()
         if ended:
             self._guard.release(worker.pid)
-
-    async def take_slot(self) -> None:
-        """Wait until there may be one more worker; an idle session gives its own up."""
-        self._waiting += 1
-        try:
-            if self._slots.locked():
-                for session in list(self._idle):
-                    if await session.park():
-                        break
-            await self._slots.acquire()
-        finally:
-            self._waiting -= 1
-
-    def give_slot(self) -> None:
-        """Allow one more worker."""
-        self._slots.release()
-
-    def note_idle(self, session: MontySession) -> bool:
-        """Note that a session has a slot and runs nothing; return whether another session waits for one."""
-        self._idle[session] = None
-        return self._waiting > 0
-
-    def note_busy(self, session: MontySession) -> None:
-        """Note that a session runs something, or has no slot any more."""
-        self._idle.pop(session, None)
 
     @staticmethod
     def is_of_code(error: BaseException) -> bool:
@@ -245,16 +198,7 @@ class MontyEngine:
 
 
 class MontyWorker:
-    """A worker with a state.
-
-    Args:
-        checkout: The pool's name for it.
-        mount: Its workspace.
-        answer: Answers requests of the code to its operating system.
-
-    Attributes:
-        pid: Its process; 0 before it has one.
-    """
+    """A worker with a state; `pid` is its process, 0 before it has one."""
 
     def __init__(
         self,
@@ -273,23 +217,13 @@ class MontyWorker:
         functions: dict[str, Any],
         take: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
     ) -> Any:
-        """Run code; cancelling this ends the worker.
-
-        Args:
-            source: The code.
-            functions: What the code may call.
-            take: Called in another thread with what it prints.
-        """
+        """Run code; cancelling this ends the worker. `take` is called in another thread with what the code prints."""
         return await self._checkout.feed_run(
             source, external_lookup=functions, print_callback=take, mount=self._mount, os=self._answer
         )
 
     async def dump(self) -> bytes:
-        """Copy the state.
-
-        Raises:
-            SandboxUnavailable: The worker has ended.
-        """
+        """Copy the state."""
         try:
             return await self._checkout.dump()
         except (RuntimeError, _monty().MontyError) as error:

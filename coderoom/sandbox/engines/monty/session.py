@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from coderoom._util.tasks import run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import Program
-from coderoom.sandbox.engines.monty.cells import MontyCell, returned, stopped, trip_of
+from coderoom.sandbox.cell import Program, stopped
+from coderoom.sandbox.config import Limits
+from coderoom.sandbox.engines.monty.cells import MontyCell, returned, trip_of
 from coderoom.sandbox.engines.monty.workers import Tap, resident
 from coderoom.sandbox.functions import Calls, HostFunction
 from coderoom.sandbox.guest.files import Workspace
 from coderoom.sandbox.guest.frames import encode
-from coderoom.sandbox.guest.plain import as_plain
 from coderoom.sandbox.guest.stubs import exception_of, too_many, why_not_data
-from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.guest.values import as_plain
 from coderoom.sandbox.result import Artifact, ExecutionResult, FunctionCall, OutputChunk
 
 if TYPE_CHECKING:
@@ -45,13 +46,7 @@ class Mark:
 
 
 class MontySession:
-    """A state, and the cells that run in it; made by `MontyEngine.open`.
-
-    Args:
-        engine: Has the workers.
-        functions: Functions of the host that the code may call.
-        on_close: Called with the session when it is closed.
-    """
+    """A state, and the cells that run in it; made by `MontyEngine.open`, with the methods of `CPythonSession`."""
 
     def __init__(
         self, engine: MontyEngine, functions: Mapping[str, HostFunction], on_close: Callable[[MontySession], object]
@@ -63,12 +58,10 @@ class MontySession:
         self._copied = min(_COPIED, engine.limits.memory_bytes // 5)
         self._functions = functions
         self._worker: MontyWorker | None = None
-        self._has_slot = False
         self._state: bytes | None = None  # What the worker began with, to go back to.
         self._changed = False  # Whether the worker's state differs from it.
         self._marks: list[Mark] = []
         self._lost = self._closed = False
-        self._broken: SandboxUnavailable | None = None
         self._lock = asyncio.Lock()
         self._cancelled = asyncio.Event()
         self._tap: Tap | None = None
@@ -81,43 +74,32 @@ class MontySession:
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
-        """Run a cell.
-
-        Args:
-            code: The cell.
-            program: `None`: this engine runs only Python.
-            timeout: Its seconds; `None`: `limits.wall_seconds`.
-            final: Whether no other cell needs the state.
-            on_chunk: Called with each piece of output as it arrives.
-
-        Raises:
-            SandboxUnavailable: A worker ended by itself, for a reason that is not the code's.
-            RequestError: The session is closed.
-        """
+        """Run a cell; see `Session.run`."""
         async with self._use():
             self._cancelled.clear()
-            cell = MontyCell.read(code, self._engine.result_name)
-            seconds = timeout or self._limits.wall_seconds
-            if self._has_slot:
-                return await self._run(cell, await self._get_ready(final), seconds, final, on_chunk)
-            ready = asyncio.ensure_future(self._get_ready(final))
-            if await self._race(ready, None) != "done":
-                return ExecutionResult(**stopped(None, None, "" if final else _KEPT), code=code)
-            return await self._run(cell, ready.result(), seconds, final, on_chunk)
+            slots = self._engine.slots
+            turn = asyncio.ensure_future(slots.acquire())
+            try:
+                if await self._race(turn, None) != "done":
+                    return ExecutionResult(**stopped(None, None, "" if final else _KEPT), code=code)
+                cell = MontyCell.read(code, self._engine.result_name)
+                try:
+                    worker = await self._get_ready(final)
+                    return await self._run(cell, worker, timeout or self._limits.wall_seconds, final, on_chunk)
+                finally:
+                    if not final:
+                        await self._park()
+            finally:
+                if turn.done() and not turn.cancelled():
+                    slots.release()
 
     async def cancel(self) -> None:
         """End the cell that runs."""
         self._cancelled.set()
 
     async def checkpoint(self) -> Mark:
-        """Save the state.
-
-        Raises:
-            RequestError: The session is closed, or the state is too large to be copied.
-            SandboxUnavailable: The worker has ended.
-        """
+        """Save the state; see `Session.checkpoint`."""
         async with self._use():
-            self._raise_broken()
             if not await self._keep(self._copied):
                 raise RequestError(
                     "The state is too large for a checkpoint: the engine 'monty' keeps up to "
@@ -128,11 +110,7 @@ class MontySession:
             return mark
 
     async def rollback(self, mark: Mark) -> None:
-        """Go back to a state, any number of times; later checkpoints are released.
-
-        Raises:
-            RequestError: The session is closed, or the checkpoint is of another session or released.
-        """
+        """Go back to a state; see `Session.rollback`."""
         async with self._use():
             if mark not in self._marks:
                 raise RequestError(
@@ -159,7 +137,6 @@ class MontySession:
         async with self._lock:
             self._marks.clear()
             await self._go_back(None)
-            await self._rest()
             self._on_close(self)
 
     def abandon(self) -> None:
@@ -167,10 +144,10 @@ class MontySession:
         task = asyncio.ensure_future(self.close())
         self._abandoning = task
 
-    def hold_output(self, held: bool) -> None:
-        """Pause or resume the cell that runs, where it prints."""
+    def suspend_output(self, suspended: bool) -> None:
+        """Stop or continue the cell that runs."""
         if self._tap is not None:
-            self._tap.hold(held)
+            self._tap.suspend(suspended)
 
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
@@ -178,23 +155,12 @@ class MontySession:
         async with self._use():
             yield
 
-    async def park(self) -> bool:
-        """Give up the slot, and the worker unless its state is too large to copy; `False` while a cell runs."""
-        if self._lock.locked():
-            return False
-        async with self._lock:
-            await self._park()
-        return True
-
     @contextlib.asynccontextmanager
     async def _use(self) -> AsyncIterator[None]:
         async with self._lock:
             if self._closed:
                 raise RequestError("The session is closed; open a new one.")
-            try:
-                yield
-            finally:
-                await self._rest()
+            yield
 
     async def _run(
         self,
@@ -272,11 +238,6 @@ class MontySession:
                     work.exception()  # So that asyncio does not log it.
 
     async def _get_ready(self, final: bool) -> MontyWorker:
-        self._raise_broken()
-        self._engine.note_busy(self)
-        if not self._has_slot:
-            await self._engine.take_slot()
-            self._has_slot = True
         if self._worker is None:
             self._worker = await self._engine.check_out(self._state)
         elif not final:
@@ -290,14 +251,8 @@ class MontySession:
             return True
         if (resident(worker.pid) or 0) - _EMPTY > most:
             return False
-        dump = asyncio.ensure_future(worker.dump())
         try:
-            await asyncio.wait((dump,))
-        finally:
-            # Cancelling it would lose the state.
-            await asyncio.wait((dump,))
-        try:
-            self._state = dump.result()
+            self._state = await run_uncancellable(worker.dump())  # Cancelling it would lose the state.
         except SandboxUnavailable as error:
             await self._drop()
             raise SandboxUnavailable(f"{error} {_GONE}") from error
@@ -316,42 +271,22 @@ class MontySession:
 
     async def _go_back(self, state: bytes | None) -> None:
         worker, self._worker = self._worker, None
-        self._state, self._changed, self._lost, self._broken = state, False, False, None
+        self._state, self._changed, self._lost = state, False, False
         if worker is not None:
             await self._engine.give_back(worker)
 
-    async def _rest(self) -> None:
-        """Give up what other sessions wait for."""
-        if self._has_slot and (self._worker is None or self._engine.note_idle(self)):
-            await self._park()
-
     async def _park(self) -> None:
-        self._engine.note_busy(self)
-        try:
+        """Give up the worker if other sessions may wait for one, unless its state is too large to copy."""
+        if self._worker is None or not self._engine.is_crowded:
+            return
+        with contextlib.suppress(SandboxUnavailable):  # The next result will say that the state is lost.
             if await self._keep(self._copied) and self._worker is not None:
                 worker, self._worker = self._worker, None
                 await self._engine.give_back(worker)
-        except SandboxUnavailable as error:
-            self._broken = error  # For the next caller.
-        finally:
-            if self._has_slot:
-                self._has_slot = False
-                self._engine.give_slot()
-
-    def _raise_broken(self) -> None:
-        broken, self._broken = self._broken, None
-        if broken is not None:
-            raise broken
 
 
 class MontyCalls:
-    """The calls of one cell, with the same limits and the same log as in the engine `cpython`.
-
-    Args:
-        owner: The cell's session.
-        functions: The functions, by name.
-        limits: The number of calls, the seconds of each, and the size of arguments and results.
-    """
+    """The calls of one cell, with the same limits and the same log as in the engine `cpython`; see `Calls`."""
 
     def __init__(self, owner: object, functions: Mapping[str, HostFunction], limits: Limits) -> None:
         self._functions = functions
@@ -383,7 +318,7 @@ class MontyCalls:
         """As `send_now`, which never has to wait."""
         self.send_now(message)
 
-    def hold(self, held: bool) -> None:
+    def suspend_reading(self, suspended: bool) -> None:
         """Nothing to do: each caller waits for its answer."""
 
     def limit_input(self) -> None:
@@ -428,16 +363,7 @@ def _conclude(code: str, facts: dict[str, Any], tap: Tap, **more: Any) -> Execut
     tap.finish()
     if output.truncated and facts.get("limit") in (None, "value"):
         facts["limit"] = "output"
-    return ExecutionResult(
-        **facts,
-        **more,
-        stdout=output.text("stdout"),
-        stderr=output.text("stderr"),
-        output=output.text(),
-        truncated=output.truncated,
-        output_size=output.size,
-        code=code,
-    )
+    return output.make_result(**facts, **more, code=code)
 
 
 def _artifacts(found: Sequence[Mapping[str, Any]], workspace: str) -> tuple[Artifact, ...]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from coderoom.sandbox.cell import Collector
-from coderoom.sandbox.limits import Limits
+from coderoom.sandbox.config import Limits
 from coderoom.sandbox.result import OutputChunk
 
 __all__ = ["Guard", "Tap", "launcher", "resident"]
@@ -31,18 +31,18 @@ _STOP, _GO = getattr(signal, "SIGSTOP", None), getattr(signal, "SIGCONT", None)
 # It has a session of its own, so that Ctrl-C does not reach it, and reads until the host has ended.
 _GUARD = """
 import os, signal, sys
-held = {}
+watched = {}
 for line in sys.stdin.buffer:
     pid = int(line[1:])
-    old = held.pop(pid, None)
+    old = watched.pop(pid, None)
     if old is not None:
         os.close(old)
     if line[:1] == b"+":
         try:
-            held[pid] = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+            watched[pid] = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
         except OSError:
             pass
-for pid, fd in held.items():
+for pid, fd in watched.items():
     try:
         os.kill(pid, signal.SIGKILL) if fd is None else signal.pidfd_send_signal(fd, signal.SIGKILL)
     except OSError:
@@ -60,31 +60,31 @@ class Guard:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._held: set[int] = set()
+        self._pids: set[int] = set()
         _guards.add(self)
 
-    def hold(self, pid: int) -> None:
+    def watch(self, pid: int) -> None:
         """Kill a worker when this process ends."""
-        self._held.add(pid)
-        self._tell(f"+{pid}\n")
+        self._pids.add(pid)
+        self._send(f"+{pid}\n")
 
     def release(self, pid: int) -> None:
         """Forget a worker that has ended."""
-        self._held.discard(pid)
+        self._pids.discard(pid)
         if self._process is not None:
-            self._tell(f"-{pid}\n")
+            self._send(f"-{pid}\n")
 
     def end(self) -> None:
         """Kill the workers, and end the guard."""
         process, self._process = self._process, None
-        _killed.update(self._held)
-        self._held.clear()
+        _killed.update(self._pids)
+        self._pids.clear()
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
             process.wait()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
             return  # `max_feed_duration_secs` ends them at last.
         if self._process is not None:
@@ -94,7 +94,7 @@ class Guard:
             except BrokenPipeError:  # It was killed.
                 self._process.communicate()
         self._process = self._start()
-        _write(self._process, "".join(f"+{pid}\n" for pid in self._held))
+        _write(self._process, "".join(f"+{pid}\n" for pid in self._pids))
 
     @staticmethod
     def _start() -> subprocess.Popen[bytes]:
@@ -117,10 +117,7 @@ def _write(process: subprocess.Popen[bytes], text: str) -> None:
 class Tap:
     """Takes what a cell prints in a thread of pydantic-monty, and passes it on in the event loop.
 
-    Args:
-        limit: The most bytes to keep.
-        on_chunk: Called with each piece.
-        pid: The worker, which is stopped while its output is not taken.
+    The worker is stopped while its output is not consumed.
     """
 
     def __init__(self, limit: int, on_chunk: Callable[[OutputChunk], None] | None, pid: int) -> None:
@@ -131,7 +128,7 @@ class Tap:
         self._lock = threading.Lock()
         self._posted: list[OutputChunk] = []
         self._size = 0
-        self._held = self._full = self._closed = False
+        self._suspended = self._full = self._closed = False
 
     def take(self, stream: Literal["stdout", "stderr"], text: str) -> None:
         """Take a piece, in any thread."""
@@ -139,17 +136,17 @@ class Tap:
             if not self._closed:
                 self.output.add(stream, text.encode("utf-8", "replace"))
 
-    def hold(self, held: bool) -> None:
+    def suspend(self, suspended: bool) -> None:
         """Stop the worker, or let it continue."""
         with self._lock:
-            self._held = held
+            self._suspended = suspended
             self._signal()
 
     def finish(self) -> None:
         """Pass on what is left; ignore what comes later."""
         self._pass_on()
         with self._lock:
-            self._held = self._full = False
+            self._suspended = self._full = False
             self._signal()
             self._closed = True
 
@@ -175,7 +172,7 @@ class Tap:
 
     def _signal(self) -> None:
         # Blocking the thread would block other sessions too: the pool has only a few.
-        number = _STOP if self._held or self._full else _GO
+        number = _STOP if self._suspended or self._full else _GO
         if number is not None and self._pid and not self._closed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, number)

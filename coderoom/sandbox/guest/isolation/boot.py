@@ -1,10 +1,15 @@
-"""The first step of a worker: it builds the rest of its wall, and drops the privileges that this needs."""
+"""The first step of a worker: it builds the rest of its wall, and drops the privileges that this needs.
+
+A parent may stay, which waits for the worker and ends what the worker leaves behind.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -13,14 +18,19 @@ from collections.abc import Callable
 from typing import Any
 
 from . import linux, mounts
-from .supervisor import die_with_parent, keep_capabilities, supervise
+from .room import map_ids, unshare_room
 
-__all__ = ["boot", "probe"]
+__all__ = ["boot", "descendants", "probe"]
 
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 4, 24, 38, 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_CAPABILITY_VERSION = 0x20080522
+_CAP_DAC_OVERRIDE, _CAP_KILL = 1, 5
+_SECONDS_TO_END = 5.0
 
 
 def boot(config: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +71,10 @@ def boot(config: dict[str, Any]) -> dict[str, Any]:
         os.setsid()
     for place in config.get("open", ()):
         os.chmod(place, 0o1777)
-    _arrange_workspace(config, identity)
+    owner = config.get("owner")
+    if owner is not None and identity is not None:
+        mounts.idmap(config["workspace"], tuple(owner), identity)
+    mounts.guard(config["workspace"], config.get("guarded", ()))
     if not config.get("keep_privileges"):
         _drop_privileges(identity)
     if config.get("environment") is not None:
@@ -81,7 +94,7 @@ def _enter(enter: dict[str, Any]) -> None:
         flags |= linux.CLONE_NEWNET
     linux.libc("unshare", flags)
     if enter["user"]:
-        _map_ids(f"1000 {uid} 1", f"1000 {gid} 1")
+        map_ids(f"1000 {uid} 1", f"1000 {gid} 1")
     supervise()
     os.setsid()
     socket.sethostname(enter["hostname"])
@@ -89,12 +102,6 @@ def _enter(enter: dict[str, Any]) -> None:
         _raise_loopback()
     mounts.build_root(enter["root"])
     _move_to(enter["inside"])
-
-
-def _map_ids(users: str, groups: str) -> None:
-    for name, text in (("setgroups", "deny"), ("uid_map", users), ("gid_map", groups)):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
 
 
 def _raise_loopback() -> None:
@@ -108,13 +115,6 @@ def _move_to(inside: str) -> None:
     for name, below in ((isolation.rpartition(".")[0], ()), (isolation, ("isolation",))):
         sys.modules[name].__path__[:] = [os.path.join(inside, "guest", *below)]
     sys.path_importer_cache.clear()
-
-
-def _arrange_workspace(config: dict[str, Any], identity: tuple[int, int] | None) -> None:
-    owner = config.get("owner")
-    if owner is not None and identity is not None:
-        mounts.idmap(config["workspace"], tuple(owner), identity)
-    mounts.guard(config["workspace"], config.get("guarded", ()))
 
 
 def _drop_privileges(identity: tuple[int, int] | None) -> None:
@@ -142,8 +142,7 @@ def _become(uid: int, gid: int) -> None:
 def probe(control_fd: int) -> None:
     """Boot, and report the result to the host; runs in place of a worker's `main`.
 
-    Args:
-        control_fd: The socket for the configuration and the answer, each one packet of JSON.
+    The configuration and the answer are one packet of JSON each.
     """
     with socket.socket(fileno=control_fd) as sock:
         sock.set_inheritable(False)
@@ -182,9 +181,7 @@ def _in_child(attempt: Callable[[], None]) -> str:
 
 def _nest() -> None:
     """Make namespaces within the namespaces, as a room does."""
-    uid, gid = os.getuid(), os.getgid()
-    linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
-    _map_ids(f"{uid} {uid} 1", f"{gid} {gid} 1")
+    unshare_room()
     said = _in_child(_mount_own)
     if said:
         raise OSError(said)
@@ -200,9 +197,103 @@ def _lock_down(settings: dict[str, Any]) -> None:
     from . import lockdown
 
     many = 1 << 40
-    lockdown.apply(lockdown.Lockdown(network=False, memory_bytes=many, open_files=64, file_bytes=many, **settings))
+    limits: dict[str, Any] = {"memory_bytes": many, "open_files": 64, "file_bytes": many}
+    lockdown.Prepared(lockdown.Lockdown(network=False, **limits, **settings)).apply()
     try:
         os.close(os.open("/proc/self/status", os.O_RDONLY))
     except PermissionError:
         return
     raise OSError("Landlock has no effect here")
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Get a signal when the parent ends. A change of user resets this.
+
+    The kernel sends it with the parent's rights, so a worker that has become another user may not get it.
+    """
+    linux.prctl(_PR_SET_PDEATHSIG, int(number))
+
+
+def keep_capabilities(*numbers: int) -> None:
+    """Drop all capabilities of this process but some."""
+    kept = sum(1 << number for number in numbers)
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    linux.syscall("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))
+
+
+def supervise(folder: str | None = None) -> None:
+    """Fork; the child returns. The parent waits for it, kills what it leaves behind, and ends as it ended.
+
+    The parent does so at once on SIGTERM, and when the host ends. It removes `folder` at the end.
+    """
+    linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # A signal must not end this process before its handler is set.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+    die_with_parent(signal.SIGTERM)
+    child = os.fork()
+    if not child:
+        die_with_parent()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+        linux.prctl(_PR_SET_CHILD_SUBREAPER, 0)
+        return
+    try:
+        _wait(child, folder)
+    finally:
+        os._exit(1)
+
+
+def _wait(child: int, folder: str | None) -> None:
+    # When the host ends it comes several times, once for each of the host's threads.
+    signal.signal(signal.SIGTERM, lambda *_: _kill([child]))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+    with contextlib.suppress(OSError):  # An ordinary user has no capabilities.
+        keep_capabilities(_CAP_KILL, *(() if folder is None else (_CAP_DAC_OVERRIDE,)))
+    # The host must see the sockets closed as soon as the worker has ended.
+    os.closerange(3, 65536)
+    pid = status = 0
+    while pid != child:
+        pid, status = os.waitpid(-1, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    deadline = time.monotonic() + _SECONDS_TO_END
+    while _has_children() and time.monotonic() < deadline:
+        _kill(descendants(os.getpid()))
+        time.sleep(0.001)
+    if folder is not None:
+        import shutil  # Late, to keep it out of every fork.
+
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
+def _has_children() -> bool:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _kill(pids: list[int]) -> None:
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # Stopped processes cannot fork.
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
+
+def descendants(root: int) -> list[int]:
+    """The descendants of a process."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+            except OSError:
+                continue
+    found: set[int] = set()
+    newest = {root}
+    while newest:
+        newest = {pid for pid, parent in parents.items() if parent in newest and pid not in found}
+        found |= newest
+    return sorted(found)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .linux import syscall
 
-__all__ = ["Ruleset", "abi", "prepare", "restrict"]
+__all__ = ["Ruleset", "abi", "prepare"]
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
@@ -30,11 +30,7 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
 
 
 class Ruleset:
-    """Rules that wait for a process to put itself under them.
-
-    Attributes:
-        abi: Which version of Landlock they were made for; 0: there is none here, and they do nothing.
-    """
+    """Rules that wait for a process to put itself under them."""
 
     def __init__(self, version: int, descriptor: int) -> None:
         self.abi = version
@@ -75,8 +71,10 @@ def abi() -> int:
         return 0
 
 
-def prepare(read: Sequence[str], write: Sequence[str], scoped: bool, network: bool = True) -> Ruleset:
+def prepare(read: Sequence[str], write: Sequence[str], network: bool = True) -> Ruleset:
     """Make rules, to be enforced later, perhaps in a forked process.
+
+    With ABI 6, they also keep signals and abstract sockets from what is outside.
 
     Files and folders that are not there are left out; a rule is for the folder that is there now, not for one that is
     mounted over it later. Harmless devices such as `/dev/null` are always allowed.
@@ -84,7 +82,6 @@ def prepare(read: Sequence[str], write: Sequence[str], scoped: bool, network: bo
     Args:
         read: What may be read and executed, with all that is beneath.
         write: What may be changed as well. Terminals can only be used if they are named here: `/dev/pts`, `/dev/ptmx`.
-        scoped: Keep signals and abstract sockets from what is outside; ABI 6 does.
         network: `False`: no TCP; ABI 4 does. UDP is beyond Landlock.
 
     Raises:
@@ -95,7 +92,7 @@ def prepare(read: Sequence[str], write: Sequence[str], scoped: bool, network: bo
         return Ruleset(0, -1)
     files = (1 << max(count for first, count in _COUNTS.items() if first <= version)) - 1
     tcp = _BIND_OR_CONNECT_TCP if version >= 4 and not network else 0
-    scopes = _ABSTRACT_SOCKETS_AND_SIGNALS if version >= 6 and scoped else 0
+    scopes = _ABSTRACT_SOCKETS_AND_SIGNALS if version >= 6 else 0
     attributes = struct.pack("=QQQ", files, tcp, scopes)  # The kernel takes zeros that it does not know.
     ruleset = Ruleset(version, syscall("landlock_create_ruleset", attributes, len(attributes), 0))
     try:
@@ -109,20 +106,6 @@ def prepare(read: Sequence[str], write: Sequence[str], scoped: bool, network: bo
         ruleset.close()
         raise
     return ruleset
-
-
-def restrict(read: Sequence[str], write: Sequence[str], scoped: bool, network: bool = True) -> int:
-    """Make rules and enforce them at once; see `prepare`.
-
-    Returns:
-        The version of Landlock that enforces them; 0: nothing does.
-
-    Raises:
-        OSError: The kernel refuses.
-    """
-    ruleset = prepare(read, write, scoped, network)
-    ruleset.enforce()
-    return ruleset.abi
 
 
 def _allow(ruleset: Ruleset, path: str, rights: int) -> None:

@@ -46,11 +46,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") el
 
 
 def libc(name: str, *arguments: Any) -> int:
-    """Call a function of the C library that answers -1 and sets `errno` when it fails.
-
-    Raises:
-        OSError: It failed, or the function does not exist here.
-    """
+    """Call a function of the C library that answers -1 and sets `errno` when it fails."""
     return _call(getattr(_libc, name, None), name, arguments)
 
 
@@ -65,11 +61,7 @@ _prctl = _prepare_prctl()
 
 
 def prctl(option: int, value: int = 0) -> int:
-    """Call `prctl`, more cheaply than by `libc`: every runner does it.
-
-    Raises:
-        OSError: It failed, or the function does not exist here.
-    """
+    """Call `prctl`, more cheaply than by `libc`: every runner does it."""
     # The kernel insists that the arguments it does not use are zeros.
     return _call(_prctl, "prctl", (option, value, 0, 0, 0))
 

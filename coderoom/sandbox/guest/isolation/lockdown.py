@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import math
 import os
 import resource
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from . import landlock, seccomp
 from .linux import prctl, syscall
 
-__all__ = ["Lockdown", "Prepared", "apply", "limit_cpu", "prepare"]
+__all__ = ["Lockdown", "Prepared"]
 
 _MIB = 1024 * 1024
 # What a program may map beyond its memory, mostly files of libraries.
@@ -39,7 +38,6 @@ class Lockdown(NamedTuple):
         network: Whether code may make TCP and UDP sockets.
         read: What Landlock lets it read and execute; `None`: no Landlock.
         write: What Landlock lets it change.
-        scoped: Whether Landlock confines its signals and abstract sockets.
         use_seccomp: Whether there is a filter of system calls.
         own_pid_only: For a wall without a PID namespace: code can signal no process but the runner, which leads its own
             session. Where Landlock confines signals, those to its own children still work.
@@ -49,7 +47,6 @@ class Lockdown(NamedTuple):
         processes: The processes and threads of the user; `None`: not limited here.
         open_files: The open files of a process.
         file_bytes: The size of a file.
-        cpu_seconds: The processor time of a process; `None`: not limited here.
     """
 
     network: bool
@@ -58,33 +55,29 @@ class Lockdown(NamedTuple):
     file_bytes: int
     read: Sequence[str] | None = None
     write: Sequence[str] = ()
-    scoped: bool = True
     use_seccomp: bool = True
     own_pid_only: bool = False
     local_sockets: bool = False
     address_space: bool = True
     processes: int | None = None
-    cpu_seconds: float | None = None
 
 
 class Prepared:
-    """A lockdown whose expensive part is done.
+    """A lockdown whose expensive part is done: the paths of the rules are open, and the filter is built.
 
-    A process that has forked may apply it in each of its children.
+    Make it behind the wall, when everything is mounted and `/dev` is complete. A process may apply it in each of its
+    forks.
 
-    Attributes:
-        lockdown: What it was made of.
-        landlock_abi: The version of Landlock that it uses; 0: none.
-        seccomp: Whether it has a filter of system calls.
+    Raises:
+        OSError: This machine does not support a layer.
     """
 
     def __init__(self, lockdown: Lockdown) -> None:
         self.lockdown = lockdown
         self._ruleset = landlock.Ruleset(0, -1)
         if lockdown.read is not None:
-            self._ruleset = landlock.prepare(lockdown.read, lockdown.write, lockdown.scoped, lockdown.network)
+            self._ruleset = landlock.prepare(lockdown.read, lockdown.write, lockdown.network)
         self.landlock_abi = self._ruleset.abi
-        self.seccomp = lockdown.use_seccomp
         self._program = self._filter() if lockdown.use_seccomp else b""
         self._limits = list(_limits(lockdown))
         self._settled = False
@@ -95,9 +88,6 @@ class Prepared:
         """Apply the part that forks inherit and that does not disturb a supervisor, so that `apply` in a fork is cheap.
 
         The limit on the address space is not in it.
-
-        Raises:
-            OSError: A layer cannot be applied; no code must run then.
         """
         _refuse_threads()  # A fork always has one thread.
         self._settled = True
@@ -108,19 +98,13 @@ class Prepared:
         _drop_bounding_set()
 
     def apply(self) -> None:
-        """Lock this process down.
-
-        Raises:
-            OSError: A layer cannot be applied; the code must not run then.
-        """
+        """Lock this process down. After an error the code must not run."""
         if not self._settled:
             self.settle()
         if self.lockdown.own_pid_only and os.getsid(0) != os.getpid():
             os.setsid()
         if self.lockdown.address_space:
             self.bound_address_space()
-        if self.lockdown.cpu_seconds is not None:
-            limit_cpu(self.lockdown.cpu_seconds, final=True)
         _drop_capabilities()
         self._ruleset.enforce()
         if self._program:
@@ -130,56 +114,15 @@ class Prepared:
         """Limit the address space, which not every program tolerates."""
         _bound(resource.RLIMIT_AS, self._address_space)
 
-    def close(self) -> None:
-        """Release it without applying it."""
-        self._ruleset.close()
-
     def _filter(self) -> bytes:
         lockdown = self.lockdown
         return seccomp.build_filter(
             os.uname().machine,
             lockdown.network,
             seccomp.SOME_PID if lockdown.own_pid_only else None,
-            signals=not (lockdown.scoped and self.landlock_abi >= 6),
+            signals=self.landlock_abi < 6,
             local_sockets=lockdown.local_sockets,
         )
-
-
-def prepare(lockdown: Lockdown) -> Prepared:
-    """Open the paths of the rules and build the filter.
-
-    Call this behind the wall, when everything is mounted and `/dev` is complete.
-
-    Raises:
-        OSError: This machine does not support a layer.
-    """
-    return Prepared(lockdown)
-
-
-def apply(lockdown: Lockdown) -> Prepared:
-    """Prepare and apply at once.
-
-    Raises:
-        OSError: A layer cannot be applied; the code must not run then.
-    """
-    prepared = prepare(lockdown)
-    prepared.apply()
-    return prepared
-
-
-def limit_cpu(seconds: float, *, final: bool = False) -> None:
-    """Limit the further processor time of this process to whole seconds, rounded up. Then it gets SIGXCPU.
-
-    Args:
-        seconds: The further time.
-        final: Whether it is killed one second later, and can never get more. Otherwise code, or the next call, can
-            raise the limit.
-    """
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    soft = max(1, math.ceil(usage.ru_utime + usage.ru_stime + seconds))
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    soft = _lower(soft, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, _lower(soft + 1, hard) if final else hard))
 
 
 def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import linux
 
-__all__ = ["IdmapError", "bind", "build_root", "cover", "guard", "idmap", "mount_proc", "mount_tmpfs"]
+__all__ = ["IdmapError", "bind", "build_root", "cover", "guard", "idmap", "mount_mapped", "mount_proc", "mount_tmpfs"]
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_SILENT, _MS_PRIVATE, _MS_SLAVE = 4096, 16384, 32768, 1 << 18, 1 << 19
@@ -38,11 +38,6 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
         linux.libc("mount", *encoded[:3], ctypes.c_ulong(flags), encoded[3])
     except OSError as error:
         raise OSError(error.errno, f"mount of {source or kind} at {target}: {error.strerror}") from None
-
-
-def _private() -> None:
-    """Keep new mounts from the namespace that this one was copied from."""
-    _mount(None, "/", None, _MS_REC | _MS_SLAVE | _MS_SILENT)
 
 
 def mount_proc(target: str = "/proc") -> None:
@@ -107,11 +102,10 @@ def _flags_of(place: str) -> int:
 def build_root(layout: dict[str, Any]) -> None:
     """Replace the file tree of this mount namespace, which must be this process's own.
 
-    Args:
-        layout: `read_only`, `symlinks`, `files` and `workspace` as in the host's layout, and `size` and `owner` of
-            folders in memory (`None`: this process's user).
+    The layout is the host's, with `size` and `owner` of folders in memory (`None`: this process's user).
     """
-    _private()
+    # Keep new mounts from the namespace that this one was copied from.
+    _mount(None, "/", None, _MS_REC | _MS_SLAVE | _MS_SILENT)
     _enter_scratch()
     os.mkdir(_NEW)
     _mount("tmpfs", _NEW, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=8m")
@@ -130,7 +124,11 @@ def build_root(layout: dict[str, Any]) -> None:
             file.write(text)
     mount_proc(_folder("/proc"))
     _mount_dev(size, owner)
-    _mount_workspace(layout, size, owner)
+    workspace = _folder("/workspace")
+    if layout["workspace"] is None:
+        mount_tmpfs(workspace, size, "0755", owner)
+    else:
+        bind(_OLD + layout["workspace"], workspace, writable=True)
     # Otherwise code could fill the memory with files here.
     _remount_read_only(_NEW)
     _remount_read_only(_NEW + "/dev")
@@ -186,20 +184,10 @@ def _mount_dev(size: int, owner: tuple[int, int] | None) -> None:
     mount_tmpfs(_folder("/dev/shm"), size, "1777", owner)
 
 
-def _mount_workspace(layout: dict[str, Any], size: int, owner: tuple[int, int] | None) -> None:
-    target = _folder("/workspace")
-    if layout["workspace"] is None:
-        mount_tmpfs(target, size, "0755", owner)
-        return
-    bind(_OLD + layout["workspace"], target, writable=True)
-
-
 def guard(workspace: str, guarded: Sequence[tuple[str, bool]]) -> None:
-    """Keep parts of the workspace from being changed or moved.
+    """Keep parts of the workspace from being changed or moved: a mount point cannot be moved.
 
-    Args:
-        workspace: Its path.
-        guarded: Paths in it and whether they stay writable; a mount point cannot be moved.
+    `guarded` has paths in it and whether they stay writable.
     """
     for path, writable in guarded:
         place = os.path.join(workspace, path)
@@ -209,11 +197,7 @@ def guard(workspace: str, guarded: Sequence[tuple[str, bool]]) -> None:
 def cover(target: str, size: int, mode: str, kept: Sequence[str]) -> None:
     """Mount an empty folder in memory over a folder, and keep some of its contents visible.
 
-    Args:
-        target: The folder.
-        size: How much fits.
-        mode: Its permissions.
-        kept: What stays: the paths of mounts, or of symbolic links, below the folder.
+    `kept` has the paths of mounts, or of symbolic links, below the folder.
     """
     links = {path: os.readlink(path) for path in kept if os.path.islink(path)}
     trees = {path: _clone(path) for path in kept if path not in links}
@@ -230,9 +214,9 @@ def cover(target: str, size: int, mode: str, kept: Sequence[str]) -> None:
             os.close(tree)
 
 
-def _clone(path: str) -> int:
+def _clone(path: str, recursive: int = _AT_RECURSIVE) -> int:
     place = ctypes.c_char_p(os.fsencode(path))
-    return linux.syscall("open_tree", _AT_FDCWD, place, _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
+    return linux.syscall("open_tree", _AT_FDCWD, place, _OPEN_TREE_CLONE | recursive | os.O_CLOEXEC)
 
 
 def _attach(tree: int, path: str) -> None:
@@ -241,28 +225,29 @@ def _attach(tree: int, path: str) -> None:
 
 
 def idmap(target: str, outside: tuple[int, int], inside: tuple[int, int]) -> None:
-    """Change the owner of files below a mount, as seen there.
-
-    Args:
-        target: The mount, which is covered by one with other owners.
-        outside: The user and group whose files they are.
-        inside: Whose they are from now on, here.
+    """Show the files of the user and group `outside` below a mount as those of `inside`.
 
     Raises:
         IdmapError: The kernel (before Linux 5.12) or the file system cannot do that.
     """
-    users = tree = -1
     try:
         users = _users(outside, inside)
-        tree = _clone(target)
-        _set_attributes(tree, "", _AT_EMPTY_PATH | _AT_RECURSIVE, _Attributes(attr_set=_ATTR_IDMAP, userns_fd=users))
-        _attach(tree, target)
+        try:
+            mount_mapped(target, target, users, _AT_RECURSIVE)
+        finally:
+            os.close(users)
     except OSError as error:
         raise IdmapError(error.errno, f"files with another owner: {error.strerror}") from None
+
+
+def mount_mapped(source: str, target: str, users: int, recursive: int = 0) -> None:
+    """Mount a folder at another place, where the owners of files are as a user namespace maps them."""
+    tree = _clone(source, recursive)
+    try:
+        _set_attributes(tree, "", _AT_EMPTY_PATH | recursive, _Attributes(attr_set=_ATTR_IDMAP, userns_fd=users))
+        _attach(tree, target)
     finally:
-        for fd in (users, tree):
-            if fd >= 0:
-                os.close(fd)
+        os.close(tree)
 
 
 def _users(outside: tuple[int, int], inside: tuple[int, int]) -> int:

@@ -10,62 +10,51 @@ from typing import Any
 from ..forks import fork
 from . import linux, mounts
 
-__all__ = ["empty_folders", "enter_room", "own_folders"]
+__all__ = ["empty_folders", "enter_room", "map_ids", "own_folders", "unshare_room"]
 
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 16384, 1 << 18
+_MS_REC, _MS_PRIVATE = 16384, 1 << 18
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _MOST_ENTRIES = 1000
 
 
 def enter_room(config: dict[str, Any]) -> bool:
-    """Enter new namespaces, if `rooms` says so.
+    """Enter new namespaces, if `rooms` says so, and return whether that was done.
 
     With namespaces, a fork returns, which is process 1 of its own process namespace. When it ends, the kernel ends
     everything in the room.
-
-    Args:
-        config: The worker's configuration; `rooms` is `"namespaces"` or `"plain"`.
-
-    Returns:
-        Whether it has its own namespaces.
-
-    Raises:
-        OSError: Namespaces are refused.
     """
     if config["rooms"] != "namespaces":
         linux.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
         return False
-    uid, gid = os.getuid(), os.getgid()
-    linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{uid} {uid} 1")
-    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    unshare_room()
     if fork():
         os._exit(0)
     os.setsid()
     linux.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
-    linux.libc("mount", b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)
-    _mount_memory(config)
-    return True
-
-
-def _mount_memory(config: dict[str, Any]) -> None:
-    size = config["limits"]["disk_bytes"]
+    mounts.mount_proc()
     for place in config["in_memory"]:
         mode = "755" if place == config["workspace"] else "1777"
         # An interpreter below /tmp is mounted there already.
-        mounts.cover(place, size, mode, config["kept"] if place == "/tmp" else ())
+        mounts.cover(place, config["limits"]["disk_bytes"], mode, config["kept"] if place == "/tmp" else ())
+    return True
+
+
+def unshare_room() -> None:
+    """Enter the namespaces of a room, with the same user."""
+    uid, gid = os.getuid(), os.getgid()
+    linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
+    map_ids(f"{uid} {uid} 1", f"{gid} {gid} 1")
+
+
+def map_ids(users: str, groups: str) -> None:
+    """Map the users and groups of a new user namespace to those outside."""
+    for name, text in (("setgroups", "deny"), ("uid_map", users), ("gid_map", groups)):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
 
 
 def own_folders(config: dict[str, Any]) -> dict[str, Any]:
-    """Make folders for a room without namespaces, and change the environment to name them.
-
-    Args:
-        config: The worker's configuration; `scratch` is the folder for the folders of rooms.
-
-    Returns:
-        The room's configuration: with its own workspace, unless the host has one, and the paths that code may write.
-    """
+    """Make folders for a room without namespaces, name them in the environment, and return the room's configuration."""
     import tempfile  # Late: rooms with namespaces do not need it.
 
     scratch = config["scratch"]
@@ -121,8 +110,3 @@ def _empty(folder: str, kept: Sequence[str]) -> None:
             shutil.rmtree(entry.path)
         else:
             os.unlink(entry.path)
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w") as file:
-        file.write(text)

@@ -155,9 +155,6 @@ def install(program: bytes) -> None:
     """Apply a filter to this process and all that it starts; it cannot be removed.
 
     `PR_SET_NO_NEW_PRIVS` must be set.
-
-    Raises:
-        OSError: The kernel refuses.
     """
     instructions = ctypes.create_string_buffer(program, len(program))
     # struct sock_fprog, without ctypes' structures, which are slow.

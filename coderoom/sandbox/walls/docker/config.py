@@ -1,31 +1,171 @@
-"""The options of the wall `docker`, and the configuration of its containers."""
+"""The options of the wall `docker`, and the configuration of its containers: users, shared folders and limits."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
+import random
 import re
+import socket
+import stat
 import sys
+import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from coderoom._util import owner
-from coderoom.errors import RequestError
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.walls.docker.engine import Engine
-from coderoom.sandbox.walls.docker.folders import Tenant
 from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, WORKSPACE, guarded_paths
+from coderoom.sandbox.walls.local import copy_for_all
+from coderoom.sandbox.walls.workspace import chown_workspace, mounted_for, unmount
 
-__all__ = ["DEFAULT_IMAGE", "LABEL", "DockerOptions", "container_config", "memory_of"]
+__all__ = [
+    "DEFAULT_IMAGE",
+    "LABEL",
+    "DockerOptions",
+    "Meeting",
+    "Tenant",
+    "container_config",
+    "memory_of",
+    "tenant_for",
+    "visible_code",
+]
+
+_FEW_USERS = (10_000, 60_000)  # Known to every engine that remaps users.
+_NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Used by no machine.
 
 DEFAULT_IMAGE = "python:3-slim"
-
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {unit: 1024**power for power, unit in enumerate("bkmgt")}
+LABEL = "coderoom"
+_CONTROL = f"{INSIDE}/control"
+_CODE = f"{INSIDE}/guest"
+_OWN_MEMORY = 256 * 1024**2
+_OWN_PROCESSES = 64
+_SESSIONS = 4
+_OPEN_FILES = 8192
+_NETWORKS = {True: "bridge", False: "none"}
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """The user of the code, and the folder of its workspace.
+
+    Attributes:
+        uid: Its user, never 0.
+        gid: Its group.
+        workspace: The folder to mount as the workspace; `None`: an empty one in memory.
+        host_users: Whether the engine must not remap the users.
+        give_back: Called at the end.
+    """
+
+    uid: int
+    gid: int
+    workspace: Path | None = None
+    host_users: bool = False
+    give_back: Callable[[], object] = lambda: None
+
+
+class Meeting:
+    """A private folder with the socket at which the host waits for its worker.
+
+    No other user of this machine can enter the folder; the container sees only the part with the socket.
+    """
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="coderoom-"))
+        self.folder = self._folder / "control"
+        self.mount = self._folder / "workspace"
+        self.folder.mkdir()
+        self.folder.chmod(0o711)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        path = self.folder / "socket"
+        try:
+            self.listener.bind(str(path))
+            path.chmod(0o666)
+            self.listener.listen(1)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Remove the folder; the container keeps what it has mounted."""
+        self.listener.close()
+        unmount(self.mount)
+        # Never recursively: the workspace may still be mounted here.
+        with contextlib.suppress(OSError):
+            (self.folder / "socket").unlink(missing_ok=True)
+        for folder in (self.folder, self.mount, self._folder):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def tenant_for(workspace: Path | None, mount: Path | None, remapped: bool, rootless: bool) -> Tenant:
+    """Choose a user for the code, so that what it writes belongs to the workspace's owner.
+
+    `mount` is where the workspace can be mounted once more; `None` if the engine would not see that. `rootless` engines
+    always remap users.
+    """
+    nobody = random.SystemRandom().randint(*(_FEW_USERS if remapped else _NOBODY))
+    if workspace is None:
+        return Tenant(nobody, nobody)
+    owner = workspace.stat()
+    open_to_all = owner.st_mode & stat.S_IRWXO == stat.S_IRWXO
+    if remapped and (open_to_all or rootless):
+        if not open_to_all:
+            raise SandboxUnavailable(
+                f"Code in a container of a rootless Docker engine cannot write into the workspace {str(workspace)!r}: "
+                "its owner is the container's root, which code never is. Make it writable for all (chmod a+rwx), or "
+                "use the wall 'bubblewrap', which needs no more rights than such an engine."
+            )
+        return Tenant(nobody, nobody, workspace)
+    left_behind = owner.st_uid in range(_NOBODY[0], _NOBODY[1] + 1)
+    if owner.st_uid and not (left_behind and os.geteuid() == 0):
+        return Tenant(owner.st_uid, owner.st_gid or owner.st_uid, workspace, host_users=remapped)
+    if os.geteuid():
+        if open_to_all:
+            return Tenant(nobody, nobody, workspace, host_users=remapped)
+        raise _not_for_code(workspace)
+    return _beside_root(workspace, mount, nobody, remapped)
+
+
+def _beside_root(workspace: Path, mount: Path | None, nobody: int, remapped: bool) -> Tenant:
+    if mount is not None and workspace.stat().st_uid == 0:
+        try:
+            mount.mkdir()
+            mounted_for(workspace, mount, nobody, nobody)
+            return Tenant(nobody, nobody, mount, remapped)
+        except OSError:
+            pass  # An old kernel, or a file system that cannot do it.
+    identity, give_back = chown_workspace(workspace)
+    if identity is None:
+        raise _not_for_code(workspace)
+    return Tenant(*identity, workspace, remapped, give_back)
+
+
+def _not_for_code(workspace: Path) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"The workspace {str(workspace)!r} belongs to root, and code is never root: use a folder of your own."
+    )
+
+
+def visible_code(source: Path) -> tuple[Path, Path | None]:
+    """A folder of the worker's code that every user can read, and the temporary folder of its copy if it is one."""
+    folders = [path for path in (source, *source.rglob("*")) if path.is_dir()]
+    if all(path.stat().st_mode & 0o005 == 0o005 for path in folders) and all(
+        path.stat().st_mode & 0o004 for path in source.rglob("*.py")
+    ):
+        return source, None
+    copy = Path(tempfile.mkdtemp(prefix="coderoom-"))
+    return copy_for_all(source, copy), copy
 
 
 def _bytes(value: Any) -> Any:
@@ -68,11 +208,7 @@ class DockerOptions(BaseModel):
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DockerOptions:
-        """Check options.
-
-        Raises:
-            RequestError: Options are unknown or wrong; the message lists all of them.
-        """
+        """Check options; the error lists all that are unknown or wrong."""
         try:
             return cls.model_validate(dict(options))
         except ValidationError as error:
@@ -90,30 +226,10 @@ def _mistake(name: str, found: Mapping[str, Any], value: Any) -> str:
     return f"there is no {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}")
 
 
-LABEL = "coderoom"
-
-_CONTROL = f"{INSIDE}/control"
-_CODE = f"{INSIDE}/guest"
-_OWN_MEMORY = 256 * 1024**2
-_OWN_PROCESSES = 64
-_SESSIONS = 4
-_OPEN_FILES = 8192
-_NETWORKS = {True: "bridge", False: "none"}
-
-
 def container_config(
-    engine: Engine, spec: WallSpec, options: DockerOptions, tenant: Tenant, meeting: Path, code: Path
+    engine: Engine, spec: SandboxConfig, options: DockerOptions, tenant: Tenant, meeting: Path, code: Path
 ) -> dict[str, Any]:
-    """The arguments of `create_container`.
-
-    Args:
-        engine: The engine that will make the container.
-        spec: The sandbox's configuration.
-        options: The wall's options.
-        tenant: The user of the code, and its workspace.
-        meeting: The folder with the host's socket.
-        code: The folder with the worker's code.
-    """
+    """The arguments of `create_container`; `meeting` has the host's socket, and `code` the worker's code."""
     shared = [(code, _CODE, True), (meeting, _CONTROL, True), *_workspace(spec, tenant)]
     shared += [(path.resolve(), str(path.absolute()), True) for path in spec.readable]
     mounts = [
@@ -140,7 +256,7 @@ def container_config(
     }
 
 
-def memory_of(spec: WallSpec, options: DockerOptions) -> int:
+def memory_of(spec: SandboxConfig, options: DockerOptions) -> int:
     """The memory limit of a container, files in memory included."""
     in_memory = spec.limits.disk_bytes * (2 if spec.workspace is None else 1)
     return options.memory or spec.limits.memory_bytes + in_memory + _OWN_MEMORY
@@ -158,7 +274,7 @@ def _walls() -> dict[str, Any]:
     }
 
 
-def _workspace(spec: WallSpec, tenant: Tenant) -> Iterator[tuple[Path, str, bool]]:
+def _workspace(spec: SandboxConfig, tenant: Tenant) -> Iterator[tuple[Path, str, bool]]:
     if spec.workspace is None or tenant.workspace is None:
         return
     yield tenant.workspace.resolve(), WORKSPACE, False
@@ -167,7 +283,7 @@ def _workspace(spec: WallSpec, tenant: Tenant) -> Iterator[tuple[Path, str, bool
         yield tenant.workspace.resolve() / path, f"{WORKSPACE}/{path}", not writable
 
 
-def _files(spec: WallSpec, tenant: Tenant) -> dict[str, Any]:
+def _files(spec: SandboxConfig, tenant: Tenant) -> dict[str, Any]:
     size = spec.limits.disk_bytes
     in_memory = f"rw,exec,nosuid,nodev,size={size}"
     folders = {"/tmp": f"{in_memory},mode=1777"}
@@ -176,7 +292,7 @@ def _files(spec: WallSpec, tenant: Tenant) -> dict[str, Any]:
     return {"tmpfs": folders, "shm_size": size, "network_mode": _NETWORKS[spec.network]}
 
 
-def _limits(engine: Engine, spec: WallSpec, options: DockerOptions) -> dict[str, Any]:
+def _limits(engine: Engine, spec: SandboxConfig, options: DockerOptions) -> dict[str, Any]:
     memory = memory_of(spec, options)
     return {
         "mem_limit": memory,
@@ -201,14 +317,9 @@ def _more(engine: Engine, options: DockerOptions, tenant: Tenant) -> dict[str, A
     if options.runtime is not None:
         more["runtime"] = options.runtime
     if options.gpus is not None:
-        more["device_requests"] = [_gpus(options.gpus)]
+        from docker.types import DeviceRequest  # type: ignore[import-untyped]
+
+        ids = options.gpus if isinstance(options.gpus, list) else None
+        count = None if ids else -1 if options.gpus == "all" else options.gpus
+        more["device_requests"] = [DeviceRequest(count=count, device_ids=ids, capabilities=[["gpu"]])]
     return more
-
-
-def _gpus(wanted: str | int | list[str]) -> Mapping[str, Any]:
-    request: dict[str, Any] = {"Driver": "", "Capabilities": [["gpu"]], "Options": {}, "Count": 0, "DeviceIDs": []}
-    if isinstance(wanted, list):
-        request["DeviceIDs"] = wanted
-    else:
-        request["Count"] = -1 if wanted == "all" else wanted
-    return request

@@ -1,23 +1,38 @@
-"""The Docker engine of this machine: connecting to it, and its abilities."""
+"""The Docker engine of this machine, and its containers."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 import os
 import platform
+import re
+import select
 import socket
 import struct
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
 
-__all__ = ["Engine", "connect", "is_missing", "reason"]
+__all__ = ["Container", "DockerWorker", "Engine", "EngineStream", "connect", "is_missing", "reason"]
 
 _UNIX = "unix://"
 _START = "Start Docker (for instance: systemctl start docker), or set DOCKER_HOST to where its engine listens."
+
+_HEAD_END = b"\r\n\r\n"
+_log = logging.getLogger(__name__)
+_TAIL = 4096
+_KILLED = 137
+_PATIENCE = 2.0
+# The engine's answer for a container that is being removed already, or does not run.
+_CONFLICT = 409
 
 
 @dataclass(frozen=True)
@@ -84,15 +99,7 @@ class Engine:
 
 
 def connect(timeout: float = 60) -> Engine:
-    """Connect to the engine that the `docker` command would use.
-
-    Args:
-        timeout: The most seconds that an answer may take.
-
-    Raises:
-        SandboxUnavailable: No engine can be used.
-        MissingDependencyError: The package `docker` is not installed.
-    """
+    """Connect to the engine that the `docker` command would use, with the most seconds that an answer may take."""
     docker = _package()
     if not sys.platform.startswith("linux"):
         raise SandboxUnavailable(
@@ -206,3 +213,176 @@ def _check(engine: Engine) -> None:
             f"The Docker engine ({info.get('OperatingSystem', '?')}) runs in a virtual machine, into which this "
             "machine's sockets cannot be handed. Use an engine on this system itself (DOCKER_HOST), or another wall."
         )
+
+
+class EngineStream:
+    """An answer of the engine that lasts as long as a container, read without blocking, which docker-py cannot do.
+
+    `target` is the path and query of the request, a POST. Of the answer, the last `keep` bytes are in `data`.
+    """
+
+    def __init__(self, path: str, target: str, keep: int, timeout: float = 60) -> None:
+        self._keep = keep
+        self.data = b""
+        self.ended = False
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._sock.settimeout(timeout)
+            self._sock.connect(path)
+            self._sock.sendall(f"POST {target} HTTP/1.1\r\nHost: docker\r\nContent-Length: 0\r\n\r\n".encode())
+            self._read_head()
+            self._sock.setblocking(False)
+        except BaseException:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        """Becomes readable when more has arrived, and at the end."""
+        return self._sock.fileno()
+
+    def take_in(self) -> None:
+        """Read what has arrived."""
+        with contextlib.suppress(BlockingIOError):
+            while not self.ended:
+                self._take(65_536)
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+        self.ended = True
+        self._sock.close()
+
+    def _take(self, size: int) -> None:
+        try:
+            data = self._sock.recv(size)
+        except BlockingIOError:
+            raise
+        except OSError:
+            data = b""
+        self.ended = not data
+        self.data = (self.data + data)[-self._keep :]
+
+    def _read_head(self) -> None:
+        while _HEAD_END not in self.data and not self.ended:
+            self._take(4096)
+        head, _, self.data = self.data.partition(_HEAD_END)
+        status = head.split(None, 2)
+        if len(status) < 2 or status[1] != b"200":
+            raise OSError((head or b"the engine said nothing").decode(errors="replace"))
+
+
+class Container:
+    """A container that removes itself when its first process ends."""
+
+    @classmethod
+    def create(cls, engine: Engine, config: Mapping[str, Any]) -> Self:
+        """Create a container without starting it."""
+        made = engine.client.create_container(**config)["Id"]
+        try:
+            return cls(engine, made)
+        except BaseException:
+            engine.client.remove_container(made, force=True, v=True)
+            raise
+
+    def __init__(self, engine: Engine, id: str) -> None:
+        self.id = id
+        self._client = engine.client
+        target = f"/v{engine.client.api_version}/containers/{id}"
+        # Both are requested before the start: the engine knows nothing of a removed container.
+        self._output = EngineStream(engine.path, f"{target}/attach?stream=1&stdout=1&stderr=1", 4 * _TAIL)
+        try:
+            self._exit = EngineStream(engine.path, f"{target}/wait?condition=next-exit", _TAIL)
+        except BaseException:
+            self._output.close()
+            raise
+
+    def fileno(self) -> int:
+        """Becomes readable when the container writes something, and when it ends."""
+        return self._output.fileno()
+
+    def start(self) -> None:
+        """Start it."""
+        self._client.start(self.id)
+
+    def ended(self) -> bool:
+        """Whether the container has ended."""
+        self._output.take_in()
+        return self._output.ended
+
+    def written(self) -> str:
+        """The end of what it has written."""
+        self._output.take_in()
+        return _without_heads(self._output.data).decode(errors="replace").strip()[-_TAIL:]
+
+    def exit_code(self, patience: float = 0) -> int | None:
+        """The exit code of a container that has ended; waits `patience` seconds for it."""
+        if not self._exit.ended:
+            select.select([self._exit], [], [], patience)
+            self._exit.take_in()
+        found = re.search(rb'"StatusCode":\s*(\d+)', self._exit.data)
+        return int(found[1]) if found else None
+
+    def remove(self) -> None:
+        """Kill and remove the container; returns when it is removed."""
+        try:
+            self._client.remove_container(self.id, force=True, v=True)
+        except Exception as error:  # An error of the engine or of the connection.
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            if status == _CONFLICT:
+                with contextlib.suppress(Exception):
+                    self._client.wait(self.id, timeout=10, condition="removed")
+            elif not is_missing(error):
+                _log.warning("The container %s could not be removed: %s", self.id[:12], reason(error))
+
+    def close(self) -> None:
+        """Close the connections to it."""
+        self._exit.close()
+        self._output.close()
+
+
+@dataclass(eq=False)
+class DockerWorker:
+    """A worker in a container; `undo` removes the container and all that was made for it."""
+
+    control: socket.socket
+    boot: Mapping[str, Any]
+    container: Container
+    memory: int
+    undo: Callable[[], object]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        # For a worker that is never closed.
+        self._end = weakref.finalize(self, _undo, os.getpid(), self.control, self.undo)
+
+    async def end(self) -> None:
+        """End the container and remove it."""
+        await asyncio.shield(asyncio.to_thread(self.kill))
+
+    def kill(self) -> None:
+        """As `end`, without an event loop."""
+        with self._lock:
+            self._end()
+
+    def describe_death(self) -> str:
+        """Why it ended by itself, as far as known."""
+        if not self._end.alive:
+            return "It was ended."
+        written, ended = self.container.written(), self.container.ended()
+        code = self.container.exit_code(_PATIENCE if ended else 0)
+        why = f"Its container ended with exit code {code}."
+        if code is None:
+            why = "The Docker engine has ended, or no longer knows the container." if ended else "It is still running."
+        if code == _KILLED:
+            why += f" It was killed, most likely for needing more memory than its {self.memory >> 20} MiB."
+        return f"{why} It wrote: {written}" if written else why
+
+
+def _undo(host: int, control: socket.socket, undo: Callable[[], object]) -> None:
+    control.close()
+    if os.getpid() == host:  # Not in a fork of the host.
+        undo()
+
+
+def _without_heads(data: bytes) -> bytes:
+    """The output of a container without the header of each piece: eight bytes with its stream and its length."""
+    return re.sub(rb"[\0-\2]\0\0\0[\0-\xff]{4}", b"", data, flags=re.DOTALL)

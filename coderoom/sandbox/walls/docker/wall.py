@@ -16,11 +16,18 @@ from typing import Any
 from coderoom._util import owner
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.sandbox import guest
-from coderoom.sandbox.walls.base import WallReport, WallSpec
-from coderoom.sandbox.walls.docker.config import LABEL, DockerOptions, container_config, memory_of
-from coderoom.sandbox.walls.docker.container import Container, DockerWorker
-from coderoom.sandbox.walls.docker.engine import Engine, connect, is_missing, reason
-from coderoom.sandbox.walls.docker.folders import Meeting, tenant_for, visible_code
+from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.walls import WallReport
+from coderoom.sandbox.walls.docker.config import (
+    LABEL,
+    DockerOptions,
+    Meeting,
+    container_config,
+    memory_of,
+    tenant_for,
+    visible_code,
+)
+from coderoom.sandbox.walls.docker.engine import Container, DockerWorker, Engine, connect, is_missing, reason
 from coderoom.sandbox.walls.layout import WORKSPACE, check_readable, check_workspace
 
 __all__ = ["DockerWall"]
@@ -34,12 +41,7 @@ _CONTROL_BUFFER = 1 << 20
 class DockerWall:
     """A container without network and capabilities, and with nothing of the host but the workspace.
 
-    Args:
-        code: The folder with the worker's code; by default CodeRoom's own.
-        **options: Defaults for the options of a sandbox; see `DockerOptions`.
-
-    Raises:
-        RequestError: An option is wrong.
+    `code` is the folder with the worker's code. The options are defaults for those of a sandbox; see `DockerOptions`.
     """
 
     name = "docker"
@@ -61,14 +63,8 @@ class DockerWall:
         except Exception as error:  # docker-py raises its own errors and those of requests and urllib3.
             return WallReport(self.name, False, f"The Docker engine failed: {reason(error)}")
 
-    async def start(self, spec: WallSpec) -> DockerWorker:
-        """Start a worker in a container of its own.
-
-        Raises:
-            SandboxUnavailable: No engine, image, or Python in the image can be used.
-            RequestError: An option, or a folder, is wrong.
-            MissingDependencyError: The package `docker` is not installed.
-        """
+    async def start(self, spec: SandboxConfig) -> DockerWorker:
+        """Start a worker in a container of its own; see `Wall`."""
         launch = _Launch(spec, DockerOptions.of({**self._options, **spec.options}), self._code)
         running = asyncio.ensure_future(asyncio.to_thread(launch.run))
         try:
@@ -93,13 +89,9 @@ class DockerWall:
 
 
 class _Launch:
-    """Makes a container and waits for its worker, in a thread.
+    """Makes a container and waits for its worker, in a thread; `cancelled` is set when the start was cancelled."""
 
-    Attributes:
-        cancelled: Set when the start was cancelled.
-    """
-
-    def __init__(self, spec: WallSpec, options: DockerOptions, code: Path) -> None:
+    def __init__(self, spec: SandboxConfig, options: DockerOptions, code: Path) -> None:
         self._spec = spec
         self._options = options
         self._code = code
@@ -178,9 +170,8 @@ class _Launch:
         remedy = f"Get it (docker pull {image}) or make it, or name another one in the wall's option 'image'."
         if not self._options.pull:
             raise SandboxUnavailable(f"{missing}. {remedy}")
-        name, tag = (image, None) if "@" in image else _split_tag(image)
         try:
-            for said in engine.client.pull(name, tag=tag, stream=True, decode=True):
+            for said in engine.client.pull(image, stream=True, decode=True):
                 self._check_wanted()
                 if "error" in said:
                     raise OSError(said["error"])
@@ -248,11 +239,6 @@ def _sweep(engine: Engine) -> None:
             if owner.is_orphan(found["Labels"].get(LABEL, "")):
                 with contextlib.suppress(Exception):
                     engine.client.remove_container(found["Id"], force=True, v=True)
-
-
-def _split_tag(image: str) -> tuple[str, str]:
-    name, colon, tag = image.rpartition(":")
-    return (name, tag) if colon and "/" not in tag else (image, "latest")
 
 
 def _hint(said: str) -> str:

@@ -11,9 +11,8 @@ from typing import Any
 import docker  # type: ignore[import-untyped]
 import pytest
 
-from coderoom.sandbox import Limits
-from coderoom.sandbox.walls.base import WallSpec
-from coderoom.sandbox.walls.docker.container import DockerWorker
+from coderoom.sandbox import Limits, SandboxConfig
+from coderoom.sandbox.walls.docker.engine import DockerWorker
 
 __all__ = ["Start", "a_spec", "as_root", "gone", "ours"]
 
@@ -22,9 +21,9 @@ Start = Callable[..., Awaitable[DockerWorker]]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def a_spec(workspace: Path | None = None, **more: Any) -> WallSpec:
+def a_spec(workspace: Path | None = None, **more: Any) -> SandboxConfig:
     wanted = {"network": False, "env": {}, "limits": Limits(), **more}
-    return WallSpec(workspace=workspace, **wanted)
+    return SandboxConfig(workspace=workspace, **wanted)
 
 
 SHARED: set[str] = set()

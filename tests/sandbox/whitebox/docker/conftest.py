@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coderoom.sandbox.walls.docker.container import DockerWorker
+from coderoom.sandbox.walls.docker.engine import DockerWorker
 from coderoom.sandbox.walls.docker.wall import DockerWall
 from tests.support.docker import client
 

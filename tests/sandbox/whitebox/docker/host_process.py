@@ -6,14 +6,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from coderoom.sandbox import Limits
-from coderoom.sandbox.walls.base import WallSpec
+from coderoom.sandbox import Limits, SandboxConfig
 from coderoom.sandbox.walls.docker.wall import DockerWall
 
 
 async def _main(code: str, image: str, workspace: str) -> None:
     wall = DockerWall(code=Path(code), image=image)
-    worker = await wall.start(WallSpec(workspace=Path(workspace), network=False, env={}, limits=Limits()))
+    worker = await wall.start(SandboxConfig(workspace=Path(workspace), network=False, env={}, limits=Limits()))
     sys.stdout.write(f"{worker.container.id}\n")
     sys.stdout.flush()
     await asyncio.sleep(3600)

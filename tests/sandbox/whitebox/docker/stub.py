@@ -1,4 +1,4 @@
-"""A worker that does what it is told: it stands in the worker's place, so that only the wall is tested."""
+"""A stub in the place of the worker that runs what tests send it, so that only the wall is tested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coderoom.sandbox import guest
-from coderoom.sandbox.walls.docker.container import DockerWorker
+from coderoom.sandbox.walls.docker.engine import DockerWorker
 
 __all__ = ["ask", "write_stub"]
 

@@ -115,7 +115,7 @@ async def test_the_worker_is_told_its_environment(start: Start) -> None:
     assert worker.boot["environment"] == {"ONE": "1"}
     assert worker.boot["identity"] is None
     assert worker.boot["rooms"] == "plain"
-    # What the container itself has is neither from here nor told to anyone who may ask the engine.
+    # What the container itself has is neither from here nor shown to others who may ask the engine.
     assert await ask(worker, "answer = 'ONE' in os.environ") is False
     assert await ask(worker, "answer = os.uname().nodename") == "coderoom"
 
