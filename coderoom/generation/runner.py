@@ -399,10 +399,12 @@ class _Run:
 
     async def _run_in_order(self, cases: Sequence[_Case]) -> None:
         """Run all tests in order in new processes, in which the program is a module, as a user's test tool does."""
+        if not cases:
+            return
         count = self._language.processes(self._sources.values())
         if not self._final:
             count = min(count, 1)
-        for several in self._parts(cases, self._sessions[0].longest // max(2 * count, 1)) if count and cases else ():
+        for several in self._parts(cases, self._sessions[0].longest // max(2 * count, 1)) if count else ():
             for case, together in zip(several, await self._see_in_order(several, count), strict=True):
                 if not together.why:
                     continue

@@ -19,7 +19,7 @@ CONDITIONS = {
     "time": "time.perf_counter_ns() // 1000 % 2",
     "page faults": "resource.getrusage(resource.RUSAGE_SELF).ru_minflt < 400",
     "the number of the process": "os.getpid() % 2",
-    "an address": "id(object()) // 64 % 2",
+    "an address": "id(object()) >> 16 & 1",
     "hashes": "hash('some text') % 2",
     "the order of a set": "list({'one', 'two'})[0] == 'one'",
 }

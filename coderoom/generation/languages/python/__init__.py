@@ -28,7 +28,7 @@ from coderoom.generation.languages.python.check import (
 from coderoom.generation.languages.python.declared import as_declared, fits, unclear
 from coderoom.generation.languages.python.module import imported_names, python_module, without_repeats
 from coderoom.generation.languages.python.pytest_file import pytest_files
-from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression, uses_sets
+from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression, may_vary
 from coderoom.generation.specs import FunctionSpec, name_problem
 from coderoom.sandbox import SourceModule
 
@@ -145,10 +145,9 @@ class PythonLanguage(Language):
 
     def processes(self, sources: Collection[str]) -> int:
         """See `Language.processes`."""
-        if not is_stateless(tuple(sources)):
-            return 10
-        # The order of a set depends on the process, and so do the addresses that some objects show as text.
-        return 4 if any(map(uses_sets, sources)) else 1
+        if not any(map(may_vary, sources)):
+            return 1
+        return 4 if is_stateless(tuple(sources)) else 10
 
     def run_in_order(
         self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, longest: int

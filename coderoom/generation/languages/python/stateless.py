@@ -65,6 +65,14 @@ _MODULES: Final = MappingProxyType(
     }
 )
 
+# Names and modules of code whose answers may, or cannot, depend on the process.
+_VARYING: Final = _words(
+    "__import__ ascii compile dir eval exec frozenset getattr globals hash id input locals object open repr set vars"
+)
+_HARMLESS: Final = _words(
+    "abc base64 calendar cmath contextlib copy dataclasses enum json numbers operator struct textwrap"
+)
+
 # Prefixes of attributes that give access to frames and code, or (with an underscore) to anything.
 _REACHING: Final = ("_", "ag_", "co_", "cr_", "f_", "gi_", "tb_")
 
@@ -129,17 +137,32 @@ def is_stateless_expression(source: str, names: frozenset[str]) -> bool:
     return code is not None and program.holds(*code)
 
 
-def uses_sets(source: str) -> bool:
-    """Whether code may use sets, the order of which differs between processes."""
-    return any(
-        isinstance(node, ast.Set | ast.SetComp)
-        or (isinstance(node, ast.Name) and node.id in ("set", "frozenset"))
-        or (
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Sub)
-            and any(isinstance(each, ast.Attribute) and each.attr in ("keys", "items") for each in ast.walk(node))
-        )
-        for node in ast.walk(parsed(source))
+def may_vary(source: str) -> bool:
+    """Whether answers of code may depend on the process: on hashes, addresses, or what modules know of the system.
+
+    For example, the order of a set depends on the process.
+    """
+    names: set[str] = set()
+    modules: set[str] = set()
+    kinds: set[type[ast.AST]] = set()
+    for node in ast.walk(parsed(source)):
+        kinds.add(type(node))
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.Import):
+            modules |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(node.module or "")
+    # Functions and views show their addresses as text, and views can be combined to sets.
+    shown = bool(kinds & {ast.JoinedStr, ast.Mod} or names & {"str", "format", "print"})
+    return (
+        bool(names & _VARYING)
+        or bool(kinds & {ast.Set, ast.SetComp})
+        or not modules <= {*_MODULES, *_HARMLESS}
+        or (shown and ast.Lambda in kinds)
+        or (bool(kinds & {ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub}) and bool(names & {"keys", "items"}))
     )
 
 
