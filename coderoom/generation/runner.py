@@ -77,7 +77,7 @@ _MOST_PROBLEMS = 5
 _MOST_TIMEOUTS = 3  # After this many, the other tests of a function are not run.
 _RUNS = 60  # The runs of all tests of a function, so that code that answers at random cannot pass.
 _LEAST_RUNS = 3
-_SECONDS_TO_REPEAT = 1.0
+_SECONDS_TO_REPEAT = 0.4
 _HEAD = 200
 
 

@@ -78,7 +78,7 @@ PYTHON = Words(
         "import math\ndef f(x):\n    math.pi = getattr(math, 'n', 0) + 1\n    math.n = 1\n    return math.pi",
         "import os\ndef f(x):\n    os.environ['N'] = os.environ.get('N', '') + 'x'\n    return len(os.environ['N'])",
     ],
-    tests=30,
+    tests=20,
     failing={"g": "def g(x):\n    return 1 / x\n", "f": "def f(x):\n    y = g(x)\n    return y\n"},
     traceback=[
         "  in f, line 2 of f: y = g(x)",
@@ -110,7 +110,7 @@ JAVASCRIPT = Words(
         "import fs from 'fs'\nfunction f(x) { fs.appendFileSync(new URL(import.meta.url).pathname, '\\nthrow 1'); return 1 }",
         "function f(x) { Math.n = (Math.n ?? 0) + 1; return Math.n }",
     ],
-    tests=10,
+    tests=6,
     failing={
         "g": "import fs from 'fs'\nexport function g(x) {\n  throw new TypeError('no')\n}",
         "f": "\nexport const f = (x) => {\n  const y = g(x)\n  return y\n}\n",

@@ -145,7 +145,11 @@ def may_vary(source: str) -> bool:
     names: set[str] = set()
     modules: set[str] = set()
     kinds: set[type[ast.AST]] = set()
-    for node in ast.walk(parsed(source)):
+    try:
+        tree = parsed(source)
+    except UNREADABLE:  # It cannot be loaded either.
+        return False
+    for node in ast.walk(tree):
         kinds.add(type(node))
         if isinstance(node, ast.Name):
             names.add(node.id)
