@@ -247,8 +247,8 @@ def solve(
         float | None, typer.Option(metavar="SECONDS", min=0.01, help="Timeout of a request, which is then repeated.")
     ] = None,
     max_seconds: Annotated[
-        float | None, typer.Option(min=0, help="Time budget: after it, no more requests are sent.")
-    ] = None,
+        float, typer.Option(min=0, help="Time budget: after it, no more requests are sent.")
+    ] = 1800.0,
     concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests.")] = 4,
     requests_per_minute: Annotated[float | None, typer.Option(min=0.001, help="Requests started per minute.")] = None,
     retries: Annotated[int, typer.Option(min=0, help="Retries of a request after a connection error.")] = 4,
@@ -269,6 +269,9 @@ def solve(
         typer.Option(
             "--accept-changed-tests", help="Count functions as passed if their tests were changed during the repair."
         ),
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail tests that pass alone, but not after the others in one process.")
     ] = False,
     cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
     cache_dir: CacheDirOption = None,

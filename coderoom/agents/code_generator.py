@@ -70,13 +70,14 @@ class CodeGeneratorAgentConfig(StrictConfig):
     max_tokens: int | None = Field(default=None, ge=1)
     max_answer_tokens: int | None = Field(default=None, ge=1)
     request_timeout: float | None = Field(default=None, gt=0)
-    max_seconds: float | None = Field(default=None, gt=0)
+    max_seconds: float | None = Field(default=1800.0, gt=0)
     concurrency: int = Field(default=4, ge=1)
     retries: int = Field(default=4, ge=0)
     test_timeout: float = Field(default=5.0, gt=0)
     allowed_imports: list[str] | None = None
     block_severity: Level | Literal["none"] | None = "high"
     accept_changed_tests: bool = False
+    strict: bool = False
     cache: bool = False
     cache_dir: str | None = None
 
@@ -118,6 +119,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         block_severity: The lowest severity of a scanner's finding that prevents code from running; `None`: findings
             never do.
         accept_changed_tests: Whether functions that pass only changed tests count as passed.
+        strict: Whether a test fails that passes alone, but not after the other tests in one process.
         cache: Whether solutions that pass are cached.
         cache_dir: The folder of the cache; `None`: the user's default.
 
@@ -144,13 +146,14 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         max_tokens: int | None = None,
         max_answer_tokens: int | None = None,
         request_timeout: float | None = None,
-        max_seconds: float | None = None,
+        max_seconds: float | None = 1800.0,
         concurrency: int = 4,
         retries: int = 4,
         test_timeout: float = 5.0,
         allowed_imports: Sequence[str] | None = None,
         block_severity: Level | None = "high",
         accept_changed_tests: bool = False,
+        strict: bool = False,
         cache: bool = False,
         cache_dir: str | Path | None = None,
     ) -> None:
@@ -172,6 +175,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
             "allowed_imports": allowed_imports,
             "block_severity": block_severity,
             "accept_changed_tests": accept_changed_tests,
+            "strict": strict,
             "cache": cache,
             "cache_dir": cache_dir,
         }

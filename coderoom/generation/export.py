@@ -207,16 +207,25 @@ def _about(solution: Solution) -> list[str]:
     tokens = f"{usage.total_tokens:,} tokens ({usage.prompt_tokens:,} prompt, {usage.completion_tokens:,} completion)"
     replayed = f"; {usage.replayed:,} replies were reused from an earlier call" if usage.replayed else ""
     source = "The code comes from the cache; its tests were run again." if solution.cached else "The code is new."
+    seconds = solution.max_seconds
+    budget = "without a time budget" if seconds is None else f"of a time budget of {in_seconds(seconds)}"
     return [
         source,
         f"Language: {_inline(solution.language)}. Model: {_inline(solution.model) or 'unknown'}.",
-        f"Stop reason: {solution.stop_reason.value.replace('_', ' ')}, after {in_seconds(solution.duration)}.",
+        f"Stop reason: {solution.stop_reason.value.replace('_', ' ')}, after {in_seconds(solution.duration)} {budget}.",
         f"Usage: {usage.requests:,} requests, {tokens}{replayed}.",
         *([f"SHA-256 of the original tests: {_inline(solution.tests_hash)}."] if solution.tests_hash else []),
     ]
 
 
 _MARK = "Written by CodeRoom"
+_MOST_WORDS = 3
+_FILLERS = frozenset(
+    str.split(
+        "a all an and as by can create for from function functions implement in it make of or please program that the "
+        "them this to which with write"
+    )
+)
 _HEAD = 200
 # Modules of pytest, common third-party modules, and modules of older standard libraries.
 _HIDING = str.split(
@@ -288,7 +297,7 @@ def write_solution(
     Args:
         solution: The solution.
         folder: The folder; it is created if necessary.
-        name: The name of the module; `None`: that of the last function if valid, else `solution`.
+        name: The name of the module; `None`: from the first words of the instruction if valid, else `solution`.
         language: The language of the functions; `None`: that of the solution.
 
     Raises:
@@ -322,8 +331,9 @@ def _module_name(solution: Solution, name: str | None, language: Language) -> st
     if name is not None:
         _check_name(name, needed, language)
         return name
-    last = next(reversed(solution.implementations), "solution")
-    return "solution" if _name_problem(last, needed, language) else last
+    words = re.findall(r"[a-z][a-z0-9]*", solution.instruction.split("\n")[0].lower())
+    found = "_".join([word for word in words if word not in _FILLERS][:_MOST_WORDS])
+    return "solution" if _name_problem(found, needed, language) else found
 
 
 def _check_name(name: str, needed: set[str], language: Language) -> None:

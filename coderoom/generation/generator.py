@@ -91,7 +91,7 @@ class AICodeGenerator:
         max_answer_tokens: The most tokens of one reply, for AutoGen's clients and `model=`; `None`: the client's limit.
         request_timeout: The most seconds that one request may take. After that it counts as a connection error. `None`:
             the client's own limit.
-        max_seconds: The time budget for requests to the model; `None`: unlimited.
+        max_seconds: The time budget of a solution, after which no more requests are sent; `None`: unlimited.
         concurrency: The most concurrent requests of one solution.
         requests_per_minute: The most requests that may start in a minute, over all solutions, event loops and threads
             of this object; `None`: unlimited. Retries inside a client of AutoGen are not counted.
@@ -101,6 +101,8 @@ class AICodeGenerator:
         block_severity: The lowest severity of a scanner finding that blocks code from running; `None`: none blocks.
             Weak hashes are reported but never block.
         accept_changed_tests: Whether a function that passes only because its tests were changed counts as passed.
+        strict: Whether a test fails that passes alone, but not after the other tests in one process. Otherwise that is
+            a warning.
 
     Raises:
         RequestError: An argument is invalid.
@@ -125,7 +127,7 @@ class AICodeGenerator:
         max_tokens: int | None = None,
         max_answer_tokens: int | None = None,
         request_timeout: float | None = None,
-        max_seconds: float | None = None,
+        max_seconds: float | None = 1800.0,
         concurrency: int = 4,
         requests_per_minute: float | None = None,
         retries: int = 4,
@@ -133,6 +135,7 @@ class AICodeGenerator:
         allowed_imports: Sequence[str] | None = None,
         block_severity: Level | None = "high",
         accept_changed_tests: bool = False,
+        strict: bool = False,
     ) -> None:
         if isinstance(model_client, str):
             api_key, model_client = api_key or model_client, None
@@ -177,6 +180,7 @@ class AICodeGenerator:
         self._request_timeout = request_timeout
         self._retries = retries
         self._timeout = test_timeout
+        self._strict = strict
 
     @property
     def cache(self) -> SolutionCache | None:
@@ -280,7 +284,7 @@ class AICodeGenerator:
             sandbox = self._sandbox
             if sandbox is None:
                 sandbox = await stack.enter_async_context(make_sandbox(self._wall, self._language))
-            runner = TestRunner(sandbox, timeout=self._timeout, language=self._language)
+            runner = TestRunner(sandbox, timeout=self._timeout, language=self._language, strict=self._strict)
             found = await self._find(key, runner, emit)
             if found is not None:
                 return found

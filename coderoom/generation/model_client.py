@@ -70,7 +70,10 @@ class BudgetedModel:
         request_timeout: The most seconds that a request may take; `None`: unlimited.
         retries: How often a request is repeated after a connection error.
         max_tokens: The token budget; `None`: unlimited.
-        max_seconds: The time budget for requests; `None`: unlimited.
+        max_seconds: The time budget, after which no more requests are sent; `None`: unlimited.
+
+    Attributes:
+        max_seconds: See above.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class BudgetedModel:
         self._timeout = request_timeout
         self._retries = retries
         self._max_tokens = max_tokens
+        self.max_seconds = max_seconds
         self._end = None if max_seconds is None else time.monotonic() + max_seconds
         self._broken: ModelError | None = None
         self.usage = Usage()

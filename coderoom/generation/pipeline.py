@@ -331,6 +331,7 @@ class Pipeline:
             model=model,
             usage=self._client.usage,
             duration=time.monotonic() - started,
+            max_seconds=self._client.max_seconds,
             stop_reason=self._stop_reason(passed, reports),
             error=self._error,
             warnings=tuple(program.warnings),

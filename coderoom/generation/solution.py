@@ -165,6 +165,7 @@ class Solution(_Data):
         model: The name of the model.
         usage: Requests and tokens.
         duration: The duration in seconds.
+        max_seconds: The time budget in seconds; `None`: unlimited.
         stop_reason: Why it ended.
         error: Why the generation failed; empty if it did not.
         warnings: Further remarks for the reader.
@@ -184,6 +185,7 @@ class Solution(_Data):
     model: str = ""
     usage: Usage = Usage()
     duration: float = 0.0
+    max_seconds: float | None = None
     stop_reason: StopReason = StopReason.FAILED
     error: str = ""
     warnings: tuple[str, ...] = ()

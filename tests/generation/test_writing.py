@@ -22,10 +22,16 @@ def names(folder: Path) -> list[str]:
 def test_a_solution_is_four_files(tmp_path: Path) -> None:
     solution = solution_of()
     files = write_solution(solution, tmp_path / "new" / "folder")
-    assert names(files.folder) == ["add.py", "report.json", "report.md", "test_add.json", "test_add.py"]
+    assert names(files.folder) == [
+        "add_numbers.py",
+        "report.json",
+        "report.md",
+        "test_add_numbers.json",
+        "test_add_numbers.py",
+    ]
     assert files.module is not None
     assert files.tests is not None
-    assert "MODULE = 'add'" in files.tests.read_text()
+    assert "MODULE = 'add_numbers'" in files.tests.read_text()
     told = json.loads(files.data.read_text())
     assert told.pop("coderoom")["verdict"] == "The only test passed."
     assert Solution.model_validate(told) == solution
@@ -43,7 +49,7 @@ def test_earlier_files_of_ours_are_replaced(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 5
 
 
-@pytest.mark.parametrize("name", ["add.py", "test_add.py", "report.md", "report.json"])
+@pytest.mark.parametrize("name", ["add_numbers.py", "test_add_numbers.py", "report.md", "report.json"])
 @pytest.mark.parametrize("kind", ["file", "link", "dangling", "folder", "pipe"])
 def test_nothing_of_others_is_overwritten(tmp_path: Path, name: str, kind: str) -> None:
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
@@ -69,9 +75,10 @@ def test_nothing_of_others_is_overwritten(tmp_path: Path, name: str, kind: str) 
 @pytest.mark.parametrize(
     "function", ["json", "string", "types", "test", "pytest", "conftest", "test_x", "x_test", "numpy", "JSON", "other"]
 )
-def test_a_function_whose_name_is_taken(tmp_path: Path, function: str) -> None:
+def test_an_instruction_whose_words_are_taken(tmp_path: Path, function: str) -> None:
     source = f"def {function}(x):\n    import other\n    return x\n"
-    files = write_solution(solution_of({function: source}, {function: [test_of(expected_output=1)]}), tmp_path)
+    solution = solution_of({function: source}, {function: [test_of(expected_output=1)]}, instruction=function)
+    files = write_solution(solution, tmp_path)
     assert files.module == tmp_path / "solution.py"
 
 
@@ -98,7 +105,7 @@ def test_a_hostile_instruction_stays_text(tmp_path: Path) -> None:
     files = write_solution(solution_of(instruction=text), tmp_path)
     assert files.module is not None
     scope: dict[str, object] = {}
-    exec(compile(files.module.read_text("utf-8"), "add.py", "exec"), scope)
+    exec(compile(files.module.read_text("utf-8"), "add_numbers.py", "exec"), scope)
     assert "add" in scope
 
 

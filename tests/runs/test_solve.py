@@ -32,7 +32,8 @@ def test_module_tests_and_report_are_written(tmp_path: Path) -> None:
     assert done.stdout.startswith("Code is isolated from this machine by: ")
     assert "13 of 13 tests passed" in done.stdout
     names = sorted(path.name for path in (tmp_path / "roman").iterdir())
-    assert names == ["from_roman.py", "report.json", "report.md", "test_from_roman.json", "test_from_roman.py"]
+    name = "numbers_roman_numerals"
+    assert names == [f"{name}.py", "report.json", "report.md", f"test_{name}.json", f"test_{name}.py"]
     report = json.loads((tmp_path / "roman" / "report.json").read_text())
     assert report["all_tests_passed"] is True
     plain = subprocess.run(
