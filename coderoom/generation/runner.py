@@ -404,17 +404,16 @@ class _Run:
         count = self._language.processes(self._sources.values())
         if not self._final:
             count = min(count, 1)
-        for several in self._parts(cases, self._sessions[0].longest // max(2 * count, 1)) if count else ():
-            for case, together in zip(several, await self._see_in_order(several, count), strict=True):
-                if not together.why:
-                    continue
-                [single] = await self._see_in_order([case], min(count, 2))
-                if single.why:
-                    self._results[case.number] = self._not_repeatable(case, self._passed(case), single)
-                    continue
-                text = f"it passes alone, but after the other tests it {together.said()}: the code keeps state"
-                update = {"passed": False, "why": text} if self._strict else {"warning": text}
-                self._results[case.number] = self._results[case.number].model_copy(update=update)
+        for several in self._parts(cases, self._sessions[0].longest // max(4 * count, 1)) if count else ():
+            alone, together = await self._see_in_order(several, count)
+            for case, one, other in zip(several, alone, together, strict=True):
+                wrong = one if one.why or case is not several[0] else other  # Nothing ran before the first one.
+                if wrong.why:
+                    self._results[case.number] = self._not_repeatable(case, self._passed(case), wrong)
+                elif other.why:
+                    text = f"it passes alone, but after the other tests it {other.said()}: the code keeps state"
+                    update = {"passed": False, "why": text} if self._strict else {"warning": text}
+                    self._results[case.number] = self._results[case.number].model_copy(update=update)
 
     def _parts(self, cases: Sequence[_Case], most: int) -> Iterator[list[_Case]]:
         """Parts of the tests, the answers of which have at most `most` characters together."""
@@ -439,19 +438,18 @@ class _Run:
         await _all([session.work(jobs) for session in self._sessions])
         return await self._judged(cases, jobs.answers)
 
-    async def _see_in_order(self, cases: Sequence[_Case], count: int) -> list[_Seen]:
-        """Run tests in one process, several times; the first failure of each test counts."""
+    async def _see_in_order(self, cases: Sequence[_Case], count: int) -> tuple[list[_Seen], list[_Seen]]:
+        """Run tests in new processes, apart and one after the other; the first failure of each test counts."""
         seconds = self._timeout + 4 * max(self._results[case.number].duration for case in cases)
-        left = count
-        found: list[_Seen] = []
-        while left:
-            number = left if len(cases) > 1 else min(left, 2)  # A single answer may be large.
-            runs = await self._sessions[0].in_order([case.call() for case in cases], number, seconds)
-            left -= number
-            for run in runs:
-                seen = [each or _NO_ANSWER for each in await self._judged(cases, run)]
-                found = [one if one is not None and one.why else other for one, other in zip_longest(found, seen)]
-        return found
+        alone: list[_Seen] = []
+        together: list[_Seen] = []
+        while count:
+            number = count if len(cases) > 1 else min(count, 2)  # A single answer may be large.
+            count -= number
+            for one, other in await self._sessions[0].in_order([case.call() for case in cases], number, seconds):
+                alone = _first_failures(alone, await self._judged(cases, one))
+                together = _first_failures(together, await self._judged(cases, other))
+        return alone, together
 
     async def _judged(self, cases: Sequence[_Case], answers: Sequence[Answer | None]) -> list[_Seen | None]:
         found: list[_Seen | None] = [None] * len(cases)
@@ -525,6 +523,11 @@ class _Run:
             peak_memory=seen.peak,
             stdout=seen.stdout[:_MOST_PRINTED],
         )
+
+
+def _first_failures(earlier: Sequence[_Seen], later: Sequence[_Seen | None]) -> list[_Seen]:
+    seen = [each or _NO_ANSWER for each in later]
+    return [one if one is not None and one.why else other for one, other in zip_longest(earlier, seen)]
 
 
 def _why_not(text: str | None, answer: Answer) -> str:

@@ -340,8 +340,10 @@ class TestSession:
         # Includes code that failed to load: parts of it may have run.
         return self._language.is_stateless(self._sources.values(), job)
 
-    async def in_order(self, jobs: Sequence[Job], count: int, seconds: float) -> list[list[Answer | None]]:
-        """Run jobs one after the other in one new process, several times.
+    async def in_order(
+        self, jobs: Sequence[Job], count: int, seconds: float
+    ) -> list[tuple[list[Answer | None], list[Answer | None]]]:
+        """Run jobs in a new process, several times: first each in a fork, then one after the other.
 
         Args:
             jobs: The jobs.
@@ -349,15 +351,18 @@ class TestSession:
             seconds: The time limit of each job.
 
         Returns:
-            The different lists of answers, with `None` for the jobs without one.
+            The different answers in forks and one after the other, with `None` for the jobs without one.
         """
         longest = self._longest // count
         cell = self._language.run_in_order(self._without_failures(), jobs, count, seconds, longest)
-        result = await self._run(cell, seconds * len(jobs) * count + _SLACK)
+        result = await self._run(cell, 2 * seconds * len(jobs) * count + _SLACK)
         values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
         runs = [each for each in values[:count] if isinstance(each, list)] if isinstance(values, list) else [[]]
-        missing = [None] * len(jobs)
-        return [[*(read_answer(text, longest) for text in run), *missing][: len(jobs)] for run in runs]
+        found = []
+        for run in runs:
+            answers = [*(read_answer(text, longest) for text in run), *[None] * 2 * len(jobs)]
+            found.append((answers[: len(jobs)], answers[len(jobs) : 2 * len(jobs)]))
+        return found
 
     @property
     def longest(self) -> int:

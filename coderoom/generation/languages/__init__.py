@@ -238,9 +238,10 @@ class Language(ABC):
     def run_in_order(
         self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, longest: int
     ) -> str:
-        """The cell that runs jobs one after the other in a new process, in which the program is a module.
+        """The cell that runs jobs in a new process, in which the program is a module, several times.
 
-        Its value is a list of the different lists of answers, which are shorter if a process ended or took too long.
+        First each job runs in a fork, then one after the other in the process itself. The cell's value is a list of the
+        different lists of answers, two for each job, which are shorter if a process ended or took too long.
 
         Args:
             sources: The code of each function, dependencies first.
