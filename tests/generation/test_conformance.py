@@ -127,7 +127,10 @@ JAVASCRIPT = Words(
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
 
 
-@pytest.fixture(params=[PYTHON, pytest.param(JAVASCRIPT, marks=[needs_node, pytest.mark.slow])], ids=lambda words: str(words.language.name))
+@pytest.fixture(
+    params=[PYTHON, pytest.param(JAVASCRIPT, marks=[needs_node, pytest.mark.slow])],
+    ids=lambda words: str(words.language.name),
+)
 def words(request: pytest.FixtureRequest) -> Words:
     found = request.param
     assert isinstance(found, Words)
