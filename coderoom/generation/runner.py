@@ -406,8 +406,12 @@ class _Run:
             count = min(count, 1)
         for several in self._parts(cases, self._sessions[0].longest // max(4 * count, 1)) if count else ():
             alone, together = await self._see_in_order(several, count)
+            checked: set[str] = set()
             for case, one, other in zip(several, alone, together, strict=True):
-                wrong = one if one.why or case is not several[0] else other  # Nothing ran before the first one.
+                wrong = one
+                if not one.why and other.why and case.function not in checked:
+                    checked.add(case.function)
+                    _, [wrong] = await self._see_in_order([case], 6)  # Nothing runs before it, and it is no fork.
                 if wrong.why:
                     self._results[case.number] = self._not_repeatable(case, self._passed(case), wrong)
                 elif other.why:

@@ -69,18 +69,16 @@ async def test_few_tests_of_a_function_that_hangs_are_run(sandbox: Sandbox) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_a_thousand_programs_with_two_answers(sandbox: Sandbox) -> None:
+async def test_many_programs_with_two_answers(sandbox: Sandbox) -> None:
     source = random.Random(0)
     # With "another type", a pair may always be true; the others hardly ever change.
     left_out = ("another type of the stream", "hashes", "the order of a set", "random numbers that are nearly always")
     conditions = [each for name, each in CONDITIONS.items() if name not in left_out]
     passed = []
-    for _ in range(40):  # Of 25 functions each.
+    for _ in range(30):  # Of 25 functions each.
         functions = {}
         for number in range(25):
-            condition = f" {source.choice(['and', 'or', '=='])} ".join(
-                f"bool({each})" for each in source.sample(conditions, source.randint(1, 2))
-            )
+            condition = source.choice(conditions)
             functions[f"even{number}"] = (
                 f"{IMPORTS}def even{number}(n):\n    return (n % 2 == 0) == bool({condition})\n"
             )
