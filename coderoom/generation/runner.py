@@ -8,11 +8,10 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Any, Self
 
 from coderoom.errors import GenerationError, RequestError
-from coderoom.generation.languages import Job, Language
+from coderoom.generation.languages import Job, Language, Variation
 from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.python.pytest_file import job_of, plain_inputs
@@ -75,7 +74,7 @@ _MOST_PRINTED = 10_000
 _JUDGE_SECONDS = 5.0
 _MOST_PROBLEMS = 5
 _MOST_TIMEOUTS = 3  # After this many, the other tests of a function are not run.
-_RUNS = 60  # The runs of all tests of a function, so that code that answers at random cannot pass.
+_RUNS = 100  # The runs of all tests of a function, so that code that answers at random cannot pass.
 _LEAST_RUNS = 3
 _SECONDS_TO_REPEAT = 0.4
 _HEAD = 200
@@ -222,6 +221,11 @@ class TestRunner:
         return self._language
 
     @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox."""
+        return self._sandbox
+
+    @property
     def strict(self) -> bool:
         """Whether a test fails that passes alone, but not after the other tests."""
         return self._strict
@@ -312,11 +316,13 @@ class _Run:
         judge: _Judge,
         final: bool,
     ) -> None:
+        self._sandbox = runner.sandbox
         self._timeout = runner.timeout
         self._strict = runner.strict
         self._language = runner.language
         self._cases = cases
         self._sources = sources
+        self._loaded: Mapping[str, str] = {}
         self._sessions = sessions
         self._judge = judge
         self._final = final
@@ -328,6 +334,7 @@ class _Run:
         failures: dict[str, Failure] = {}
         for session in self._sessions:
             failures.update(session.failures)
+        self._loaded = {name: source for name, source in self._sources.items() if name not in failures}
         cases = []
         for case in self._cases:
             if case.function in failures:
@@ -337,8 +344,12 @@ class _Run:
             else:
                 cases.append(case)
         await self._run_once(cases)
-        await self._run_again(self._passing(cases))
-        await self._run_in_order(self._passing(cases))
+        variation = self._language.variation(self._sources.values())
+        if failures:  # Parts of code that could not be loaded may be there.
+            variation = Variation.CLOCK
+        if variation >= Variation.CALL:
+            await self._run_again(self._passing(cases))
+        await self._run_in_order(self._passing(cases), variation)
         return [self._results[case.number] for case in self._cases]
 
     def _passing(self, cases: Sequence[_Case]) -> list[_Case]:
@@ -375,7 +386,6 @@ class _Run:
 
     async def _run_again(self, cases: Sequence[_Case]) -> None:
         """Repeat tests that passed: they pass only if every undisturbed run passes."""
-        cases = [case for case in cases if not self._is_stateless(case)]
         counts = Counter(case.function for case in cases)
         repeated = []
         for case in cases:
@@ -397,27 +407,37 @@ class _Run:
             if each.why and self._results[case.number].passed:
                 self._results[case.number] = self._not_repeatable(case, self._passed(case), each)
 
-    async def _run_in_order(self, cases: Sequence[_Case]) -> None:
+    async def _run_in_order(self, cases: Sequence[_Case], variation: Variation) -> None:
         """Run all tests in order in new processes, in which the program is a module, as a user's test tool does."""
-        if not cases:
+        count = self._language.processes
+        if not self._final or variation is Variation.NONE:
+            proven = variation is Variation.NONE and all(map(self._is_stateless, cases))
+            count = min(count, 0 if proven and not self._final else 1)
+        if not count or not cases:
             return
-        count = self._language.processes(self._sources.values())
-        if not self._final:
-            count = min(count, 1)
-        for several in self._parts(cases, self._sessions[0].longest // max(4 * count, 1)) if count else ():
-            alone, together = await self._see_in_order(several, count)
-            checked: set[str] = set()
-            for case, one, other in zip(several, alone, together, strict=True):
-                wrong = one
-                if not one.why and other.why and case.function not in checked:
-                    checked.add(case.function)
-                    _, [wrong] = await self._see_in_order([case], 6)  # Nothing runs before it, and it is no fork.
-                if wrong.why:
-                    self._results[case.number] = self._not_repeatable(case, self._passed(case), wrong)
-                elif other.why:
-                    text = f"it passes alone, but after the other tests it {other.said()}: the code keeps state"
-                    update = {"passed": False, "why": text} if self._strict else {"warning": text}
-                    self._results[case.number] = self._results[case.number].model_copy(update=update)
+        for session in self._sessions:  # The program in them could change what new processes do.
+            await session.close()
+        async with TestSession(self._sandbox, self._language, {}) as session:
+            for several in self._parts(cases, session.longest // max(4 * count, 1)):
+                await self._see_several_in_order(session, several, count, variation)
+
+    async def _see_several_in_order(
+        self, session: TestSession, cases: Sequence[_Case], count: int, variation: Variation
+    ) -> None:
+        alone, together = await self._see_in_order(session, cases, count, variation)
+        checked: set[str] = set()
+        for case, one, other in zip(cases, alone, together, strict=True):
+            wrong = one
+            if not one.why and other.why and case.function not in checked and variation is not Variation.NONE:
+                checked.add(case.function)
+                # Nothing runs before it, and it is no fork.
+                _, [wrong] = await self._see_in_order(session, [case], 6, variation)
+            if wrong.why:
+                self._results[case.number] = self._not_repeatable(case, self._passed(case), wrong)
+            elif other.why:
+                text = f"it passes alone, but after the other tests it {other.said()}: the code keeps state"
+                update = {"passed": False, "why": text} if self._strict else {"warning": text}
+                self._results[case.number] = self._results[case.number].model_copy(update=update)
 
     def _parts(self, cases: Sequence[_Case], most: int) -> Iterator[list[_Case]]:
         """Parts of the tests, the answers of which have at most `most` characters together."""
@@ -442,18 +462,33 @@ class _Run:
         await _all([session.work(jobs) for session in self._sessions])
         return await self._judged(cases, jobs.answers)
 
-    async def _see_in_order(self, cases: Sequence[_Case], count: int) -> tuple[list[_Seen], list[_Seen]]:
+    async def _see_in_order(
+        self, session: TestSession, cases: Sequence[_Case], count: int, variation: Variation
+    ) -> tuple[list[_Seen], list[_Seen]]:
         """Run tests in new processes, apart and one after the other; the first failure of each test counts."""
         seconds = self._timeout + 4 * max(self._results[case.number].duration for case in cases)
-        alone: list[_Seen] = []
-        together: list[_Seen] = []
+        alone = [self._passed(case) for case in cases]
+        together = list(alone)
+        jobs = [case.call() for case in cases]
         while count:
             number = count if len(cases) > 1 else min(count, 2)  # A single answer may be large.
             count -= number
-            for one, other in await self._sessions[0].in_order([case.call() for case in cases], number, seconds):
-                alone = _first_failures(alone, await self._judged(cases, one))
-                together = _first_failures(together, await self._judged(cases, other))
+            one, other = await session.in_order(self._loaded, jobs, number, seconds, variation)
+            alone = await self._first_failures(cases, alone, one)
+            together = await self._first_failures(cases, together, other)
         return alone, together
+
+    async def _first_failures(
+        self, cases: Sequence[_Case], earlier: Sequence[_Seen], answers: Sequence[Sequence[Answer | None]]
+    ) -> list[_Seen]:
+        """For each test what was seen earlier, if it failed then, or the first of several answers that fails."""
+        pairs = [(number, each) for number, several in enumerate(answers) for each in several]
+        seen = await self._judged([cases[number] for number, _ in pairs], [each for _, each in pairs])
+        found = list(earlier)
+        for (number, _), each in zip(pairs, seen, strict=True):
+            if not found[number].why:
+                found[number] = each or _NO_ANSWER
+        return found
 
     async def _judged(self, cases: Sequence[_Case], answers: Sequence[Answer | None]) -> list[_Seen | None]:
         found: list[_Seen | None] = [None] * len(cases)
@@ -527,11 +562,6 @@ class _Run:
             peak_memory=seen.peak,
             stdout=seen.stdout[:_MOST_PRINTED],
         )
-
-
-def _first_failures(earlier: Sequence[_Seen], later: Sequence[_Seen | None]) -> list[_Seen]:
-    seen = [each or _NO_ANSWER for each in later]
-    return [one if one is not None and one.why else other for one, other in zip_longest(earlier, seen)]
 
 
 def _why_not(text: str | None, answer: Answer) -> str:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation.compare import is_sound
-from coderoom.generation.languages import UNTIDY, Job, Language, make_harness
+from coderoom.generation.languages import UNTIDY, Job, Language, Variation, make_harness
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import show
 from coderoom.outcome import Outcome
@@ -341,28 +341,27 @@ class TestSession:
         return self._language.is_stateless(self._sources.values(), job)
 
     async def in_order(
-        self, jobs: Sequence[Job], count: int, seconds: float
-    ) -> list[tuple[list[Answer | None], list[Answer | None]]]:
-        """Run jobs in a new process, several times: first each in a fork, then one after the other.
+        self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, variation: Variation
+    ) -> tuple[list[list[Answer | None]], list[list[Answer | None]]]:
+        """Run the jobs of a program, which is not loaded into this session, in order in processes of their own.
 
         Args:
+            sources: The code of each function of the program.
             jobs: The jobs.
             count: The number of processes.
             seconds: The time limit of each job.
+            variation: On what the answers can depend.
 
         Returns:
-            The different answers in forks and one after the other, with `None` for the jobs without one.
+            The different answers of each job: in forks (without forks, there are none), and after the jobs before it.
+            `None` is among them if a process gave no answer.
         """
         longest = self._longest // count
-        cell = self._language.run_in_order(self._without_failures(), jobs, count, seconds, longest)
-        result = await self._run(cell, 2 * seconds * len(jobs) * count + _SLACK)
+        cell = self._language.run_in_order(sources, jobs, count, seconds, longest, variation)
+        result = await self._run(cell, (2 * seconds * len(jobs) + _SLACK) * count)
         values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
-        runs = [each for each in values[:count] if isinstance(each, list)] if isinstance(values, list) else [[]]
-        found = []
-        for run in runs:
-            answers = [*(read_answer(text, longest) for text in run), *[None] * 2 * len(jobs)]
-            found.append((answers[: len(jobs)], answers[len(jobs) : 2 * len(jobs)]))
-        return found
+        apart, together = values if isinstance(values, list) and len(values) == 2 else (None, None)
+        return _answers_of_each(apart, jobs, longest), _answers_of_each(together, jobs, longest)
 
     @property
     def longest(self) -> int:
@@ -467,6 +466,12 @@ class TestSession:
 
     def _without_failures(self) -> dict[str, str]:
         return {name: source for name, source in self._sources.items() if name not in self.failures}
+
+
+def _answers_of_each(data: Any, jobs: Sequence[Job], longest: int) -> list[list[Answer | None]]:
+    if not isinstance(data, list) or len(data) != len(jobs) or not all(isinstance(each, list) for each in data):
+        return [[None] for _ in jobs]
+    return [[read_answer(text, longest) for text in several] for several in data]
 
 
 def _read_one(data: Any, largest: int) -> Answer | None:

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coderoom.generation.guest.reading import TaggedError, decode
-from coderoom.generation.guest.values import Encoder, Path, Record, place
+from coderoom.generation.guest.values import Encoder, Record, place
 
 __all__ = [
     "Record",
@@ -59,7 +59,7 @@ def encode(value: Any, root: str = "value") -> Any:
         TaggedError: It has no tagged form, or is too large or too deep; the message names the place.
     """
 
-    def refuse(kind: str, why: str, path: Path) -> Any:
+    def refuse(kind: str, why: str, path: list[tuple[str, Any]]) -> Any:
         raise TaggedError(f"{place(root, path)}: a {kind} cannot be test data: {why}")
 
     return Encoder(refuse).encode(value)

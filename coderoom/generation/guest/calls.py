@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import builtins
-import json
 import math
+import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .reading import decode
 from .steps import StepError, Steps
 from .values import Encoder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+    Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any], Optional[Dict[str, Any]]]
 
 __all__ = [
     "answer",
@@ -19,6 +24,7 @@ __all__ = [
     "budget",
     "error_matches",
     "make_call",
+    "serve",
     "space",
     "warm",
 ]
@@ -32,17 +38,16 @@ space = {"program": "__main__"}  # The module with the functions.
 _classes_of = type.__dict__["__mro__"].__get__
 _name_of = type.__dict__["__name__"].__get__
 
-Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any], Optional[Dict[str, Any]]]
-
 
 def _make_dumps() -> Callable[[Any], str]:
     """Like `json.dumps`, with an encoder that is created once and not in every fork."""
-    encoder = json.JSONEncoder(separators=(",", ":"))
-    make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return encoder.encode
-    text = json.encoder.encode_basestring_ascii
-    parts = make(None, encoder.default, text, None, ":", ",", False, False, False)
+    try:
+        from _json import encode_basestring_ascii, make_encoder  # In a new process, importing `json` would take long.
+    except ImportError:
+        import json
+
+        return json.JSONEncoder(separators=(",", ":")).encode
+    parts = make_encoder(None, repr, encode_basestring_ascii, None, ":", ",", False, False, False)
     return lambda data: "".join(parts(data, 0))
 
 
@@ -101,6 +106,37 @@ def answer_now(job: Dict[str, Any]) -> str:
     except BaseException as error:
         return _dumps(_failed(error))
     return answer(call, Encoder())
+
+
+def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, apart: bool) -> None:
+    """Import the module `program` from a folder, run jobs, each in a folder of its own, and write a line for each.
+
+    Args:
+        jobs: The jobs.
+        longest: The maximum length of an answer in characters.
+        writer: The descriptor to write to.
+        folder: The folder.
+        apart: Whether each job first runs in a fork.
+    """
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    sys.modules.pop("program", None)
+    budget.update(text=longest)
+    sys.modules["__main__"] = __import__("program")
+    for number in range(0 if apart else len(jobs), 2 * len(jobs)):
+        forked = number < len(jobs)
+        if forked and os.fork():
+            os.wait()
+            continue
+        os.mkdir(str(number))
+        os.chdir(str(number))
+        os.environ["TMPDIR"] = os.getcwd()
+        found = memoryview(answer_now(jobs[number % len(jobs)]).encode() + b"\n")
+        while found:
+            found = found[os.write(writer, found) :]
+        os.chdir("..")
+        if forked:
+            os._exit(0)
 
 
 def warm() -> None:

@@ -1,47 +1,38 @@
-"""Runs jobs in order in new Python processes, in which the program is a module, as pytest would."""
+"""Runs jobs in order in processes of their own, in which the program is a module, as pytest would."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import marshal
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from typing import Any, Dict, List, Tuple
+import time
+from typing import Any, Dict, List, Optional, Tuple
 
 from .batches import lines, tidy
+from .calls import serve
 
 __all__ = ["prepare", "run_in_order"]
 
 _START = """
-import marshal, os, sys
-modules, path, jobs, longest, writer, folder = marshal.load(sys.stdin.buffer)
-sys.path[:] = [folder, *path]
+import marshal, sys
+modules, path, arguments = marshal.load(sys.stdin.buffer)
+sys.path[:] = path
 for name, code in modules:
     module = sys.modules[name] = type(sys)(name)
     module.__package__, module.__path__ = name.partition(".")[0], []
     exec(code, module.__dict__)
-module.budget.update(text=longest)
-sys.modules["__main__"] = __import__("program")
-for number in range(2 * len(jobs)):
-    apart = number < len(jobs)
-    if apart and os.fork():
-        os.wait()
-        continue
-    os.mkdir(str(number))
-    os.chdir(str(number))
-    os.environ["TMPDIR"] = os.getcwd()
-    found = memoryview(module.answer_now(jobs[number % len(jobs)]).encode() + b"\\n")
-    while found:
-        found = found[os.write(writer, found):]
-    os.chdir("..")
-    if apart:
-        os._exit(0)
+module.serve(*arguments)
 """
+_AT_ONCE = 2
 _modules: List[Tuple[str, Any]] = []
+_random = random.SystemRandom()
 
 
 def prepare(modules: List[Tuple[str, str]]) -> None:
@@ -49,8 +40,10 @@ def prepare(modules: List[Tuple[str, str]]) -> None:
     _modules[:] = [(name, compile(source, "<harness>", "exec")) for name, source in modules]
 
 
-def run_in_order(program: str, jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int) -> List[List[str]]:
-    """Run jobs in one process, several times: first each in a fork, then one after the other in the process itself.
+def run_in_order(
+    program: str, jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int, new: bool, pause: float
+) -> Tuple[List[List[Optional[str]]], List[List[Optional[str]]]]:
+    """Run jobs in order in one process, several times.
 
     Args:
         program: The source of the program's module.
@@ -58,26 +51,49 @@ def run_in_order(program: str, jobs: List[Dict[str, Any]], count: int, seconds: 
         count: The number of processes.
         seconds: The time limit of each job.
         longest: The maximum length of the answers of a process together in characters.
+        new: Whether they are new processes of Python, in the first of which each job runs in a fork before; otherwise,
+            they are forks of this one.
+        pause: The most seconds between two processes.
 
     Returns:
-        The different lists of answers, two for each job. A list is shorter if a process ended, or a job took too long.
+        The different answers of each job: in forks (without forks, there are none), and after the jobs before it.
+        `None` is among them if a process ended or took too long.
     """
-    found: List[List[str]] = []
-    for _ in range(count):
+    apart: List[List[Optional[str]]] = [[] for _ in jobs]
+    together: List[List[Optional[str]]] = [[] for _ in jobs]
+    forked = len(jobs) if new else 0
+    while count > 0:
         tidy()
-        with _Process(program, jobs, longest) as run:
-            answers = run.answers(2 * len(jobs), seconds, longest)
-        if answers not in found:
-            found.append(answers)
-    return found
+        with contextlib.ExitStack() as stack:
+            processes = [
+                stack.enter_context(_Process(program, jobs, longest, new, forked > 0))
+                for _ in range(min(count, _AT_ONCE))
+            ]
+            for process in processes:
+                answers: List[Optional[str]] = [*process.answers(forked + len(jobs), seconds, longest)]
+                answers += [None] * (forked + len(jobs) - len(answers))
+                for known, answer in zip([*apart[:forked], *together], answers):  # noqa: B905 (Python 3.8)
+                    if answer not in known:
+                        known.append(answer)
+        count -= _AT_ONCE
+        forked = 0
+        time.sleep(_random.random() * pause)
+    return apart, together
 
 
 class _Process:
-    def __init__(self, program: str, jobs: List[Dict[str, Any]], longest: int) -> None:
+    def __init__(self, program: str, jobs: List[Dict[str, Any]], longest: int, new: bool, apart: bool) -> None:
         self._folder = tempfile.mkdtemp()
+        with open(os.path.join(self._folder, "program.py"), "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(program)
         reader, writer = os.pipe()
         self._answers = io.FileIO(reader)
-        self._process = subprocess.Popen(
+        start = self._start if new else self._fork
+        self._pid = start(jobs, longest, writer, self._folder, apart)
+        os.close(writer)
+
+    def _start(self, jobs: List[Dict[str, Any]], longest: int, writer: int, *arguments: Any) -> int:
+        process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _START],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -85,26 +101,42 @@ class _Process:
             pass_fds=[writer],
             start_new_session=True,
             cwd=self._folder,
-            env={**os.environ, "TMPDIR": self._folder},
         )
-        os.close(writer)
-        with open(os.path.join(self._folder, "program.py"), "w", encoding="utf-8", errors="surrogatepass") as file:
-            file.write(program)
         try:
-            with self._process.stdin as given:  # type: ignore[union-attr]
-                marshal.dump((_modules, sys.path, jobs, longest, writer, self._folder), given)
+            with process.stdin as given:  # type: ignore[union-attr]
+                marshal.dump((_modules, sys.path, (jobs, longest, writer, *arguments)), given)
         except OSError:  # It has ended.
             pass
+        process.returncode = 0  # It is waited for below.
+        return process.pid
+
+    def _fork(self, *arguments: Any) -> int:
+        pid = os.fork()
+        if not pid:
+            try:
+                os.setsid()
+                with open(os.devnull, "r+") as null:
+                    sys.stdin = sys.stdout = sys.stderr = null
+                    for fd in range(3):
+                        os.dup2(null.fileno(), fd)
+                    serve(*arguments)
+            finally:
+                os._exit(0)
+        return pid
 
     def __enter__(self) -> _Process:
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._pid, signal.SIGKILL)
         except OSError:
             pass
-        self._process.wait()
+        try:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        except OSError:
+            pass
         self._answers.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

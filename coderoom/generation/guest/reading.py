@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import binascii
-from typing import Any, Callable, Dict, Optional
 
-from .values import DEEPEST, Path, Record, place
+from .values import DEEPEST, Record, place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
+    from typing import Any, Callable, Dict, Optional
+
+    from .values import Path
 
 __all__ = ["TAGS", "TaggedError", "decode"]
 

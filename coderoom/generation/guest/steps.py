@@ -9,11 +9,13 @@ import binascii
 import builtins
 import io
 import os
-import random
 import sys
-from typing import Any, Dict, List
 
 from .reading import decode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
+    from typing import Any, Dict, List
 
 __all__ = ["BUILTINS", "StepError", "Steps"]
 
@@ -106,8 +108,10 @@ class Steps:
 
     def _find(self, path: str) -> Any:
         """The object that a path names: a method only of objects and classes of the program."""
+        if path == "random.seed":
+            return __import__("random").seed
         if path in BUILTINS:
-            return random.seed if path == "random.seed" else getattr(builtins, path)
+            return getattr(builtins, path)
         first, *rest = path.split(".")
         if first in self.names:
             found = self.names[first]

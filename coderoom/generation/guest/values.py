@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import binascii
 import sys
-from typing import Any, Callable, Dict, List, Optional, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    Path = List[Tuple[str, Any]]
 
 __all__ = ["DEEPEST", "MOST_CHARACTERS", "MOST_ITEMS", "Encoder", "Record", "place"]
 
@@ -59,8 +64,6 @@ _ITERATED = (range, map, filter, zip, enumerate, reversed, *map(type, (
     (lambda: (yield))(), reversed([]), iter({}.items()), iter({}.values()),
 )))  # fmt: skip
 """The types that become a list of their items: generators, iterators and views."""
-
-Path = List[Tuple[str, Any]]
 
 
 def place(root: str, path: Path) -> str:

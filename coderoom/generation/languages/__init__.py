@@ -6,6 +6,7 @@ import functools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import IntEnum
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -26,6 +27,7 @@ __all__ = [
     "Language",
     "Level",
     "SecurityFinding",
+    "Variation",
     "call_inside",
     "harness_modules",
     "make_harness",
@@ -44,6 +46,22 @@ UNTIDY = "untidy"
 """The value of a cell that did nothing because an earlier one had left something behind."""
 
 Level = Literal["low", "medium", "high"]
+
+
+class Variation(IntEnum):
+    """On what the answers of a program can depend, apart from arguments and kept state.
+
+    Attributes:
+        NONE: Nothing.
+        PROCESS: The process, by hashes and addresses.
+        CALL: Also random numbers.
+        CLOCK: Also the time, or anything else.
+    """
+
+    NONE = 0
+    PROCESS = 1
+    CALL = 2
+    CLOCK = 3
 
 
 class CodeProblem(BaseModel):
@@ -98,6 +116,8 @@ class Language(ABC):
         suffix: The suffix of its files.
         comment: What starts a one-line comment.
         ways: Instructions for the model on how functions in this language are written and tested.
+        processes: In how many new processes a program whose answers may depend on the process has to give the same
+            ones; 0 if the language has no `run_in_order`.
     """
 
     name: ClassVar[str]
@@ -105,6 +125,7 @@ class Language(ABC):
     suffix: ClassVar[str]
     comment: ClassVar[str] = "#"
     ways: ClassVar[str]
+    processes: ClassVar[int] = 0
 
     def tests_file(self, module: str) -> str:
         """The name of the test file of a module, as the language's test tool expects it."""
@@ -228,20 +249,24 @@ class Language(ABC):
         """Whether the source of the loaded code proves that a job leaves nothing behind for the next one."""
         return False
 
-    def processes(self, sources: Collection[str]) -> int:
-        """In how many new processes a program has to give the same answers, so that they cannot be the same by chance.
-
-        0 if the language has no `run_in_order`.
-        """
-        return 0
+    def variation(self, sources: Collection[str]) -> Variation:
+        """On what the answers of a program can depend, apart from arguments and kept state."""
+        return Variation.CLOCK
 
     def run_in_order(
-        self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, longest: int
+        self,
+        sources: Mapping[str, str],
+        jobs: Sequence[Job],
+        count: int,
+        seconds: float,
+        longest: int,
+        variation: Variation,
     ) -> str:
-        """The cell that runs jobs in a new process, in which the program is a module, several times.
+        """The cell that runs jobs one after the other in a process in which the program is a module, several times.
 
-        First each job runs in a fork, then one after the other in the process itself. The cell's value is a list of the
-        different lists of answers, two for each job, which are shorter if a process ended or took too long.
+        If answers may vary, the processes are new ones, and each job runs before in a fork of at least one of them. The
+        cell's value is a pair: the different answers of each job in forks, if there are any, and the different ones
+        after the jobs before it. A `null` is among them if a process ended or took too long.
 
         Args:
             sources: The code of each function, dependencies first.
@@ -249,6 +274,7 @@ class Language(ABC):
             count: The number of processes.
             seconds: The time limit of each job.
             longest: The maximum length of all answers of a process together in characters.
+            variation: On what the answers can depend.
         """
         raise NotImplementedError
 

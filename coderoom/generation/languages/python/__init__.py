@@ -13,6 +13,7 @@ from coderoom.generation.languages import (
     Language,
     Level,
     SecurityFinding,
+    Variation,
     call_inside,
     harness_modules,
     setting,
@@ -28,7 +29,8 @@ from coderoom.generation.languages.python.check import (
 from coderoom.generation.languages.python.declared import as_declared, fits, unclear
 from coderoom.generation.languages.python.module import imported_names, python_module, without_repeats
 from coderoom.generation.languages.python.pytest_file import pytest_files
-from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression, may_vary
+from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
+from coderoom.generation.languages.python.varying import variation
 from coderoom.generation.specs import FunctionSpec, name_problem
 from coderoom.sandbox import SourceModule
 
@@ -40,12 +42,16 @@ __all__ = [
 ]
 
 
+_PAUSE = 0.2  # The most seconds between two processes of code that may read a clock.
+
+
 class PythonLanguage(Language):
     """Python, tested in a session of the engine `cpython`."""
 
     name = "python"
     labels = frozenset({"python", "py", "python3"})
     suffix = ".py"
+    processes = 16  # A set of two has each order in half of them.
     ways = (
         "Python 3. The top level of the code has imports, definitions and constants, and no examples. The parameters "
         "have the names of the spec, in its order. A wrong argument raises a fitting built-in exception, such as "
@@ -143,18 +149,23 @@ class PythonLanguage(Language):
         """See `Language.error_matches`."""
         return error_matches(expected, types, base)
 
-    def processes(self, sources: Collection[str]) -> int:
-        """See `Language.processes`."""
-        if not any(map(may_vary, sources)):
-            return 1
-        return 4 if is_stateless(tuple(sources)) else 10
+    def variation(self, sources: Collection[str]) -> Variation:
+        """See `Language.variation`."""
+        return variation(tuple(sources))
 
     def run_in_order(
-        self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, longest: int
+        self,
+        sources: Mapping[str, str],
+        jobs: Sequence[Job],
+        count: int,
+        seconds: float,
+        longest: int,
+        variation: Variation,
     ) -> str:
         """See `Language.run_in_order`."""
-        program = python_module(sources, "")
-        return call_inside("plain", "run_in_order", program, list(jobs), count, seconds, longest)
+        program, new = python_module(sources, ""), variation is not Variation.NONE
+        pause = _PAUSE if variation is Variation.CLOCK and count > 1 else 0
+        return call_inside("plain", "run_in_order", program, list(jobs), count, seconds, longest, new, pause)
 
     def write_module(self, implementations: Mapping[str, str], about: str) -> str:
         """See `Language.write_module`."""

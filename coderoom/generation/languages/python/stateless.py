@@ -16,7 +16,7 @@ from fractions import Fraction
 from types import GeneratorType, MappingProxyType
 from typing import Final, Literal
 
-from coderoom.generation.languages.python.check import UNREADABLE, parsed
+from coderoom.generation.languages.python.check import UNREADABLE
 
 __all__ = ["is_stateless", "is_stateless_expression"]
 
@@ -63,14 +63,6 @@ _MODULES: Final = MappingProxyType(
             "unicodedata": "category combining name normalize",
         }.items()
     }
-)
-
-# Names and modules of code whose answers may, or cannot, depend on the process.
-_VARYING: Final = _words(
-    "__import__ ascii compile dir eval exec frozenset getattr globals hash id input locals object open repr set vars"
-)
-_HARMLESS: Final = _words(
-    "abc base64 calendar cmath contextlib copy dataclasses enum json numbers operator struct textwrap"
 )
 
 # Prefixes of attributes that give access to frames and code, or (with an underscore) to anything.
@@ -135,39 +127,6 @@ def is_stateless_expression(source: str, names: frozenset[str]) -> bool:
     program.values |= names
     program.modules["math"] = "math"
     return code is not None and program.holds(*code)
-
-
-def may_vary(source: str) -> bool:
-    """Whether answers of code may depend on the process: on hashes, addresses, or what modules know of the system.
-
-    For example, the order of a set depends on the process.
-    """
-    names: set[str] = set()
-    modules: set[str] = set()
-    kinds: set[type[ast.AST]] = set()
-    try:
-        tree = parsed(source)
-    except UNREADABLE:  # It cannot be loaded either.
-        return False
-    for node in ast.walk(tree):
-        kinds.add(type(node))
-        if isinstance(node, ast.Name):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            names.add(node.attr)
-        elif isinstance(node, ast.Import):
-            modules |= {each.name for each in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            modules.add(node.module or "")
-    # Functions and views show their addresses as text, and views can be combined to sets.
-    shown = bool(kinds & {ast.JoinedStr, ast.Mod} or names & {"str", "format", "print"})
-    return (
-        bool(names & _VARYING)
-        or bool(kinds & {ast.Set, ast.SetComp})
-        or not modules <= {*_MODULES, *_HARMLESS}
-        or (shown and ast.Lambda in kinds)
-        or (bool(kinds & {ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub}) and bool(names & {"keys", "items"}))
-    )
 
 
 class _Program:

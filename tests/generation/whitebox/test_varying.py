@@ -1,0 +1,71 @@
+# ruff: noqa: E501 (programs, one to a line)
+"""On what the answers of code can depend: never less than they do, and seldom more."""
+
+from __future__ import annotations
+
+import pytest
+
+from coderoom.generation.languages import Variation
+from coderoom.generation.languages.python.varying import variation
+
+NONE = {
+    "arithmetic": "def f(x):\n    return [x % 2, x ** 2]\n",
+    "state": "def f(x, seen=[]):\n    seen.append(x)\n    return len(seen)\n",
+    "a class": "class A:\n    def __init__(self, x):\n        self._x = x\n    @property\n    def x(self):\n        return self._x\n",
+    "modules": "import math, collections.abc\nfrom functools import lru_cache\n@lru_cache\ndef f(x):\n    return math.sqrt(x)\n",
+    "sets without order": "def f(x):\n    return len(set(x)), sorted(set(x)), x[0] in {1, 2}, set(x) == {1}\n",
+    "text": "def f(x):\n    return ''.join(str(each) for each in x) + f'{len(x)}'\n",
+    "messages": "class A:\n    def f(self, x):\n        raise ValueError(f'{x!r} is wrong')\n",
+    "attributes by name": "def f(x):\n    return getattr(x, 'name', None)\n",
+}
+PROCESS = {
+    "the order of a set": "def f(x):\n    return list(set(x))\n",
+    "the order of a set display": "def f(x):\n    return [each for each in {'a', 'b'}]\n",
+    "the order of views": "def f(x, y):\n    return list(x.keys() | y.keys())\n",
+    "ties": "def f(x):\n    return sorted(set(x), key=len)\n",
+    "hashes": "def f(x):\n    return hash(x)\n",
+    "addresses": "def f(x):\n    return sorted(x, key=id)\n",
+    "the text of an object": "class A: ...\ndef f(x):\n    return str(A())\n",
+    "the text of an iterator": "def f(x):\n    return '%s' % iter(x)\n",
+    "the text of a generator": "def f(x):\n    return repr(each for each in x)\n",
+    "the text of a method": "def f(x):\n    name = x.append\n    return f'{name}'\n",
+    "a method that shows": "class A: ...\ndef f(x):\n    return A().__repr__()\n",
+}
+CALL = {"random numbers": "import random\ndef f(x):\n    return random.random()\n"}
+CLOCK = {
+    "a clock": "import time\ndef f(x):\n    return time.time()\n",
+    "the date": "from datetime import date\ndef f(x):\n    return date.today()\n",
+    "the date by a pattern": "from datetime import datetime\ndef f(x):\n    match x:\n        case datetime(now=n):\n            return n()\n",
+    "the system": "def f(x):\n    import sys\n    return sys.stdout\n",
+    "evaluation": "def f(x):\n    return eval(x)\n",
+    "an attribute by a computed name": "def f(x):\n    return getattr(f, '__glo' + 'bals__')\n",
+    "globals": "def f(x):\n    return f.__globals__['__builtins__']\n",
+    "subclasses": "def f(x):\n    return ().__class__.__base__.__subclasses__()\n",
+    "a class's dictionary": "def f(x):\n    return type.__dict__[x](f)\n",
+    "frames": "def f(x):\n    g = (y for y in x)\n    return g.gi_frame.f_back\n",
+    "a traceback": "class A:\n    def __enter__(self): ...\n    def __exit__(self, *e):\n        return e[2].tb_frame\n",
+    "a module of a module": "import contextlib\ndef f(x):\n    return contextlib.sys.stdout\n",
+    "an imported module of a module": "from contextlib import sys\n",
+    "a module as a value": "import contextlib\ndef f(x):\n    m = contextlib\n    return m.sys\n",
+    "a template": "def f(x):\n    return x.format(f)\n",
+    "fields of a template": "def f(x):\n    return '{0.__globals__}'.format(f)\n",
+    "a formatter": "import string\ndef f(x):\n    return string.Formatter().format(x, f)\n",
+    "annotations": "from typing import get_type_hints\ndef f(x: \"__import__('os')\"): ...\n",
+    "an attribute getter": "import operator\ndef f(x):\n    return operator.attrgetter(x)(f)\n",
+    "copied attributes": "from functools import wraps\ndef f(x):\n    return wraps(f, ('__globals__',))(x)\n",
+    "a relative import": "from . import os\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("expected", "sources"),
+    [(Variation.NONE, NONE), (Variation.PROCESS, PROCESS), (Variation.CALL, CALL), (Variation.CLOCK, CLOCK)],
+    ids=["none", "process", "call", "clock"],
+)
+def test_it_is_found(expected: Variation, sources: dict[str, str]) -> None:
+    assert {name: variation((source,)) for name, source in sources.items()} == dict.fromkeys(sources, expected)
+
+
+def test_the_worst_source_counts() -> None:
+    assert variation((NONE["text"], CLOCK["a clock"], PROCESS["hashes"])) is Variation.CLOCK
+    assert variation(()) is Variation.NONE
