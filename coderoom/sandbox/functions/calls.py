@@ -148,6 +148,7 @@ class Calls:
         self._log = CallLog()
         self._suspended = False
         self._computing = threading.Lock()  # Many threads that compute would block the event loop.
+        self._answering = threading.Lock()  # Threads send short answers themselves.
         self._sending = asyncio.Lock()
         self._long: _Call | None = None  # The call whose answer is being sent in several packets.
 
@@ -178,7 +179,8 @@ class Calls:
 
     async def close(self) -> tuple[FunctionCall, ...]:
         """End the calls that still run, and return all calls in the order of their arrival."""
-        self.is_open = False
+        with self._answering:
+            self.is_open = False
         self._suspend_reading(False)
         self._replies.limit_input()
         unanswered = bool(self._running or self._waiting)
@@ -242,7 +244,7 @@ class Calls:
                 self._start_task(call, self._run_async(call, result))
 
         context = self._context.copy()
-        self._threads.run(lambda: context.run(self._run_in_thread, call), take_result)
+        self._threads.run(lambda: context.run(self._answer_in_thread, call), take_result)
 
     def _start_task(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
         call.task = task = self._loop.create_task(work, context=self._context.copy())
@@ -253,6 +255,16 @@ class Calls:
             task.exception()  # Retrieved, so that asyncio does not log an interrupt of the event loop.
         if call.task is task:
             self._end(call)
+
+    def _answer_in_thread(self, call: _Call) -> _Answer | _Pending | Arguments:
+        """Do the work of a thread, and send the answer if possible: a detour over the event loop takes longer."""
+        result = self._run_in_thread(call)
+        if isinstance(result, tuple):
+            with self._answering:
+                wanted = self.is_open and call in self._running and not call.answered
+                if wanted and self._send_now({"op": "reply", "call": call.number, **result[0]}):
+                    self._set_answered(call, *result)
+        return result
 
     def _run_in_thread(self, call: _Call) -> _Answer | _Pending | Arguments:
         """Check the arguments, and call a plain function; raises nothing, since an exception would end the thread."""
@@ -305,15 +317,19 @@ class Calls:
 
     def _answer(self, call: _Call, reply: dict[str, Any], outcome: Outcome) -> None:
         """Log and send the answer of a call; only the first one counts."""
-        if call.answered:
-            return
-        call.answered = True
-        self._log.write(call.place, outcome, reply["error"]["message"] if "error" in reply else None)
+        with self._answering:
+            is_first = not call.answered
+            if is_first:
+                self._set_answered(call, reply, outcome)
         message = {"op": "reply", "call": call.number, **reply}
-        if self.is_open and call in self._running and not self._send_now(message):
+        if is_first and self.is_open and call in self._running and not self._send_now(message):
             self._start_task(call, self._send(call, message))
         elif call.task is None:
             self._end(call)
+
+    def _set_answered(self, call: _Call, reply: dict[str, Any], outcome: Outcome) -> None:
+        call.answered = True
+        self._log.write(call.place, outcome, reply["error"]["message"] if "error" in reply else None)
 
     def _send_now(self, message: dict[str, Any]) -> bool:
         try:
@@ -324,7 +340,8 @@ class Calls:
     async def _send(self, call: _Call, message: dict[str, Any]) -> None:
         with contextlib.suppress(ConnectionError):
             async with self._sending:
-                self._long = call
+                with self._answering:  # No thread is sending now, and none begins while the other lock is taken.
+                    self._long = call
                 try:
                     await self._replies.send(message)
                 finally:

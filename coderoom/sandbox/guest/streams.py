@@ -87,6 +87,7 @@ class _Raw(io.RawIOBase):
     def __init__(self, streams: Streams, tag: bytes) -> None:
         self._streams = streams
         self._tag = tag
+        self.name = "<stdout>" if tag == STDOUT else "<stderr>"
 
     def writable(self) -> bool:
         return True
@@ -102,13 +103,9 @@ class _Raw(io.RawIOBase):
 
 class _Stream(io.TextIOWrapper):
     def __init__(self, streams: Streams, tag: bytes) -> None:
-        buffer = io.BufferedWriter(_Raw(streams, tag), 8192)
-        super().__init__(buffer, "utf-8", "backslashreplace", "\n", line_buffering=True)
+        # No buffered writer below: a fork would find its lock taken if another thread was printing.
+        super().__init__(_Raw(streams, tag), "utf-8", "backslashreplace", "\n", line_buffering=True)
         self._streams = streams
-
-    @property
-    def name(self) -> str:
-        return "<stdout>" if self.fileno() == 1 else "<stderr>"
 
     def write(self, text: str) -> int:
         last = self._streams.last
