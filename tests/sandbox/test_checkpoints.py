@@ -183,13 +183,19 @@ class TestHowMany:
                 await session.rollback(mark)
                 assert await value_of(session, "x += 1\nx") == number
 
-    async def test_files_that_cannot_be_kept_leave_nothing_behind(self, workspace: Path) -> None:
+    async def test_more_files_than_fit(self, workspace: Path) -> None:
         limits = Limits(disk_bytes=65_536)
         async with Sandbox(workspace=workspace, limits=limits) as sandbox, sandbox.session() as session:
-            before = await value_of(session, COUNT)
             (workspace / "large").write_bytes(bytes(100_000))
+            with pytest.raises(RequestError, match="too large"):
+                await session.checkpoint(files=True)
+
+    async def test_files_that_cannot_be_kept_leave_nothing_behind(self, workspace: Path) -> None:
+        async with Sandbox(workspace=workspace) as sandbox, sandbox.session() as session:
+            before = await value_of(session, COUNT)
+            workspace.joinpath(*["deep"] * 110).mkdir(parents=True)
             for _ in range(70):
-                with pytest.raises(RequestError, match="too large"):
+                with pytest.raises(RequestError, match="more than 100 deep"):
                     await session.checkpoint(files=True)
             await until_there_are(session, before)
 
