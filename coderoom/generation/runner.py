@@ -104,8 +104,8 @@ class TestRunner:
     and are compared on the host. Properties are evaluated in a session that never loaded the functions.
 
     A test passes only if all its runs pass. A call without the expected result is repeated alone in a clean state; if
-    it passes there, the test is not repeatable and fails. Once all tests have passed, they are repeated unless the
-    source proves that no call affects another one, and run once in order in a new process.
+    it passes there, the test is not repeatable and fails. Once all tests have passed, they are run again as often as
+    the answers of the code can vary (see `Variation`), and in order in processes that never loaded the program before.
 
     Args:
         sandbox: The sandbox. It needs the engine `cpython`, the policy `open`, and no workspace, in which tests would
@@ -162,7 +162,7 @@ class TestRunner:
             implementations: The code of each function, dependencies first.
             tests: The tests.
             functions: The functions whose tests are run; `None`: all with tests.
-            final: Whether code that depends on the process, as on the order of a set, is run in many new processes.
+            final: Whether code whose answers may vary is run in many new processes; otherwise in one.
 
         Returns:
             A result for each test, in order.
