@@ -27,7 +27,7 @@ from coderoom.generation.session import (
     why_no_answer,
 )
 from coderoom.generation.tests import FrozenTests, FunctionTest, problems_of_steps
-from coderoom.generation.values import show, tag_of
+from coderoom.generation.values import canonical, show, tag_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Limits, Sandbox
 
@@ -90,6 +90,11 @@ class _Case:
     def call(self) -> Job:
         """The job for the process with the code."""
         return job_of(self.function, self.test, self.program)
+
+    def takes_sets(self) -> bool:
+        """Whether the program gets a set, whose order depends on the process."""
+        given = canonical([self.test.inputs, *(step.model_dump() for step in self.test.setup)])
+        return '"$set"' in given or '"$frozenset"' in given
 
     def look(self, answer: Answer) -> Job:
         job: Job = {"property": self.test.property, "result": answer.value, "inputs": plain_inputs(self.test)}
@@ -345,6 +350,8 @@ class _Run:
                 cases.append(case)
         await self._run_once(cases)
         variation = self._language.variation(self._sources.values())
+        if any(case.takes_sets() for case in cases):
+            variation = max(variation, Variation.PROCESS)
         if failures:  # Parts of code that could not be loaded may be there.
             variation = Variation.CLOCK
         if variation >= Variation.CALL:

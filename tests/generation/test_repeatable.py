@@ -93,3 +93,15 @@ async def test_many_programs_with_two_answers(sandbox: Sandbox) -> None:
             if all(each.passed for each in results if each.function == name):
                 passed.append(functions[name])
     assert not passed
+
+
+async def test_the_order_of_a_set_that_is_given_counts(sandbox: Sandbox) -> None:
+    given = ["one", "two", "three", "four", "five", "six"]
+    cases = [{"name": "a set", "inputs": {"words": {"$set": given}}, "property": "len(result) == 6"}]
+    [spec] = read_specs([{"name": "f", "purpose": "p", "inputs": [{"name": "words", "type": "set"}],
+                          "outputs": {"type": "list"}}])  # fmt: skip
+    source = "def f(words):\n    first, *rest = words\n    return [first, *rest] if len(first) > 3 else []\n"
+    passed = source.replace("len(first) > 3", "first")
+    for code, expected in ((source, False), (passed, True)):
+        [result] = await TestRunner(sandbox).run({"f": code}, freeze(read_tests({"f": cases}, [spec])))
+        assert result.passed is expected, result

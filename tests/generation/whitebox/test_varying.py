@@ -22,6 +22,8 @@ PROCESS = {
     "the order of a set": "def f(x):\n    return list(set(x))\n",
     "the order of a set display": "def f(x):\n    return [each for each in {'a', 'b'}]\n",
     "the order of views": "def f(x, y):\n    return list(x.keys() | y.keys())\n",
+    "the order of views in variables": "def f(x, y):\n    x, y = x.keys(), y.keys()\n    return list(x - y)\n",
+    "the order of views by a function": "from operator import and_\ndef f(x, y):\n    return list(and_(x.keys(), y.keys()))\n",
     "ties": "def f(x):\n    return sorted(set(x), key=len)\n",
     "hashes": "def f(x):\n    return hash(x)\n",
     "addresses": "def f(x):\n    return sorted(x, key=id)\n",

@@ -101,9 +101,9 @@ class _Source:
 
     def variation(self) -> Variation:
         found = max((each for node in self._nodes for each in self._of_node(node)), default=Variation.NONE)
-        if found is Variation.NONE and any(map(self._shows, self._nodes)) and any(map(self._has_address, self._nodes)):
-            return Variation.PROCESS
-        return found
+        shown = any(map(self._shows, self._nodes)) and any(map(self._has_address, self._nodes))
+        combined = any(map(_is_view, self._nodes)) and any(map(_combines_sets, self._nodes))
+        return max(found, Variation.PROCESS if shown or combined else Variation.NONE)
 
     def _of_node(self, node: ast.AST) -> Iterator[Variation]:
         if isinstance(node, ast.Name):
@@ -123,10 +123,6 @@ class _Source:
             yield from map(_of_attribute_name, node.kwd_attrs)
         elif isinstance(node, ast.Set | ast.SetComp) and not self._is_order_free(node):
             yield Variation.PROCESS
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Sub):
-            views = [each for each in (node.left, node.right) if isinstance(each, ast.Call)]
-            if any(isinstance(each.func, ast.Attribute) and each.func.attr in ("keys", "items") for each in views):
-                yield Variation.PROCESS
 
     def _of_name(self, node: ast.Name) -> Variation:
         parent = self._parents[node]
@@ -230,6 +226,18 @@ def _of_attribute_name(name: str) -> Variation:
     if name.startswith("__") and name.endswith("__"):
         return Variation.NONE if name in _DUNDERS else Variation.CLOCK
     return Variation.CLOCK if name in _REACHING or name in _CLOCKS else Variation.NONE
+
+
+def _is_view(node: ast.AST) -> bool:
+    """Whether a node is a view of a dict, which can be combined to a set."""
+    return isinstance(node, ast.Attribute) and node.attr in ("keys", "items")
+
+
+def _combines_sets(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp | ast.AugAssign):
+        return isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Sub)
+    names = [node.attr] if isinstance(node, ast.Attribute) else [node.name] if isinstance(node, ast.alias) else []
+    return any(each.strip("_") in ("and", "or", "xor", "sub", "rand", "ror", "rxor", "rsub") for each in names)
 
 
 def _is_number(node: ast.expr) -> bool:
