@@ -300,7 +300,7 @@ def event_of(source: str, event: GenerationEvent) -> BaseAgentEvent | None:
     if isinstance(event, CodeWritten):
         block = CodeBlock(code=event.code, language=event.language)
         shown = fence(event.code, event.language, "no-run")
-        text = f"{event.function}, attempt {event.attempt} ({event.approach}):\n\n{shown}"
+        text = f"{event.function}, attempt {event.attempt} ({event.approach}):{_reason(event.reason)}\n\n{shown}"
         return CodeGenerationEvent(source=source, retry_attempt=event.attempt - 1, content=text, code_blocks=[block])
     if isinstance(event, TestsRun):
         passed = all(result.passed for result in event.results)
@@ -328,6 +328,13 @@ def final_message(source: str, solution: Solution, files: Sequence[Path]) -> Tex
         f"The test {change.test!r} of {change.function} was changed: {change.reason}"
         for change in solution.test_changes
     ]
+    repairs = [
+        f"- {report.function}, attempt {each.number} ({each.approach}): {_one_line(each.reason)}"
+        for report in solution.functions
+        for each in report.attempts
+        if each.reason
+    ]
+    parts += ["Repairs:\n" + "\n".join(repairs[:_MOST_FAILURES])] if repairs else []
     if solution.implementations:
         code = "\n\n\n".join(each.strip("\n") for each in solution.implementations.values())
         parts.append(fence(code, solution.language, "no-run"))
@@ -356,6 +363,14 @@ def _facts(solution: Solution) -> dict[str, str]:
     return found
 
 
+def _reason(text: str) -> str:
+    return f" {_one_line(text)}" if text else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST]
+
+
 def _tests(results: Sequence[TestResult]) -> str:
     passed = sum(result.passed for result in results)
     lines = [f"{passed} of {len(results)} tests passed"]
@@ -373,7 +388,8 @@ def _words(event: GenerationEvent) -> str:
     if isinstance(event, TestsFrozen):
         return f"{event.tests.count} tests are frozen, sha256 {event.tests.hash}."
     if isinstance(event, CodeRefused):
-        return f"{event.function}, attempt {event.attempt}, was not run: {'; '.join(event.problems)[:_LONGEST]}"
+        problems = "; ".join(event.problems)[:_LONGEST]
+        return f"{event.function}, attempt {event.attempt}, was not run: {problems}{_reason(event.reason)}"
     if isinstance(event, TestChanged):
         change = event.change
         return f"The test {change.test!r} of {change.function} was changed: {change.reason}"

@@ -309,10 +309,11 @@ class FunctionWork:
             self._code = proposal.code
         if problems:
             self._record(proposal, number, problems=tuple(problems))
-            program.emit(CodeRefused(spec.name, number, tuple(problems)))
+            program.emit(CodeRefused(spec.name, number, tuple(problems), proposal.reason))
             self._compare(proposal, tuple(problems))
             return refusals(problems, proposal.notes)
-        program.emit(CodeWritten(spec.name, number, proposal.approach, proposal.code, program.language.name))
+        language, reason = program.language.name, proposal.reason
+        program.emit(CodeWritten(spec.name, number, proposal.approach, proposal.code, language, reason))
         results = await program.run(self._runner, spec, proposal.code)
         program.emit(TestsRun(spec.name, number, tuple(results)))
         passed = sum(result.passed for result in results)

@@ -273,22 +273,27 @@ class TestsFrozen(GenerationEvent):
 
 @dataclass(frozen=True)
 class CodeWritten(GenerationEvent):
-    """Code for a function was written and passed the checks."""
+    """Code for a function was written and passed the checks.
+
+    After a failed attempt, `reason` is the model's diagnosis.
+    """
 
     function: str
     attempt: int
     approach: Approach
     code: str
     language: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
 class CodeRefused(GenerationEvent):
-    """A reply had no code that may be run."""
+    """A reply had no code that may be run; `reason` as in `CodeWritten`."""
 
     function: str
     attempt: int
     problems: tuple[str, ...]
+    reason: str = ""
 
 
 @dataclass(frozen=True)

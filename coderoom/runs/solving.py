@@ -91,7 +91,8 @@ class SolveView:
                 self._say(f"{event.function or 'functions'}: {event.step} answered by an earlier run", "dim")
             case CodeWritten():
                 lines = _count(len(event.code.strip().splitlines()), "line")
-                self._say(f"{event.function}: attempt {event.attempt} ({event.approach}), {lines}", "dim")
+                reason = f": {event.reason}" if event.reason else ""
+                self._say(f"{event.function}: attempt {event.attempt} ({event.approach}), {lines}{reason}", "dim")
             case CodeRefused():
                 self._say(f"{event.function}: attempt {event.attempt} not run: {event.problems[0]}", "yellow")
             case TestsRun():

@@ -161,11 +161,14 @@ def test_a_wrong_argument_is_told_of_at_once(name: str, value: Any) -> None:
 
 
 async def test_it_imports_only_what_it_may() -> None:
-    repair = json.dumps({"wrong": "implementation", "reason": "no os", "implementation": GOOD})
+    repair = json.dumps({"wrong": "implementation", "reason": "no\nos", "implementation": GOOD})
     bad = GOOD.replace("def double", "import os\n\n\ndef double")
     events, message = await turn(generator(ReplayModel([SPECS, TESTS, bad, repair]), allowed_imports=["math"]))
     assert message.metadata[keys.OUTCOME] == "ok"
     assert sum(isinstance(event, CodeExecutionEvent) for event in events) == 1
+    [code] = [event for event in events if isinstance(event, CodeGenerationEvent)]
+    assert code.content.startswith("double, attempt 2 (patch): no os\n\n```python")
+    assert "Repairs:\n- double, attempt 2 (patch): no os\n\n" in message.content
 
 
 async def test_a_reviewer_sends_it_back_and_then_approves(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ def test_what_is_missing_is_said_and_written_too(tmp_path: Path) -> None:
     done = solve(tmp_path, "Double.", "--model", model, "--out", "out")
     assert done.returncode == 1
     assert "-3 gives -6" in done.stdout
+    assert "double: attempt 2 (patch), 2 lines: so" in done.stdout
     assert "same_code" in done.stdout
     assert "-6" in (tmp_path / "out" / "report.md").read_text()
 
