@@ -1,4 +1,4 @@
-"""Runs JavaScript functions: each call in its own Node process, one after the other."""
+"""Runs JavaScript functions: each call in its own Node process, and all calls in order in one process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from .batches import begin, in_turn, remember, tidy
 from .calls import answer_now, budget
 
-__all__ = ["alone", "begin", "define", "load", "run"]
+__all__ = ["alone", "begin", "define", "load", "run", "run_in_order"]
 
 _OLDEST = 18
 _MOST_PRINTED = 10_000
@@ -36,13 +36,18 @@ class Part(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The result of a Node process: its answer if any, its output, its duration and its memory."""
+    """The result of a Node process: its complete answers, its output, its duration and its memory."""
 
-    answer: Optional[str]
+    answers: List[str]
     printed: str
     complained: str
     seconds: float
     peak: int
+
+    @property
+    def answer(self) -> Optional[str]:
+        """The only answer; `None` if there is none."""
+        return self.answers[0] if self.answers else None
 
 
 _helpers: Dict[str, str] = {}  # The files beside the program by name; the host adds them to this module.
@@ -80,7 +85,7 @@ def load() -> Optional[str]:
 
 def _room(addresses: int) -> Optional[int]:
     """The address space that is left once Node has started; `None` if it does not start."""
-    answer = _start({}, [], _SECONDS_TO_TRY).answer
+    answer = _start([{}], [], _SECONDS_TO_TRY).answer
     if answer is None:
         return None
     return sys.maxsize if addresses == resource.RLIM_INFINITY else max(addresses - int(json.loads(answer)["value"]), 0)
@@ -119,7 +124,7 @@ def alone(job: Dict[str, Any]) -> str:
         return "untidy"
     if "property" in job:
         return answer_now(job)
-    done = _start(job, _parts, show=True)
+    done = _start([job], _parts, show=True)
     if done.answer is None and ("heap out of memory" in done.complained or "process out of memory" in done.complained):
         raise MemoryError
     return done.answer or ""
@@ -141,10 +146,38 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
     return in_turn(jobs, lambda job: _done(job, each, largest), whole, largest, room) if tidy() else []
 
 
+def run_in_order(jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int) -> List[List[str]]:
+    """Run each job in its own process, then all jobs one after the other in one process, several times.
+
+    Args:
+        jobs: The jobs.
+        count: The number of processes for all jobs.
+        seconds: The time limit of each job.
+        longest: The maximum length of the answers of a process together in characters.
+
+    Returns:
+        The different lists of answers, two for each job. A list is shorter if a process ended, or a job took too long.
+    """
+    alone = []
+    for job in jobs:
+        tidy()
+        alone.append(_start([job], _parts, seconds).answer or "")
+    found: List[List[str]] = []
+    for number in range(count):
+        tidy()
+        for _ in range(number % 2):  # Otherwise, all processes might have an even number, or all an odd one.
+            subprocess.run(["true"])
+        answers = [*alone, *_start(jobs, _parts, seconds).answers]
+        if answers not in found and sum(map(len, answers)) <= longest:
+            found.append(answers)
+    tidy()
+    return found or [[]]
+
+
 def _done(job: Dict[str, Any], seconds: float, largest: int) -> Optional[List[Any]]:
     if "property" in job:
         return [answer_now(job), "", 0.0, 0]
-    done = _start(job, _parts, seconds)
+    done = _start([job], _parts, seconds)
     if done.answer is None or len(done.answer) > largest:
         return None
     return [done.answer, done.printed, done.seconds, done.peak]
@@ -187,7 +220,7 @@ def _parsed(parts: List[Part]) -> Optional[str]:
 
 def _loaded(parts: List[Part]) -> Optional[str]:
     """The error when the code is loaded."""
-    done = _start({}, parts)
+    done = _start([{}], parts)
     if done.answer is None:
         what = "the code ended its own process while it was loaded"
         return json.dumps({"error": {"types": [], "base": "Exit", "message": what, "trace": []}})
@@ -198,13 +231,13 @@ def _loaded(parts: List[Part]) -> Optional[str]:
     return (_parsed(parts) if answer["error"].get("base") == "SyntaxError" else None) or done.answer
 
 
-def _start(job: Dict[str, Any], parts: List[Part], seconds: Optional[float] = None, show: bool = False) -> Done:
-    """Run a job in a process of its own, and end that process and its children."""
+def _start(jobs: List[Dict[str, Any]], parts: List[Part], seconds: Optional[float] = None, show: bool = False) -> Done:
+    """Run jobs in a process of their own, and end that process and its children."""
     program, places = _program(parts)
     reader, writer = os.pipe()
-    more = {"answer": writer, "longest": budget["text"], "parts": places}
-    request = {**job, **more, "parameters": _parameters.get(job.get("function", ""))}
-    # Written for each job: an earlier one may have changed them.
+    known = [{**job, "parameters": _parameters.get(job.get("function", ""))} for job in jobs]
+    request = {"jobs": known, "answer": writer, "longest": budget["text"], "parts": places}
+    # Written each time: an earlier job may have changed them.
     folder = _write({**_helpers, "program.mjs": program, "job.json": json.dumps(request)})
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
     command = ["node", *_flags, os.path.join(folder, "harness.mjs")]
@@ -220,7 +253,7 @@ def _start(job: Dict[str, Any], parts: List[Part], seconds: Optional[float] = No
     said: List[bytes] = [b"", b"", b""]
     peak, took = 0, 0.0
     try:
-        _read([reader, process.stdout.fileno(), process.stderr.fileno()], said, seconds)
+        _read([reader, process.stdout.fileno(), process.stderr.fileno()], said, len(jobs), seconds)
         took = time.monotonic() - start
     finally:
         peak = _end(process)
@@ -231,34 +264,36 @@ def _start(job: Dict[str, Any], parts: List[Part], seconds: Optional[float] = No
         printed = said[1].decode("utf-8", "replace")[:_MOST_PRINTED]
         if show:
             sys.stdout.write(printed)
-    answer = said[0][:-1].decode("utf-8", "replace") if said[0].endswith(b"\0") else None
-    return Done(answer, printed, said[2].decode("utf-8", "replace"), took, peak)
+    answers = said[0].decode("utf-8", "replace").split("\0")[:-1][: len(jobs)]
+    return Done(answers, printed, said[2].decode("utf-8", "replace"), took, peak)
 
 
-def _read(readers: List[int], said: List[bytes], seconds: Optional[float]) -> None:
-    """Read until there is an answer or the time is up; keep the beginning of the printed text."""
-    end = None if seconds is None else time.monotonic() + seconds
+def _read(readers: List[int], said: List[bytes], count: int, seconds: Optional[float]) -> None:
+    """Read until all answers are there or the next one is late; keep the beginning of the printed text."""
     rooms = [4 * budget["text"] + 10, 4 * _MOST_PRINTED, _MOST_COMPLAINED]
     poll = select.poll()
     for each in readers:
         poll.register(each, select.POLLIN)
-    answered = False
+    start = time.monotonic()
+    answered = 0
     while True:
-        left = None if end is None else (end - time.monotonic()) * 1000
+        left = None if seconds is None else (start + seconds - time.monotonic()) * 1000
         if left is not None and left <= 0:
             return
-        ready = poll.poll(0 if answered else left)
-        if answered and not ready:
+        ready = poll.poll(0 if answered >= count else left)
+        if answered >= count and not ready:
             return
         for fd, _ in ready:
             index = readers.index(fd)
             part = os.read(fd, _CHUNK)
             if not part:
                 poll.unregister(fd)
-                if not index:
-                    answered = True
             said[index] += part[: max(rooms[index] - len(said[index]), 0)]
-            answered = answered or (not index and (part.endswith(b"\0") or len(said[0]) >= rooms[0]))
+            if not index:
+                answered += part.count(b"\0")
+                start = time.monotonic() if b"\0" in part else start
+                if not part or len(said[0]) >= rooms[0]:
+                    answered = count
 
 
 def _end(process: Any) -> int:

@@ -19,19 +19,22 @@ from coderoom.generation.languages import (
     harness_modules,
     setting,
 )
-from coderoom.generation.languages.javascript.check import RESERVED, check_source, names_defined
-from coderoom.generation.languages.javascript.module import (
+from coderoom.generation.languages.javascript.source import (
+    RESERVED,
+    check_source,
+    javascript_module,
+    may_vary,
+    parser,
+    read_program,
+    without_repeats,
+)
+from coderoom.generation.languages.javascript.values import (
     as_actual,
     as_expected,
     for_judge,
     for_node,
-    imported_names,
-    javascript_module,
     node_test_file,
-    without_ends,
-    without_repeats,
 )
-from coderoom.generation.languages.javascript.program import read_program
 from coderoom.generation.specs import FunctionSpec, name_problem
 from coderoom.sandbox import SourceModule
 
@@ -54,6 +57,9 @@ class JavaScriptLanguage(Language):
     Node must be installed where the code runs (`apt-get install nodejs`). Each test runs in its own Node process.
     JavaScript has only one type of number, list and set: 2 equals 2.0, and an array equals an expected tuple. Integers
     of more than 53 bits are BigInts, and an expected one never equals a rounded number.
+
+    Raises:
+        MissingDependencyError: The extra `javascript` is not installed.
     """
 
     name = "javascript"
@@ -69,6 +75,9 @@ class JavaScriptLanguage(Language):
         "or a Map if its keys are no text; a set is a Set, bytes are a Uint8Array, a moment is a Date in UTC, and an "
         "integer beyond 2**53 is a BigInt. There is no network, and nobody to answer a prompt."
     )
+
+    def __init__(self) -> None:
+        parser()
 
     def tests_file(self, module: str) -> str:
         """See `Language.tests_file`."""
@@ -105,11 +114,16 @@ class JavaScriptLanguage(Language):
 
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
-        return names_defined(source)
+        return read_program(source).names
 
     def imports(self, source: str) -> dict[str, str]:
         """See `Language.imports`."""
-        return imported_names(source)
+        kinds = {"*": "all of {}", "default": "the default of {}"}
+        return {
+            here: kinds.get(there, f"{{}}.{there}").format(each.module.removeprefix("node:"))
+            for each in read_program(source).imported
+            for there, here in each.names
+        }
 
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
         """See `Language.scan`; there is no scanner for JavaScript."""
@@ -125,12 +139,11 @@ class JavaScriptLanguage(Language):
 
     def define(self, function: str, source: str) -> str:
         """See `Language.define`."""
-        body, imports = without_ends(source)
-        found = next((each for each in read_program(body).declared if each.name == function), None)
-        parameters = None
-        if found is not None and found.parameters is not None and all(each.name for each in found.parameters):
-            parameters = [[each.name, each.rest] for each in found.parameters]
-        return call_inside("nodes", "define", function, body, imports, parameters)
+        program = read_program(source)
+        found = next((each for each in program.declared if each.name == function and each.is_function), None)
+        parameters = [[name, rest] for name, _, rest in found.parameters()] if found else [["", False]]
+        known = parameters if all(name for name, _ in parameters) else None
+        return call_inside("nodes", "define", function, program.body(), program.imports(), known)
 
     def begin(self) -> str:
         """See `Language.begin`."""
@@ -146,6 +159,16 @@ class JavaScriptLanguage(Language):
         """See `Language.run`."""
         data = [_for_node(job) for job in jobs]
         return f"{setting(longest)} or {call_inside('nodes', 'run', data, each, whole, longest, room)}"
+
+    def processes(self, sources: Collection[str]) -> int:
+        """See `Language.processes`."""
+        return 8 if any(map(may_vary, sources)) else 1
+
+    def run_in_order(
+        self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, longest: int
+    ) -> str:
+        """See `Language.run_in_order`; the code is already loaded."""
+        return call_inside("nodes", "run_in_order", list(map(_for_node, jobs)), count, seconds, longest)
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """See `Language.compare`."""

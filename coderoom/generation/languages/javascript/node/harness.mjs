@@ -1,4 +1,4 @@
-// Makes one call in its own process and reports the result. It does not know the expected result.
+// Makes calls, one after the other, and reports their results. It does not know the expected results.
 import fs from 'node:fs';
 import { Encoder, NoValue, decode, namesOf, opaque, plainText } from './values.mjs';
 
@@ -19,10 +19,11 @@ const own = new Map(
   ]),
 );
 const baseOf = own.get.bind(own);
-const job = JSON.parse(fs.readFileSync(new URL('./job.json', import.meta.url), 'utf8'));
+const request = JSON.parse(fs.readFileSync(new URL('./job.json', import.meta.url), 'utf8'));
 
 const peak = 1024 * Number(/VmPeak:\s+(\d+)/.exec(fs.readFileSync('/proc/self/status', 'utf8'))?.[1] ?? 0);
 
+let job = request.jobs[0];
 let told = false;
 
 // A step before the call threw something. A test cannot expect that.
@@ -35,11 +36,11 @@ class StepError {
 function tell(text) {
   if (told) return;
   told = true;
-  if (text.length > job.longest) {
-    text = `{"value":${opaque('value', `as data it has more than ${job.longest} characters`)}}`;
+  if (text.length > request.longest) {
+    text = `{"value":${opaque('value', `as data it has more than ${request.longest} characters`)}}`;
   }
   let data = bytesFrom(`${text}\0`);
-  while (data.length) data = data.subarray(writeSync(job.answer, data));
+  while (data.length) data = data.subarray(writeSync(request.answer, data));
 }
 
 // A base that no expected error has, for errors that the function did not throw.
@@ -114,7 +115,7 @@ function frames(error) {
 function placeOf(file, line) {
   // Omit frames of the harness.
   if (file !== `${folder}program.mjs`) return null;
-  const part = job.parts.find(([, first, last]) => first <= line && line <= last);
+  const part = request.parts.find(([, first, last]) => first <= line && line <= last);
   return part ? [part[0], line - part[1] + 1] : null;
 }
 
@@ -159,8 +160,8 @@ async function prepare() {
 }
 
 // The objects of the test by their names, and those that a step has made of a class.
-const names = new Map();
-const made = new Set();
+let names = new Map();
+let made = new Set();
 
 // A function or a class of the program.
 async function binding(name, look) {
@@ -226,11 +227,13 @@ on('uncaughtException', (error) => tellOfTest('Uncaught', `outside of the call: 
 Error.stackTraceLimit = MOST_FRAMES;
 process.argv.length = 1;
 
-try {
-  const call = await prepare();
-  if (call === null) {
-    tell(`{"value":${peak}}`);
-  } else {
+async function answer() {
+  try {
+    const call = await prepare();
+    if (call === null) {
+      tell(`{"value":${peak}}`);
+      return;
+    }
     let value = isClass(call[0]) ? Reflect.construct(call[0], call[1]) : await apply(call[0], undefined, call[1]);
     if (job.then) {
       names.set('result', value);
@@ -239,8 +242,23 @@ try {
     const encoder = new Encoder();
     const result = encoder.encode(value);
     tell(`{"value":${result}${job.after ? `,"after":${left(call[2], encoder)}` : ''}}`);
+  } catch (error) {
+    if (error instanceof NoValue) tellOfTest('Call', error.message);
+    else tell(explain(error));
   }
-} catch (error) {
-  if (error instanceof NoValue) tellOfTest('Call', error.message);
-  else tell(explain(error));
+}
+
+const { jobs } = request;
+const { chdir, cwd } = process;
+const start = cwd();
+for (let index = 0; index < jobs.length; index++) {
+  job = jobs[index];
+  told = false;
+  names = new Map();
+  made = new Set();
+  if (jobs.length > 1) {
+    fs.mkdirSync(`${start}/${index}`);
+    chdir(`${start}/${index}`);
+  }
+  await answer();
 }

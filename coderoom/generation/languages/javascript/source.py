@@ -1,0 +1,506 @@
+"""Reads generated JavaScript with tree-sitter: checks it, removes repeated definitions, and joins it to a module."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from coderoom.errors import MissingDependencyError
+from coderoom.generation.languages import CodeProblem
+from coderoom.generation.specs import FunctionSpec
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+__all__ = [
+    "RESERVED",
+    "Program",
+    "check_source",
+    "javascript_module",
+    "may_vary",
+    "parser",
+    "read_program",
+    "without_repeats",
+]
+
+_LONGEST = 200_000
+_MOST = 300
+_WORDS = (
+    "arguments await break case catch class const continue debugger default delete do else enum eval export extends "
+    "false finally for function if implements import in instanceof interface let new null package private protected "
+    "public return static super switch this throw true try typeof undefined var void while with yield"
+)
+RESERVED: Final = frozenset(_WORDS.split())
+_MODULES = (
+    "assert async_hooks buffer child_process console constants crypto dgram diagnostics_channel dns events fs http "
+    "http2 https inspector module net os path perf_hooks process punycode querystring readline stream string_decoder "
+    "timers tls tty url util v8 vm wasi worker_threads zlib"
+)
+_OF_NODE = frozenset(_MODULES.split())
+# What makes code give different answers in different processes.
+_VARIABLE = "constructor crypto Date eval Function globalThis import Intl performance process random stack WeakRef"
+_VARYING = frozenset(_VARIABLE.split())
+_FUNCTIONS = (
+    "arrow_function", "function_declaration", "function_expression", "generator_function",
+    "generator_function_declaration",
+)  # fmt: skip
+_VARIABLES = ("lexical_declaration", "variable_declaration")
+_IGNORED = ("comment", "empty_statement", "hash_bang_line", "html_comment")
+_SETTING = frozenset(["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "??=", "||=", "&&=", "++", "--"])
+_INTO = (".", "?.", "[")
+
+
+@functools.cache
+def parser() -> Any:
+    """The parser.
+
+    Raises:
+        MissingDependencyError: It is not installed.
+    """
+    try:
+        import tree_sitter
+        import tree_sitter_javascript
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Functions in JavaScript need tree-sitter, which is not installed: pip install 'coderoom[javascript]'"
+        ) from error
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_javascript.language()))
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """A name that a top-level statement declares; `value` is its function or class, or what is assigned to it."""
+
+    name: str
+    node: Node
+    value: Node | None
+
+    @property
+    def is_function(self) -> bool:
+        return self.value is not None and self.value.type in _FUNCTIONS
+
+    def parameters(self) -> list[tuple[str, bool, bool]]:
+        """The name of each parameter (empty for a pattern), whether it may be omitted, and whether it is `...rest`."""
+        assert self.value is not None
+        single, several = (self.value.child_by_field_name(name) for name in ("parameter", "parameters"))
+        found = []
+        for each in [single] if single else several.named_children if several else []:
+            if each.type not in _IGNORED:
+                bare = _bound(each) if each.type != "rest_pattern" else each.named_children[0]
+                name = _text(bare) if bare.type == "identifier" else ""
+                found.append((name, each is not bare, each.type == "rest_pattern"))
+        return found
+
+
+@dataclass(frozen=True)
+class _Imported:
+    """An import: the module, and the exported and local name of each binding (`default` and `*` are such names)."""
+
+    module: str
+    node: Node
+    names: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Program:
+    """The top level of a source. What tree-sitter could not parse is left to Node, which reports the error.
+
+    Attributes:
+        text: The source with Unix line ends.
+        root: The root of the tree.
+        declared: The declared names.
+        imported: The imports.
+        removed: The spans in bytes to remove when sources are joined: imports and `export` keywords.
+        others: The other statements, with whether they re-export from another module.
+    """
+
+    text: str
+    root: Node
+    declared: list[_Declared] = field(default_factory=list)
+    imported: list[_Imported] = field(default_factory=list)
+    removed: list[tuple[int, int]] = field(default_factory=list)
+    others: list[Node] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """The declared names, without imports."""
+        return [each.name for each in self.declared]
+
+    def body(self) -> str:
+        """The source with imports and `export` keywords blanked out."""
+        data = bytearray(_encoded(self.text))
+        for first, last in self.removed:
+            data[first:last] = bytes(each if each == 10 else 32 for each in data[first:last])
+        return data.decode("utf-8", "surrogatepass")
+
+    def imports(self) -> list[str]:
+        """Its imports as statements, one for each name, so that duplicates can be found."""
+        found = []
+        for each in self.imported:
+            own = each.module.split("/")[0] in _OF_NODE
+            module = json.dumps(f"node:{each.module}" if own else each.module)
+            found += [f"import {_binding(*names)} from {module};" for names in each.names] or [f"import {module};"]
+        return found
+
+
+def _binding(there: str, here: str) -> str:
+    if there == "*":
+        return f"* as {here}"
+    return here if there == "default" else f"{{ {there if there == here else f'{there} as {here}'} }}"
+
+
+def read_program(source: str) -> Program:
+    """Read a source."""
+    text = source.replace("\r\n", "\n").replace("\r", "\n")
+    program = Program(text, parser().parse(_encoded(text)).root_node)
+    for node in program.root.children:
+        for each in node.children if node.type == "ERROR" else [node]:
+            _read_statement(program, each)
+    return program
+
+
+def _read_statement(program: Program, node: Node) -> None:
+    if node.type == "import_statement":
+        program.imported.append(_read_import(node))
+        program.removed.append((node.start_byte, node.end_byte))
+        return
+    inner = node
+    if node.type == "export_statement":
+        found = node.child_by_field_name("declaration") or node.child_by_field_name("value")
+        if found is None and node.child_by_field_name("source"):
+            program.others.append(node)
+        program.removed.append((node.start_byte, found.start_byte if found else node.end_byte))
+        if found is None or node.child_by_field_name("value"):
+            return
+        inner = found
+    declared = list(_declared(inner))
+    program.declared += declared
+    if not declared and node is inner and node.is_named and node.type not in _IGNORED:
+        program.others.append(node)
+
+
+def _declared(node: Node) -> Iterator[_Declared]:
+    if node.type in _VARIABLES:
+        for each in node.named_children:
+            name = each.child_by_field_name("name")
+            if name is not None:
+                value = each.child_by_field_name("value") if name.type == "identifier" else None
+                yield from (_Declared(_text(part), part, value) for part in _names_in(name))
+        return
+    if node.type == "expression_statement" and node.named_children:  # So tree-sitter reads an unfinished function.
+        node = node.named_children[0]
+    name = node.child_by_field_name("name")
+    if name is not None and (node.type in _FUNCTIONS or node.type == "class_declaration"):
+        yield _Declared(_text(name), name, node)
+
+
+def _names_in(pattern: Node) -> Iterator[Node]:
+    """The names that a pattern binds."""
+    pattern = _bound(pattern)
+    if pattern.type in ("identifier", "shorthand_property_identifier_pattern"):
+        yield pattern
+    elif pattern.type in ("array_pattern", "object_pattern", "rest_pattern"):
+        for each in pattern.named_children:
+            yield from _names_in(each)
+
+
+def _bound(pattern: Node) -> Node:
+    """A pattern without its default value and without the key of an object pattern."""
+    for name in ("left", "value"):
+        pattern = pattern.child_by_field_name(name) or pattern
+    return pattern
+
+
+def _read_import(node: Node) -> _Imported:
+    module = node.child_by_field_name("source")
+    names = []
+    for each in _walk(node):
+        if each.type == "namespace_import":
+            names.append(("*", _text(each.named_children[-1])))
+        elif each.type == "import_specifier":
+            here = each.child_by_field_name("alias") or each.named_children[0]
+            names.append((_text(each.named_children[0]), _text(here)))
+        elif each.type == "identifier" and each.parent is not None and each.parent.type == "import_clause":
+            names.append(("default", _text(each)))
+    return _Imported(_text(module)[1:-1] if module else "", node, tuple(names))
+
+
+def check_source(
+    source: str, spec: FunctionSpec, taken: Mapping[str, str] | None, allowed_imports: Collection[str] | None
+) -> list[CodeProblem]:
+    """See `Language.check`."""
+    if len(source) > _LONGEST:
+        text = f"the code has {len(source):,} characters; at most {_LONGEST:,} are allowed"
+        return [CodeProblem(line=None, text=text)]
+    program = read_program(source)
+    found = [*_of_statements(program), *_of_imports(program, allowed_imports)]
+    found += [*_of_function(program, spec), *_of_names(program, spec, taken or {})]
+    return sorted(found, key=lambda problem: problem.line or 0)
+
+
+def _of_statements(program: Program) -> Iterator[CodeProblem]:
+    for node in program.others:
+        if node.type == "export_statement":
+            yield _problem(node, "exports from other modules are not allowed here")
+        elif node.type not in ("if_statement", "try_statement") and not _is_setting(node):
+            what = "an expression" if node.type == "expression_statement" else node.type.replace("_", " ")
+            text = f"only definitions, imports and assignments are allowed at the top level, not {what}"
+            yield _problem(node, f"{text}; move it into a function")
+
+
+def _is_setting(node: Node) -> bool:
+    """Whether a statement only assigns something other than CommonJS exports, or is a directive."""
+    if node.type != "expression_statement":
+        return False
+    inner = node.named_children[0] if node.named_children else node
+    parts = inner.named_children if inner.type == "sequence_expression" else [inner]
+    kinds = ("assignment_expression", "augmented_assignment_expression", "update_expression", "string")
+    first = next(each for each in _walk(inner) if not each.children)
+    return all(each.type in kinds for each in parts) and _text(first) not in ("module", "exports")
+
+
+def _of_imports(program: Program, allowed: Collection[str] | None) -> Iterator[CodeProblem]:
+    if allowed is not None and program.root.has_error:
+        wrong = next(each for each in _walk(program.root) if each.is_error or each.is_missing)
+        yield _problem(wrong, "this is not valid JavaScript, so its imports cannot be checked")
+    for each in program.imported:
+        yield from _of_module(each.module, each.node, allowed)
+        if any(part.type == "import_attribute" for part in each.node.children):
+            yield _problem(each.node, "this form of import is not supported; import names, a default, or *")
+    for node in _walk(program.root):
+        if node.type == "call_expression":
+            yield from _of_call(node, allowed)
+        elif allowed is not None and not node.children and _text(node) in (
+            "getBuiltinModule", "createRequire", "binding",
+        ):  # fmt: skip
+            yield _problem(node, f"{_text(node)} is not allowed here; use import")
+
+
+def _of_call(node: Node, allowed: Collection[str] | None) -> Iterator[CodeProblem]:
+    called, given = (node.child_by_field_name(name) for name in ("function", "arguments"))
+    if called is None or given is None:
+        return
+    if called.type == "identifier" and _text(called) == "require":
+        yield _problem(node, "modules have no require(); use import")
+    elif called.type == "import":
+        module = next((each for each in given.named_children if each.type != "comment"), None)
+        if module is not None and module.type == "string" and "\\" not in _text(module):
+            yield from _of_module(_text(module)[1:-1], node, allowed)
+        elif allowed is not None:
+            yield _problem(node, "the module of import() must be a string literal")
+
+
+def _of_module(name: str, node: Node, allowed: Collection[str] | None) -> Iterator[CodeProblem]:
+    if name.startswith((".", "/", "file:")):
+        yield _problem(node, "imports of other files are not possible here")
+        return
+    parts = name.removeprefix("node:").split("/")
+    known = {each.removeprefix("node:") for each in allowed} if allowed is not None else None
+    if known is not None and not any("/".join(parts[:count]) in known for count in range(1, len(parts) + 1)):
+        listed = ", ".join(sorted(allowed or ())) or "none"
+        yield _problem(node, f"the module {name!r} may not be imported; allowed are {listed}")
+
+
+def _of_names(program: Program, spec: FunctionSpec, taken: Mapping[str, str]) -> Iterator[CodeProblem]:
+    others = {name: owner for name, owner in taken.items() if owner != spec.name}
+    bound = [(each.name, each.node) for each in program.declared]
+    bound += [(here, each.node) for each in program.imported for _, here in each.names]
+    for name, node in bound:
+        if name in others:
+            yield _problem(node, f"{name!r} is already defined by the code of {others[name]!r}; use another name")
+        elif name in spec.dependencies:
+            yield _problem(node, f"{name!r} is another function, which exists when this code runs; remove it")
+
+
+def _of_function(program: Program, spec: FunctionSpec) -> list[CodeProblem]:
+    found = [each for each in program.declared if each.name == spec.name]
+    function = next((each for each in found if each.is_function), None)
+    if function is None:
+        return [CodeProblem(line=None, text=f"it does not define the function {spec.name!r} at its top level")]
+    if len(found) > 1:
+        return [_problem(found[1].node, f"it defines {spec.name!r} twice")]
+    parameters = function.parameters()
+    names = [name for name, _, _ in parameters]
+    wanted = [each.name for each in spec.inputs]
+    signature = f"{spec.name}({', '.join(wanted)})"
+    wrong = [f"the parameter {name!r} of {signature} is missing" for name in wanted if name not in names]
+    wrong += [
+        f"{name or 'a pattern'!r} is not a parameter of {signature}; remove it"
+        for name, optional, _ in parameters
+        if name not in wanted and not (optional and name)
+    ]
+    if not wrong and [name for name in names if name in wanted] != wanted:
+        wrong.append(f"the parameters must be in the order of {signature}")
+    return [_problem(function.node, text) for text in wrong]
+
+
+def may_vary(source: str) -> bool:
+    """Whether code uses something that may give different answers in different processes."""
+    return any(each.type in _VARYING or _text(each) in _VARYING for each in _leaves(read_program(source).root))
+
+
+@dataclass(frozen=True, eq=False)
+class _Statement:
+    """A top-level statement.
+
+    Attributes:
+        node: Its node.
+        declared: The one name that it declares, if it is not part of a pattern.
+    """
+
+    node: Node
+    declared: _Declared | None
+
+    @functools.cached_property
+    def leaves(self) -> list[Node]:
+        """Its tokens, without `export`."""
+        return [each for each in _leaves(self.node) if each.type != "export"]
+
+    @functools.cached_property
+    def texts(self) -> list[str]:
+        """Its tokens as text."""
+        return [_text(each) for each in self.leaves]
+
+    @property
+    def name(self) -> str:
+        """The name that it declares; empty if there is none."""
+        return self.declared.name if self.declared else ""
+
+    @property
+    def is_callable(self) -> bool:
+        """Whether it declares a function or a class."""
+        value = self.declared.value if self.declared else None
+        return value is not None and (value.type in _FUNCTIONS or value.type == "class_declaration")
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether its value is immutable, apart from assignments to the name."""
+        value = self.declared.value if self.declared else None
+        if value is None:
+            return False
+        constant = self.texts[0] == "const" and value.type in ("number", "string")
+        return constant or value.type in ("function_declaration", "generator_function_declaration")
+
+    def changed(self) -> set[str]:
+        """The names that it may assign or whose fields it may change."""
+        texts = ["", *self.texts, ""]
+        return {
+            texts[index]
+            for index, node in enumerate(self.leaves, 1)
+            if (texts[index - 1] in ("++", "--") or texts[index + 1] in _SETTING or texts[index + 1] in _INTO)
+            and not (self.declared and node == self.declared.node)
+        }
+
+
+def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+    """See `Language.without_repeats`; the code is unchanged if nothing was removed."""
+    program = read_program(source)
+    own = _statements(program) if known else []
+    if not own or len(own) > _MOST:
+        return source, []
+    repeats = _repeats(own, known, [each for code in known.values() for each in _statements(read_program(code))])
+    if not repeats:
+        return source, []
+    left = _encoded(program.text)
+    for each in sorted(repeats, key=lambda one: -one.node.start_byte):
+        left = left[: each.node.start_byte] + left[each.node.end_byte :].lstrip()
+    return left.decode("utf-8", "surrogatepass"), list(dict.fromkeys(each.name for each in repeats))
+
+
+def _statements(program: Program) -> list[_Statement]:
+    """The top-level statements; none if the code is invalid."""
+    found = []
+    for node in program.root.named_children if not program.root.has_error else ():
+        declared = [*_declared(node.child_by_field_name("declaration") or node)]
+        parent = declared[0].node.parent if len(declared) == 1 else None
+        whole = parent is not None and not parent.type.endswith("pattern")
+        if node.type not in _IGNORED:
+            found.append(_Statement(node, declared[0] if whole else None))
+    return found
+
+
+def _repeats(own: Sequence[_Statement], known: Mapping[str, str], beside: Sequence[_Statement]) -> list[_Statement]:
+    found: list[_Statement] = []
+    there = {each.name for each in beside if each.name}
+    same = _same(own, known, beside)
+    count = -1
+    while len(found) > count:  # Removing a repeat may leave others unused.
+        count = len(found)
+        for each in [one for one in own if one not in found]:
+            used = any(each.name in other.texts for other in own if other is not each and other not in found)
+            if each.name in known:
+                found += [each] if each.is_callable else []
+            elif each.name in there and (not used or each.name in same):
+                found.append(each)
+    return found
+
+
+def _same(own: Sequence[_Statement], known: Mapping[str, str], beside: Sequence[_Statement]) -> set[str]:
+    """The names whose definitions are the same and constant on both sides, including everything that they use."""
+    here, there = _by_name(own), _by_name(beside)
+    found = {
+        name
+        for name in here.keys() & there.keys()
+        if len({tuple(each.texts) for each in (*here[name], *there[name])}) == 1
+        and all(each.is_lasting for each in here[name])
+    }
+    found -= {name for each in (*own, *beside) for name in each.changed()}
+    count = -1
+    while len(found) != count:
+        count = len(found)
+        other = here.keys() - known.keys() - found
+        found -= {name for name in found if any(other.intersection(each.texts) for each in here[name])}
+    return found
+
+
+def _by_name(statements: Iterable[_Statement]) -> dict[str, list[_Statement]]:
+    found: dict[str, list[_Statement]] = {}
+    for each in statements:
+        if each.name:
+            found.setdefault(each.name, []).append(each)
+    return found
+
+
+def javascript_module(implementations: Mapping[str, str], about: str) -> str:
+    """See `Language.write_module`."""
+    programs = [read_program(source) for source in implementations.values()]
+    imports = dict.fromkeys(line for program in programs for line in program.imports())
+    names = dict.fromkeys(name for program in programs for name in program.names)
+    bodies = []
+    for program in programs:
+        body = program.body()
+        first = next((_text(each) for each in _leaves(read_program(body).root)), "")
+        # These would continue the previous statement.
+        bodies.append((";" if first[:1] in ("(", "[", "`", "/", "+", "-", "*") else "") + body.strip())
+    lines = "".join(each if each.isprintable() or each == "\n" else " " for each in about).strip() or "Functions."
+    comment = "\n".join(f"// {line}".rstrip() for line in lines.split("\n"))
+    parts = [comment, "\n".join(imports), *bodies, f"export {{ {', '.join(names)} }};" if names else ""]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _walk(node: Node) -> Iterator[Node]:
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        left += reversed(node.children)
+
+
+def _leaves(node: Node) -> Iterator[Node]:
+    """The tokens of a node, without comments."""
+    return (each for each in _walk(node) if not each.children and each.type not in ("comment", "html_comment"))
+
+
+def _problem(node: Node, text: str) -> CodeProblem:
+    return CodeProblem(line=node.start_point[0] + 1, text=text)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "surrogatepass")
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
