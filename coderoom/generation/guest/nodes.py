@@ -167,7 +167,7 @@ def run_in_order(jobs: List[Dict[str, Any]], count: int, seconds: float, longest
         tidy()
         for _ in range(number % 2):  # Otherwise, all processes might have an even number, or all an odd one.
             subprocess.run(["true"])
-        answers = [*alone, *_start(jobs, _parts, seconds).answers]
+        answers = [*alone, *_start(jobs, _parts, seconds, plain=True).answers]
         if answers not in found and sum(map(len, answers)) <= longest:
             found.append(answers)
     tidy()
@@ -231,16 +231,32 @@ def _loaded(parts: List[Part]) -> Optional[str]:
     return (_parsed(parts) if answer["error"].get("base") == "SyntaxError" else None) or done.answer
 
 
-def _start(jobs: List[Dict[str, Any]], parts: List[Part], seconds: Optional[float] = None, show: bool = False) -> Done:
-    """Run jobs in a process of their own, and end that process and its children."""
+def _start(
+    jobs: List[Dict[str, Any]],
+    parts: List[Part],
+    seconds: Optional[float] = None,
+    show: bool = False,
+    plain: bool = False,
+) -> Done:
+    """Run jobs in a process of their own, and end that process and its children.
+
+    Args:
+        jobs: The jobs.
+        parts: The program.
+        seconds: The time limit of each job.
+        show: Whether to print what they print.
+        plain: Whether the process looks like that of a user's test file.
+    """
     program, places = _program(parts)
     reader, writer = os.pipe()
     known = [{**job, "parameters": _parameters.get(job.get("function", ""))} for job in jobs]
-    request = {"jobs": known, "answer": writer, "longest": budget["text"], "parts": places}
+    request = {"jobs": known, "answer": writer, "longest": budget["text"], "parts": places, "plain": plain}
+    main = "program.test.mjs" if plain else "harness.mjs"
     # Written each time: an earlier job may have changed them.
-    folder = _write({**_helpers, "program.mjs": program, "job.json": json.dumps(request)})
+    files = {**_helpers, main: _helpers["harness.mjs"], "program.mjs": program, "job.json": json.dumps(request)}
+    folder = _write(files)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    command = ["node", *_flags, os.path.join(folder, "harness.mjs")]
+    command = ["node", *_flags, os.path.join(folder, main)]
     start = time.monotonic()
     process = subprocess.Popen(
         command,

@@ -225,7 +225,7 @@ async function perform(steps, look) {
 on('beforeExit', () => tellOfTest('Unsettled', 'nothing was left to do, and the promise that it returned was not settled'));
 on('uncaughtException', (error) => tellOfTest('Uncaught', `outside of the call: ${without(messageOf(error))}`.slice(0, MOST_TOLD)));
 Error.stackTraceLimit = MOST_FRAMES;
-process.argv.length = 1;
+if (!request.plain) process.argv.length = 1;
 
 async function answer() {
   try {
@@ -256,7 +256,7 @@ for (let index = 0; index < jobs.length; index++) {
   told = false;
   names = new Map();
   made = new Set();
-  if (jobs.length > 1) {
+  if (request.plain) {
     fs.mkdirSync(`${start}/${index}`);
     chdir(`${start}/${index}`);
   }

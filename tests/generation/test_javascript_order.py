@@ -1,0 +1,83 @@
+"""JavaScript whose answers depend on earlier calls or on the process."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from coderoom.generation import JavaScriptLanguage, TestResult, TestRunner
+from coderoom.sandbox import Sandbox
+
+from .examples import frozen, test_of
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
+
+
+async def run(sandbox: Sandbox, source: str, strict: bool = False) -> list[TestResult]:
+    tests = [test_of(f"{number}", inputs={"x": number}, expected_output=number) for number in range(3)]
+    runner = TestRunner(sandbox, language=JavaScriptLanguage(), strict=strict)
+    return await runner.run({"f": source}, frozen("f", *tests))
+
+
+@needs_node
+@pytest.mark.parametrize(
+    "source",
+    [
+        "let calls = 0\nfunction f(x) { return x + calls++ }",
+        "const seen = []\nfunction f(x, y = seen) { y.push(x); return x + y.length - 1 }",
+        "function f(x) { Math.calls = (Math.calls ?? 0) + 1; return x + Math.calls - 1 }",
+    ],
+)
+async def test_code_that_keeps_state_is_noticed(node_sandbox: Sandbox, source: str) -> None:
+    lenient = await run(node_sandbox, source)
+    assert [each.passed for each in lenient] == [True] * 3
+    assert "the code keeps state" in lenient[2].warning
+    strict = await run(node_sandbox, source, strict=True)
+    assert [each.passed for each in strict] == [True, False, False]
+
+
+@needs_node
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "Math.random() < 0.5",
+        "process.pid % 2",
+        "Math.floor(process.memoryUsage().rss / 4096) % 2",
+        "Math.floor(performance.now() * 1000) % 2",
+        "new Error().stack.includes('harness')",
+        "process.argv.length < 2",
+    ],
+)
+async def test_code_that_answers_differently_in_another_process_fails(node_sandbox: Sandbox, condition: str) -> None:
+    results = await run(node_sandbox, f"function f(x) {{ return {condition} ? x : x + 1 }}")
+    assert not all(each.passed for each in results), results
+
+
+@needs_node
+async def test_honest_code_gets_no_warning(node_sandbox: Sandbox) -> None:
+    source = """
+import fs from 'node:fs'
+const CACHE = new Map()
+async function f(x) {
+  fs.writeFileSync('here', '', { flag: 'wx' })
+  if (!CACHE.has(x)) CACHE.set(x, x)
+  return CACHE.get(x)
+}
+"""
+    results = await run(node_sandbox, source)
+    assert [(each.passed, each.warning) for each in results] == [(True, "")] * 3, results
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    code = (
+        "import sys\nsys.modules['tree_sitter'] = None\n"
+        "from coderoom.errors import MissingDependencyError\n"
+        "from coderoom.generation import JavaScriptLanguage, PythonLanguage\n"
+        "PythonLanguage()\n"
+        "try:\n    JavaScriptLanguage()\nexcept MissingDependencyError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'coderoom[javascript]'" in done.stdout
