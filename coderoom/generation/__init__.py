@@ -26,6 +26,7 @@ from coderoom.generation.languages import CodeProblem, Job, Language, Level, Sec
 from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.python.check import check_implementation, names_defined, scan
+from coderoom.generation.languages.shell import ShellLanguage
 from coderoom.generation.models import AutoGenModel, Message, Model, OpenAIModel, Reply
 from coderoom.generation.runner import TestRunner, make_sandbox
 from coderoom.generation.session import TestResult
@@ -87,6 +88,7 @@ __all__ = [
     "Record",
     "Reply",
     "SecurityFinding",
+    "ShellLanguage",
     "Solution",
     "SolutionCache",
     "SpecsWritten",

@@ -78,7 +78,7 @@ async def write_specs(client: BudgetedModel, instruction: str, language: Languag
         if data is None:
             raise GenerationError(_NOTHING)
         specs = read_specs(as_specs(data))
-        wrong = [problem for spec in specs for problem in _name_problems(spec, language)]
+        wrong = [problem for spec in specs for problem in _spec_problems(spec, language)]
         if wrong:
             raise GenerationError("\n".join(wrong))
         return specs
@@ -149,8 +149,9 @@ async def _ask_twice(
     return None, [*problems, f"the model replied: {said or 'nothing'}"]
 
 
-def _name_problems(spec: FunctionSpec, language: Language) -> list[str]:
+def _spec_problems(spec: FunctionSpec, language: Language) -> list[str]:
     found = [language.name_problem(name) for name in (spec.name, *(each.name for each in spec.inputs))]
+    found.append(language.spec_problem(spec))
     return [problem for problem in found if problem is not None]
 
 

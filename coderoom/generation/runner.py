@@ -15,6 +15,7 @@ from coderoom.generation.languages import Job, Language, Variation
 from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.python.pytest_file import job_of, plain_inputs
+from coderoom.generation.languages.shell import ShellLanguage
 from coderoom.generation.session import (
     Answer,
     Failure,
@@ -37,7 +38,11 @@ __all__ = [
     "make_sandbox",
 ]
 
-_LANGUAGES: dict[str, Callable[[], Language]] = {"python": PythonLanguage, "javascript": JavaScriptLanguage}
+_LANGUAGES: dict[str, Callable[[], Language]] = {
+    "python": PythonLanguage,
+    "javascript": JavaScriptLanguage,
+    "shell": ShellLanguage,
+}
 
 
 def language_named(language: str | Language) -> Language:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from coderoom.generation.compare import Comparison, compare
-from coderoom.generation.specs import FunctionSpec
+from coderoom.generation.specs import FunctionSpec, name_problem
 from coderoom.sandbox import SourceModule
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ UNTIDY = "untidy"
 """The value of a cell that did nothing because an earlier one had left something behind."""
 
 Level = Literal["low", "medium", "high"]
+
+_PAUSE = 0.2  # The most seconds between two processes of code that may read a clock.
 
 
 class Variation(IntEnum):
@@ -131,9 +133,13 @@ class Language(ABC):
         """The name of the test file of a module, as the language's test tool expects it."""
         return f"test_{module}{self.suffix}"
 
-    @abstractmethod
     def name_problem(self, name: str) -> str | None:
         """Why a string is not a valid function name; `None` if it is one."""
+        return name_problem(name)
+
+    def spec_problem(self, spec: FunctionSpec) -> str | None:
+        """Why no function of the language can have this spec; `None` if one can."""
+        return None
 
     @abstractmethod
     def signature(self, spec: FunctionSpec) -> str:
@@ -212,17 +218,19 @@ class Language(ABC):
         """
         return {}
 
-    @abstractmethod
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
         """Scan code for security problems; no findings if there is no scanner for the language."""
+        return []
+
+    # The cells below call functions that exist as Python functions in the session. JavaScript has its own ones.
 
     def harness(self) -> Sequence[SourceModule]:
         """The modules that `load` needs. A sandbox may preload them into its worker."""
-        return ()
+        return harness_modules()
 
-    @abstractmethod
     def load(self) -> str:
         """The cell that prepares a session for `run` and `run_alone`; a string as its value says what is missing."""
+        return START
 
     @abstractmethod
     def define(self, function: str, source: str) -> str:
@@ -232,11 +240,10 @@ class Language(ABC):
         where N is the number of the cell in its session; that of `load` is 1.
         """
 
-    @abstractmethod
     def begin(self) -> str:
         """The cell that records the state in which every test starts."""
+        return call_inside("batches", "begin")
 
-    @abstractmethod
     def run_alone(self, job: Job, longest: int) -> str:
         """The cell that runs one job in the session itself; its value is an answer or `UNTIDY`.
 
@@ -244,6 +251,7 @@ class Language(ABC):
             job: The job.
             longest: The maximum length of the answer in characters.
         """
+        return f"{setting(longest)} or {call_inside('batches', 'alone', job)}"
 
     def is_stateless(self, sources: Collection[str], job: Job) -> bool:
         """Whether the source of the loaded code proves that a job leaves nothing behind for the next one."""
@@ -252,6 +260,14 @@ class Language(ABC):
     def variation(self, sources: Collection[str]) -> Variation:
         """On what the answers of a program can depend, apart from arguments and kept state."""
         return Variation.CLOCK
+
+    def program(self, sources: Mapping[str, str]) -> str:
+        """The program as a Python module, for `run_in_order`.
+
+        Args:
+            sources: The code of each function, dependencies first.
+        """
+        raise NotImplementedError
 
     def run_in_order(
         self,
@@ -276,9 +292,10 @@ class Language(ABC):
             longest: The maximum length of all answers of a process together in characters.
             variation: On what the answers can depend.
         """
-        raise NotImplementedError
+        program, new = self.program(sources), variation is not Variation.NONE
+        pause = _PAUSE if variation is Variation.CLOCK and count > 1 else 0
+        return call_inside("plain", "run_in_order", program, list(jobs), count, seconds, longest, new, pause)
 
-    @abstractmethod
     def run(
         self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
     ) -> str:
@@ -292,6 +309,8 @@ class Language(ABC):
             room: The maximum length of all answers together.
             stateless: Whether `is_stateless` holds for each job, so that they may share one state.
         """
+        do = "run_together" if stateless else "run"
+        return f"{setting(longest)} or {call_inside('batches', do, list(jobs), each, whole, longest, room)}"
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """Compare an actual value with the one that a test expects."""

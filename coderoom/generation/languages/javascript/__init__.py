@@ -13,8 +13,6 @@ from coderoom.generation.languages import (
     CodeProblem,
     Job,
     Language,
-    Level,
-    SecurityFinding,
     call_inside,
     harness_modules,
     setting,
@@ -125,10 +123,6 @@ class JavaScriptLanguage(Language):
             for there, here in each.names
         }
 
-    def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
-        """See `Language.scan`; there is no scanner for JavaScript."""
-        return []
-
     def harness(self) -> Sequence[SourceModule]:
         """See `Language.harness`."""
         return _harness()
@@ -144,10 +138,6 @@ class JavaScriptLanguage(Language):
         parameters = [[name, rest] for name, _, rest in found.parameters()] if found else [["", False]]
         known = parameters if all(name for name, _ in parameters) else None
         return call_inside("nodes", "define", function, program.body(), program.imports(), known)
-
-    def begin(self) -> str:
-        """See `Language.begin`."""
-        return call_inside("nodes", "begin")
 
     def run_alone(self, job: Job, longest: int) -> str:
         """See `Language.run_alone`."""

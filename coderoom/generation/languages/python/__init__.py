@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.guest.calls import error_matches
 from coderoom.generation.languages import (
-    START,
     CodeProblem,
     Job,
     Language,
     Level,
     SecurityFinding,
     Variation,
-    call_inside,
-    harness_modules,
-    setting,
 )
 from coderoom.generation.languages.python.check import (
     UNREADABLE,
@@ -31,8 +27,7 @@ from coderoom.generation.languages.python.module import imported_names, python_m
 from coderoom.generation.languages.python.pytest_file import pytest_files
 from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
 from coderoom.generation.languages.python.varying import variation
-from coderoom.generation.specs import FunctionSpec, name_problem
-from coderoom.sandbox import SourceModule
+from coderoom.generation.specs import FunctionSpec
 
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
@@ -40,9 +35,6 @@ if TYPE_CHECKING:
 __all__ = [
     "PythonLanguage",
 ]
-
-
-_PAUSE = 0.2  # The most seconds between two processes of code that may read a clock.
 
 
 class PythonLanguage(Language):
@@ -57,10 +49,6 @@ class PythonLanguage(Language):
         "have the names of the spec, in its order. A wrong argument raises a fitting built-in exception, such as "
         "ValueError or TypeError. There is no network, and nobody to answer input()."
     )
-
-    def name_problem(self, name: str) -> str | None:
-        """See `Language.name_problem`."""
-        return name_problem(name)
 
     def signature(self, spec: FunctionSpec) -> str:
         """See `Language.signature`; a type that is not a valid expression is omitted."""
@@ -111,25 +99,9 @@ class PythonLanguage(Language):
         """See `Language.scan`."""
         return scan(source, severity=severity, confidence=confidence)
 
-    def harness(self) -> Sequence[SourceModule]:
-        """See `Language.harness`."""
-        return harness_modules()
-
-    def load(self) -> str:
-        """See `Language.load`."""
-        return START
-
     def define(self, function: str, source: str) -> str:
         """See `Language.define`."""
         return source
-
-    def begin(self) -> str:
-        """See `Language.begin`."""
-        return call_inside("batches", "begin")
-
-    def run_alone(self, job: Job, longest: int) -> str:
-        """See `Language.run_alone`."""
-        return f"{setting(longest)} or {call_inside('batches', 'alone', job)}"
 
     def is_stateless(self, sources: Collection[str], job: Job) -> bool:
         """See `Language.is_stateless`."""
@@ -137,13 +109,6 @@ class PythonLanguage(Language):
             return False
         names = frozenset({*job["inputs"], "result", "after"})
         return "property" not in job or is_stateless_expression(job["property"], names)
-
-    def run(
-        self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
-    ) -> str:
-        """See `Language.run`."""
-        do = "run_together" if stateless else "run"
-        return f"{setting(longest)} or {call_inside('batches', do, list(jobs), each, whole, longest, room)}"
 
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`."""
@@ -153,19 +118,9 @@ class PythonLanguage(Language):
         """See `Language.variation`."""
         return variation(tuple(sources))
 
-    def run_in_order(
-        self,
-        sources: Mapping[str, str],
-        jobs: Sequence[Job],
-        count: int,
-        seconds: float,
-        longest: int,
-        variation: Variation,
-    ) -> str:
-        """See `Language.run_in_order`."""
-        program, new = python_module(sources, ""), variation is not Variation.NONE
-        pause = _PAUSE if variation is Variation.CLOCK and count > 1 else 0
-        return call_inside("plain", "run_in_order", program, list(jobs), count, seconds, longest, new, pause)
+    def program(self, sources: Mapping[str, str]) -> str:
+        """See `Language.program`."""
+        return python_module(sources, "")
 
     def write_module(self, implementations: Mapping[str, str], about: str) -> str:
         """See `Language.write_module`."""

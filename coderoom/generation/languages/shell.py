@@ -1,0 +1,287 @@
+"""`ShellLanguage`: functions in bash, which `Shell` calls from Python, in the session."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from coderoom.generation.languages import CodeProblem, Language
+from coderoom.generation.languages.python.declared import as_declared
+from coderoom.generation.languages.python.pytest_file import pytest_files
+from coderoom.generation.specs import FunctionSpec, name_problem
+
+if TYPE_CHECKING:
+    from coderoom.generation.tests import FunctionTest
+
+__all__ = ["Shell", "ShellLanguage"]
+
+
+class Shell:
+    """Calls shell functions from Python. Its source also runs in sessions and beside exported tests (Python 3.8).
+
+    Args:
+        text: The shell code.
+        kept: Whether a call sees the variables that earlier ones have left, as in one shell.
+    """
+
+    def __init__(self, text: str = "", kept: bool = False) -> None:
+        self._text = text
+        self._kept = kept
+        self._state = ""
+
+    def define(self, name: str, source: str, parameters: Sequence[str], result: str) -> Callable[..., Any]:
+        """Add the code of a function.
+
+        Args:
+            name: Its name.
+            source: Its code; empty if the shell already has it.
+            parameters: Its parameters, in order.
+            result: The type of its result.
+
+        Returns:
+            The function.
+
+        Raises:
+            SyntaxError: The code cannot be loaded.
+        """
+        status, _, complaint = Shell(f"{self._text}{source}\n").run(f"declare -F {name}")
+        if status:
+            raise SyntaxError(complaint or f"the code does not define {name}, or ends the shell")
+        self._text += f"{source}\n"
+
+        def call(*_given: Any, **_inputs: Any) -> Any:
+            import shlex
+
+            values = [*_given, *(_inputs.pop(each) for each in parameters if each in _inputs), *_inputs.values()]
+            if values and isinstance(values[-1], list):
+                values += values.pop()
+            status, printed, complaint = self.run(" ".join([name, *(shlex.quote(self.word(each)) for each in values)]))
+            if status:
+                raise type("ExitStatus", (Exception,), {})(f"{status}: {complaint.strip()}")
+            return self.read(printed, result)
+
+        return call
+
+    def word(self, value: Any) -> str:
+        """An argument as text."""
+        if not isinstance(value, (str, int, float, type(None))) or "\0" in str(value):
+            raise TypeError("a shell function takes text without NUL and numbers, and a list as the last argument")
+        return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+    def read(self, printed: str, kind: str) -> Any:
+        """Printed text as a value of a type; text that is not of that type stays text."""
+        text = printed[:-1] if printed.endswith("\n") else printed
+        if kind.startswith("list["):
+            return [self.read(line, kind[5:-1]) for line in text.split("\n")] if printed else []
+        words: Any = {"bool": {"true": True, "false": False}, "None": {"": None}}.get(kind, {})
+        try:
+            return int(text) if kind == "int" else float(text) if kind == "float" else words.get(text, text)
+        except ValueError:
+            return text
+
+    def run(self, command: str) -> Any:
+        """Run a command in a new shell; return its exit status, its standard output and its standard error."""
+        import contextlib
+        import os
+        import re
+        import subprocess
+        import sys
+        import tempfile
+
+        if os.urandom(1)[0] % 2:  # Otherwise, all shells might have an even number, or all an odd one.
+            subprocess.run(["true"])
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(5)]
+            script, given, printed, complaint, state = files
+            lines = [self._text, "exec 2>/dev/null", self._state, f"exec 2>&{complaint.fileno()}"]
+            lines.append(f"{command}; coderoom_status=$?")
+            if self._kept:
+                lines.append(f"{{ declare -p; declare -f; }} >&{state.fileno()}")
+            lines.append("exit $coderoom_status\n")
+            script.write("\n".join(lines).encode("utf-8", "surrogateescape"))
+            buffer: Any = getattr(sys.stdin, "buffer", None)
+            given.write(buffer.read() if type(buffer).__name__ == "BytesIO" else b"")  # A step of a test has set it.
+            for file in (script, given):
+                file.seek(0)
+            done = subprocess.run(
+                ["bash", "--norc", f"/dev/fd/{script.fileno()}"],
+                stdin=given,
+                stdout=printed,
+                stderr=complaint,
+                pass_fds=[script.fileno(), complaint.fileno(), state.fileno()],
+                env={**os.environ, "LC_ALL": "C.UTF-8", "BASH_ENV": ""},
+            )
+            for file in files:
+                file.seek(0)
+            texts = [each.read(1_000_001).decode("utf-8", "surrogateescape") for each in (printed, complaint, state)]
+        if max(map(len, texts)) > 1_000_000:
+            raise ValueError("more than 1,000,000 characters were printed")
+        if texts[2]:  # Without what is exported or read-only.
+            self._state = re.sub(r"(?m)^declare -\w*[rx].*", "", texts[2])
+        return done.returncode if done.returncode >= 0 else 128 - done.returncode, texts[0], texts[1]
+
+
+_LONGEST = 100_000
+_COMMANDS = (
+    "alias bg bind break builtin caller case cd command compgen complete continue coproc declare dirs disown do done "
+    "echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if in "
+    "jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set shift shopt "
+    "source suspend test then time times trap true type typeset ulimit umask unalias unset until wait while"
+)
+_RESERVED: Final = frozenset(_COMMANDS.split())
+_TYPE = r"str|int|float|bool"
+_INPUTS = re.compile(rf"((\w+: ({_TYPE}), )*\w+: ({_TYPE}|list\[({_TYPE})\]))?")
+_OUTPUT = re.compile(rf"{_TYPE}|None|list\[({_TYPE})\]")
+_FUNCTION = re.compile(r"(?:function\s+(\w+)\s*(?:\(\))?|(\w+)\s*\(\))\s*(\{|\(|$)")
+_VARIABLE = re.compile(r"(?:(?:declare|export|readonly)(?: -\w+)* )?([A-Za-z_]\w*)\+?=")
+_ENDS = {"{": "}", "(": ")"}
+
+
+class ShellLanguage(Language):
+    """Bash, tested in a session of the engine `cpython`: each call runs in a shell of its own."""
+
+    name = "shell"
+    labels = frozenset({"shell", "bash", "sh"})
+    suffix = ".sh"
+    ways = (
+        "Bash, as functions that are sourced: at the top level there are only functions, variables and comments, each "
+        "function ends with } in the first column, and directly above it stands the given comment with its signature. "
+        "The inputs are the positional arguments, in the order of the spec: str, int, float or bool (true or false); "
+        "only the last one may be a list of these, whose items are arguments of their own. The result is the standard "
+        "output without its last newline: str, int, float, bool (true or false), None (nothing), or a list of these, "
+        "one to a line. An error is an exit status other than 0, with a message on standard error; tests expect it as "
+        '"expected_error": "ExitStatus", and "error_message" is part of "STATUS: MESSAGE", such as "2: no such file". '
+        "There is no network, and nobody to answer a prompt."
+    )
+
+    def tests_file(self, module: str) -> str:
+        """See `Language.tests_file`; the tests are for pytest."""
+        return f"test_{module}.py"
+
+    def name_problem(self, name: str) -> str | None:
+        """See `Language.name_problem`."""
+        if name in _RESERVED:
+            return f"{name!r} is a command of the shell itself; use another name"
+        return name_problem(name)
+
+    def spec_problem(self, spec: FunctionSpec) -> str | None:
+        """See `Language.spec_problem`."""
+        if _INPUTS.fullmatch(_inputs(spec)) and _OUTPUT.fullmatch(spec.outputs.type):
+            return None
+        return (
+            f"the inputs of {spec.name!r} must be str, int, float or bool, only the last one may be a list such as "
+            "list[str], and its output must be one of these or None"
+        )
+
+    def signature(self, spec: FunctionSpec) -> str:
+        """See `Language.signature`; types are in a comment, which `define` reads."""
+        return f"# {spec.name}({_inputs(spec)}) -> {spec.outputs.type}\n{spec.name}() {{"
+
+    def as_declared(self, data: Any, declared: str, *, result: bool = False) -> Any:
+        """See `Language.as_declared`."""
+        return as_declared(data, declared, result=result)
+
+    def check(
+        self,
+        source: str,
+        spec: FunctionSpec,
+        *,
+        taken: Mapping[str, str] | None = None,
+        allowed_imports: Collection[str] | None = None,
+    ) -> list[CodeProblem]:
+        """See `Language.check`; there are no imports, and syntax errors are found when the code is loaded."""
+        if len(source) > _LONGEST:
+            return [CodeProblem(line=None, text=f"the code has {len(source):,} characters; at most {_LONGEST:,}")]
+        found: list[tuple[int | None, str]] = []
+        for line, name, problem in _top_level(source):
+            owner = (taken or {}).get(name, spec.name)
+            if name in spec.dependencies:
+                problem = f"{name!r} is another function, which exists when this code runs; remove it"
+            elif owner != spec.name:
+                problem = f"{name!r} is already defined by the code of {owner!r}; use another name"
+            found += [(line, problem)] if problem else []
+        comment = self.signature(spec).split("\n")[0]
+        if self.names_defined(source).count(spec.name) != 1:
+            found.append((None, f"it does not define the function {spec.name!r} once"))
+        elif comment not in source.splitlines():
+            found.append((None, f"the comment with its signature is missing: {comment}"))
+        return [CodeProblem(line=line, text=text) for line, text in found]
+
+    def names_defined(self, source: str) -> list[str]:
+        """See `Language.names_defined`."""
+        return [name for _, name, _ in _top_level(source) if name]
+
+    def load(self) -> str:
+        """See `Language.load`."""
+        missing = "__import__('shutil').which('bash') is None and 'it has no bash' or None"
+        return f"{super().load()}{_SUPPORT}coderoom_shell = Shell()\n{missing}"
+
+    def define(self, function: str, source: str) -> str:
+        """See `Language.define`."""
+        found = re.search(rf"^# {function}\((.*)\) -> (.+?)\s*$", source, re.MULTILINE)
+        parameters = re.findall(r"(\w+):", found[1]) if found else []
+        given = f"{function!r}, {source!r}, {parameters!r}, {found[2] if found else 'str'!r}"
+        return f"globals()[{function!r}] = coderoom_shell.define({given})\n"
+
+    def processes(self, sources: Collection[str]) -> int:
+        """See `Language.processes`."""
+        return 4
+
+    def program(self, sources: Mapping[str, str]) -> str:
+        """See `Language.program`."""
+        cells = [self.define(*each) for each in sources.items()]
+        return f"{_SUPPORT}coderoom_shell = Shell(kept=True)\n{''.join(cells)}"
+
+    def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
+        """See `Language.error_matches`."""
+        return expected == "ExitStatus" and list(types) == ["ExitStatus"]
+
+    def write_module(self, implementations: Mapping[str, str], about: str) -> str:
+        """See `Language.write_module`."""
+        comment = "\n".join(f"# {line}".rstrip() for line in about.splitlines())
+        return "\n\n".join([comment, *(source.strip() for source in implementations.values())]) + "\n"
+
+    def write_tests(
+        self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
+    ) -> dict[str, str]:
+        """See `Language.write_tests`; a Python module calls the functions, and a pytest file tests that module."""
+        lines = [f'"""Calls the functions of {module}.sh. Written by CodeRoom."""\n\nimport os\n\n\n{_SUPPORT}']
+        lines.append(f"with open(os.path.join(os.path.dirname(__file__), {module + '.sh'!r})) as file:")
+        lines.append("    coderoom_shell = Shell(file.read())")
+        for spec in specs:
+            given = f"{spec.name!r}, '', {[each.name for each in spec.inputs]!r}, {spec.outputs.type!r}"
+            lines.append(f"{spec.name} = coderoom_shell.define({given})")
+        files = pytest_files(tests, module, [spec.name for spec in specs])
+        return {**files, f"{module}.py": "\n".join(lines) + "\n"}
+
+
+_SUPPORT = "from typing import Any, Callable, Sequence\n\n\n"
+_SUPPORT += inspect.getsource(Shell) + "\n\n"
+
+
+def _inputs(spec: FunctionSpec) -> str:
+    return ", ".join(f"{each.name}: {each.type}" for each in spec.inputs)
+
+
+def _top_level(source: str) -> Iterator[tuple[int, str, str]]:
+    """The names that the top level of code defines and what is wrong with its other lines, each with its line."""
+    end = ""
+    for number, text in enumerate(source.splitlines(), 1):
+        line = text.rstrip()
+        if end:
+            end = "" if line == end else end
+        elif found := _FUNCTION.match(line):
+            yield number, found[1] or found[2], ""
+            end = _ENDS.get(found[3], "}")
+            end = "" if line.endswith(end) else end
+        elif found := _VARIABLE.match(line):
+            yield number, found[1], ""
+            end = ")" if line.endswith("=(") else ""
+        elif line and not line.startswith("#"):
+            yield (
+                number,
+                "",
+                "only functions, variables and comments are allowed at the top level; move it into a function",
+            )
