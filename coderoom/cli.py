@@ -237,7 +237,7 @@ def solve(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the module.")] = None,
     model: SolveModelOption = None,
-    language: Annotated[str, typer.Option("--language", metavar="NAME", help="python or javascript.")] = "python",
+    language: Annotated[str, typer.Option("--language", metavar="NAME", help="python, javascript, shell.")] = "python",
     wall: WallOption = "auto",
     max_attempts: Annotated[int, typer.Option(min=1, help="Attempts for each function.")] = 6,
     max_test_changes: Annotated[int, typer.Option(min=0, help="Tests of each function that may be changed.")] = 2,

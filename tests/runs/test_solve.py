@@ -47,6 +47,16 @@ def test_module_tests_and_report_are_written(tmp_path: Path) -> None:
     assert b"13 passed" in plain.stdout
 
 
+def test_functions_may_be_in_bash(tmp_path: Path) -> None:
+    good = "~~~bash\n# double(x: int) -> int\ndouble() {\n  echo $(( 2 * $1 ))\n}\n~~~"
+    model = recording(tmp_path / "r.json", [SPECS, TESTS, good])
+    done = solve(tmp_path, "Double.", "--model", model, "--language", "shell", "--out", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3 of 3 tests passed" in done.stdout
+    sourced = ["bash", "-c", "source out/double.sh; double 21"]
+    assert subprocess.run(sourced, cwd=tmp_path, capture_output=True, check=True).stdout == b"42\n"
+
+
 def test_without_a_folder_the_code_is_shown(tmp_path: Path) -> None:
     done = solve(tmp_path, "Double.", "--model", recording(tmp_path / "r.json", WORDS))
     assert done.returncode == 0

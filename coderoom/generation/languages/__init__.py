@@ -117,6 +117,7 @@ class Language(ABC):
         labels: The labels of its code blocks in Markdown, including its name, in lower case.
         suffix: The suffix of its files.
         comment: What starts a one-line comment.
+        reserved: Names that functions and their inputs must not have, besides those that Python reserves.
         ways: Instructions for the model on how functions in this language are written and tested.
         processes: In how many new processes a program whose answers may depend on the process has to give the same
             ones; 0 if the language has no `run_in_order`.
@@ -126,6 +127,7 @@ class Language(ABC):
     labels: ClassVar[frozenset[str]]
     suffix: ClassVar[str]
     comment: ClassVar[str] = "#"
+    reserved: ClassVar[frozenset[str]] = frozenset()
     ways: ClassVar[str]
     processes: ClassVar[int] = 0
 
@@ -135,7 +137,7 @@ class Language(ABC):
 
     def name_problem(self, name: str) -> str | None:
         """Why a string is not a valid function name; `None` if it is one."""
-        return name_problem(name)
+        return f"{name!r} is reserved in {self.name}; use another name" if name in self.reserved else name_problem(name)
 
     def spec_problem(self, spec: FunctionSpec) -> str | None:
         """Why no function of the language can have this spec; `None` if one can."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.languages import CodeProblem, Language
 from coderoom.generation.languages.python.declared import as_declared
 from coderoom.generation.languages.python.pytest_file import pytest_files
-from coderoom.generation.specs import FunctionSpec, name_problem
+from coderoom.generation.specs import FunctionSpec
 
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
@@ -32,22 +32,13 @@ class Shell:
         self._state = ""
 
     def define(self, name: str, source: str, parameters: Sequence[str], result: str) -> Callable[..., Any]:
-        """Add the code of a function.
-
-        Args:
-            name: Its name.
-            source: Its code; empty if the shell already has it.
-            parameters: Its parameters, in order.
-            result: The type of its result.
-
-        Returns:
-            The function.
+        """Add the code of a function (empty: the shell already has it), and return the function.
 
         Raises:
             SyntaxError: The code cannot be loaded.
         """
-        status, _, complaint = Shell(f"{self._text}{source}\n").run(f"declare -F {name}")
-        if status:
+        _, printed, complaint = Shell(f"{self._text}{source}\n").run(f"declare -F {name}")
+        if not printed.endswith(f"{name}\n"):
             raise SyntaxError(complaint or f"the code does not define {name}, or ends the shell")
         self._text += f"{source}\n"
 
@@ -67,7 +58,7 @@ class Shell:
     def word(self, value: Any) -> str:
         """An argument as text."""
         if not isinstance(value, (str, int, float, type(None))) or "\0" in str(value):
-            raise TypeError("a shell function takes text without NUL and numbers, and a list as the last argument")
+            raise TypeError("a shell function takes text and numbers, and a list as the last argument")
         return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
     def read(self, printed: str, kind: str) -> Any:
@@ -95,15 +86,13 @@ class Shell:
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(5)]
             script, given, printed, complaint, state = files
+            save = f"{{ declare -p; declare -f; }} >&{state.fileno()}"
             lines = [self._text, "exec 2>/dev/null", self._state, f"exec 2>&{complaint.fileno()}"]
-            lines.append(f"{command}; coderoom_status=$?")
-            if self._kept:
-                lines.append(f"{{ declare -p; declare -f; }} >&{state.fileno()}")
-            lines.append("exit $coderoom_status\n")
-            script.write("\n".join(lines).encode("utf-8", "surrogateescape"))
+            lines.append(f"{command}; coderoom_status=$?; {save}; exit $coderoom_status\n")
             buffer: Any = getattr(sys.stdin, "buffer", None)
-            given.write(buffer.read() if type(buffer).__name__ == "BytesIO" else b"")  # A step of a test has set it.
-            for file in (script, given):
+            entered = buffer.read() if type(buffer).__name__ == "BytesIO" else b""  # A step of a test has set it.
+            for file, data in ((script, "\n".join(lines).encode("utf-8", "surrogateescape")), (given, entered)):
+                file.write(data)
                 file.seek(0)
             done = subprocess.run(
                 ["bash", "--norc", f"/dev/fd/{script.fileno()}"],
@@ -116,26 +105,25 @@ class Shell:
             for file in files:
                 file.seek(0)
             texts = [each.read(1_000_001).decode("utf-8", "surrogateescape") for each in (printed, complaint, state)]
-        if max(map(len, texts)) > 1_000_000:
+        if len(texts[0]) > 1_000_000:
             raise ValueError("more than 1,000,000 characters were printed")
-        if texts[2]:  # Without what is exported or read-only.
+        if self._kept and texts[2]:  # Without what is exported or read-only.
             self._state = re.sub(r"(?m)^declare -\w*[rx].*", "", texts[2])
         return done.returncode if done.returncode >= 0 else 128 - done.returncode, texts[0], texts[1]
 
 
-_LONGEST = 100_000
 _COMMANDS = (
-    "alias bg bind break builtin caller case cd command compgen complete continue coproc declare dirs disown do done "
-    "echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if in "
-    "jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set shift shopt "
-    "source suspend test then time times trap true type typeset ulimit umask unalias unset until wait while"
+    "alias bg bind break builtin case cd command compgen continue coproc declare do done echo elif else enable esac "
+    "eval exec exit export false fc fg fi for function getopts hash help history if in jobs kill let local mapfile "
+    "popd printf pushd pwd read readarray readonly return select set shift shopt source suspend test then time times "
+    "trap true type typeset ulimit umask unalias unset until wait while"
 )
-_RESERVED: Final = frozenset(_COMMANDS.split())
 _TYPE = r"str|int|float|bool"
-_INPUTS = re.compile(rf"((\w+: ({_TYPE}), )*\w+: ({_TYPE}|list\[({_TYPE})\]))?")
-_OUTPUT = re.compile(rf"{_TYPE}|None|list\[({_TYPE})\]")
+_LIST = rf"list\[({_TYPE})\]"
+_SIGNATURE = re.compile(rf"# \w+\(((\w+: ({_TYPE}), )*\w+: ({_TYPE}|{_LIST}))?\) -> ({_TYPE}|None|{_LIST})")
 _FUNCTION = re.compile(r"(?:function\s+(\w+)\s*(?:\(\))?|(\w+)\s*\(\))\s*(\{|\(|$)")
 _VARIABLE = re.compile(r"(?:(?:declare|export|readonly)(?: -\w+)* )?([A-Za-z_]\w*)\+?=")
+_MISSING = "None if __import__('shutil').which('bash') else 'it has no bash'"
 _ENDS = {"{": "}", "(": ")"}
 
 
@@ -145,6 +133,7 @@ class ShellLanguage(Language):
     name = "shell"
     labels = frozenset({"shell", "bash", "sh"})
     suffix = ".sh"
+    reserved = frozenset(_COMMANDS.split())
     ways = (
         "Bash, as functions that are sourced: at the top level there are only functions, variables and comments, each "
         "function ends with } in the first column, and directly above it stands the given comment with its signature. "
@@ -160,24 +149,20 @@ class ShellLanguage(Language):
         """See `Language.tests_file`; the tests are for pytest."""
         return f"test_{module}.py"
 
-    def name_problem(self, name: str) -> str | None:
-        """See `Language.name_problem`."""
-        if name in _RESERVED:
-            return f"{name!r} is a command of the shell itself; use another name"
-        return name_problem(name)
-
     def spec_problem(self, spec: FunctionSpec) -> str | None:
         """See `Language.spec_problem`."""
-        if _INPUTS.fullmatch(_inputs(spec)) and _OUTPUT.fullmatch(spec.outputs.type):
+        if _SIGNATURE.fullmatch(self._comment(spec)):
             return None
-        return (
-            f"the inputs of {spec.name!r} must be str, int, float or bool, only the last one may be a list such as "
-            "list[str], and its output must be one of these or None"
-        )
+        text = "must be str, int, float or bool, the last one or a list of these"
+        return f"the inputs of {spec.name!r} {text}, and its output one of these or None"
 
     def signature(self, spec: FunctionSpec) -> str:
         """See `Language.signature`; types are in a comment, which `define` reads."""
-        return f"# {spec.name}({_inputs(spec)}) -> {spec.outputs.type}\n{spec.name}() {{"
+        return f"{self._comment(spec)}\n{spec.name}() {{"
+
+    def _comment(self, spec: FunctionSpec) -> str:
+        inputs = ", ".join(f"{each.name}: {each.type}" for each in spec.inputs)
+        return f"# {spec.name}({inputs}) -> {spec.outputs.type}"
 
     def as_declared(self, data: Any, declared: str, *, result: bool = False) -> Any:
         """See `Language.as_declared`."""
@@ -192,8 +177,6 @@ class ShellLanguage(Language):
         allowed_imports: Collection[str] | None = None,
     ) -> list[CodeProblem]:
         """See `Language.check`; there are no imports, and syntax errors are found when the code is loaded."""
-        if len(source) > _LONGEST:
-            return [CodeProblem(line=None, text=f"the code has {len(source):,} characters; at most {_LONGEST:,}")]
         found: list[tuple[int | None, str]] = []
         for line, name, problem in _top_level(source):
             owner = (taken or {}).get(name, spec.name)
@@ -202,11 +185,10 @@ class ShellLanguage(Language):
             elif owner != spec.name:
                 problem = f"{name!r} is already defined by the code of {owner!r}; use another name"
             found += [(line, problem)] if problem else []
-        comment = self.signature(spec).split("\n")[0]
         if self.names_defined(source).count(spec.name) != 1:
             found.append((None, f"it does not define the function {spec.name!r} once"))
-        elif comment not in source.splitlines():
-            found.append((None, f"the comment with its signature is missing: {comment}"))
+        elif self._comment(spec) not in source.splitlines():
+            found.append((None, f"the comment with its signature is missing: {self._comment(spec)}"))
         return [CodeProblem(line=line, text=text) for line, text in found]
 
     def names_defined(self, source: str) -> list[str]:
@@ -215,8 +197,7 @@ class ShellLanguage(Language):
 
     def load(self) -> str:
         """See `Language.load`."""
-        missing = "__import__('shutil').which('bash') is None and 'it has no bash' or None"
-        return f"{super().load()}{_SUPPORT}coderoom_shell = Shell()\n{missing}"
+        return f"{super().load()}{_SUPPORT}coderoom_shell = Shell()\n{_MISSING}"
 
     def define(self, function: str, source: str) -> str:
         """See `Language.define`."""
@@ -240,29 +221,23 @@ class ShellLanguage(Language):
 
     def write_module(self, implementations: Mapping[str, str], about: str) -> str:
         """See `Language.write_module`."""
-        comment = "\n".join(f"# {line}".rstrip() for line in about.splitlines())
+        comment = "# " + about.replace("\n", "\n# ")
         return "\n\n".join([comment, *(source.strip() for source in implementations.values())]) + "\n"
 
     def write_tests(
         self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
     ) -> dict[str, str]:
         """See `Language.write_tests`; a Python module calls the functions, and a pytest file tests that module."""
-        lines = [f'"""Calls the functions of {module}.sh. Written by CodeRoom."""\n\nimport os\n\n\n{_SUPPORT}']
-        lines.append(f"with open(os.path.join(os.path.dirname(__file__), {module + '.sh'!r})) as file:")
-        lines.append("    coderoom_shell = Shell(file.read())")
+        about = f'"""Calls the functions of {module}.sh. Written by CodeRoom."""\n\nimport pathlib\n{_SUPPORT}'
+        lines = [f"{about}coderoom_shell = Shell(pathlib.Path(__file__).with_suffix('.sh').read_text())"]
         for spec in specs:
-            given = f"{spec.name!r}, '', {[each.name for each in spec.inputs]!r}, {spec.outputs.type!r}"
-            lines.append(f"{spec.name} = coderoom_shell.define({given})")
+            names = [each.name for each in spec.inputs]
+            lines.append(f"{spec.name} = coderoom_shell.define({spec.name!r}, '', {names}, {spec.outputs.type!r})")
         files = pytest_files(tests, module, [spec.name for spec in specs])
-        return {**files, f"{module}.py": "\n".join(lines) + "\n"}
+        return files | {f"{module}.py": "\n".join(lines) + "\n"}
 
 
-_SUPPORT = "from typing import Any, Callable, Sequence\n\n\n"
-_SUPPORT += inspect.getsource(Shell) + "\n\n"
-
-
-def _inputs(spec: FunctionSpec) -> str:
-    return ", ".join(f"{each.name}: {each.type}" for each in spec.inputs)
+_SUPPORT = f"from typing import Any, Callable, Sequence\n\n\n{inspect.getsource(Shell)}\n\n"
 
 
 def _top_level(source: str) -> Iterator[tuple[int, str, str]]:
@@ -280,8 +255,5 @@ def _top_level(source: str) -> Iterator[tuple[int, str, str]]:
             yield number, found[1], ""
             end = ")" if line.endswith("=(") else ""
         elif line and not line.startswith("#"):
-            yield (
-                number,
-                "",
-                "only functions, variables and comments are allowed at the top level; move it into a function",
-            )
+            text = "only functions, variables and comments are allowed at the top level"
+            yield number, "", f"{text}; move it into a function"

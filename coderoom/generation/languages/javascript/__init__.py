@@ -33,7 +33,7 @@ from coderoom.generation.languages.javascript.values import (
     for_node,
     node_test_file,
 )
-from coderoom.generation.specs import FunctionSpec, name_problem
+from coderoom.generation.specs import FunctionSpec
 from coderoom.sandbox import SourceModule
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class JavaScriptLanguage(Language):
     labels = frozenset({"javascript", "js", "node", "mjs"})
     suffix = ".mjs"
     comment = "//"
+    reserved = RESERVED
     ways = (
         "JavaScript (ES2022) on Node 18 or later, as a module. At the top level of the code there are only functions, "
         "classes, constants and imports of Node's own modules; nothing runs when it is loaded. Functions that it "
@@ -80,12 +81,6 @@ class JavaScriptLanguage(Language):
     def tests_file(self, module: str) -> str:
         """See `Language.tests_file`."""
         return f"{module}.test{self.suffix}"
-
-    def name_problem(self, name: str) -> str | None:
-        """See `Language.name_problem`."""
-        if name in RESERVED:
-            return f"{name!r} is a reserved word of JavaScript; use another name"
-        return name_problem(name)
 
     def signature(self, spec: FunctionSpec) -> str:
         """See `Language.signature`; types are in a comment."""
