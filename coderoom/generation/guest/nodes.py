@@ -146,32 +146,36 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
     return in_turn(jobs, lambda job: _done(job, each, largest), whole, largest, room) if tidy() else []
 
 
-def run_in_order(jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int) -> List[List[str]]:
-    """Run each job in its own process, then all jobs one after the other in one process, several times.
+def run_in_order(
+    program: List[List[Any]], jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int
+) -> Tuple[List[List[str]], List[List[Optional[str]]]]:
+    """Run jobs in order in one process, several times.
 
     Args:
+        program: The arguments of `define` for each function.
         jobs: The jobs.
-        count: The number of processes for all jobs.
+        count: The number of processes.
         seconds: The time limit of each job.
         longest: The maximum length of the answers of a process together in characters.
 
     Returns:
-        The different lists of answers, two for each job. A list is shorter if a process ended, or a job took too long.
+        No answers, and for each job its different answers; `None` is among them if a process ended or took too long.
     """
-    alone = []
-    for job in jobs:
-        tidy()
-        alone.append(_start([job], _parts, seconds).answer or "")
-    found: List[List[str]] = []
+    parts = [Part("", body, imports) for _, body, imports, _ in program]
+    _parameters.update((function, parameters) for function, _, _, parameters in program)
+    found: List[List[Optional[str]]] = [[] for _ in jobs]
     for number in range(count):
         tidy()
         for _ in range(number % 2):  # Otherwise, all processes might have an even number, or all an odd one.
             subprocess.run(["true"])
-        answers = [*alone, *_start(jobs, _parts, seconds, plain=True).answers]
-        if answers not in found and sum(map(len, answers)) <= longest:
-            found.append(answers)
-    tidy()
-    return found or [[]]
+        answers: List[Optional[str]] = [*_start(jobs, parts, seconds, plain=True).answers]
+        if sum(len(each or "") for each in answers) > longest:
+            answers = []
+        answers += [None] * (len(jobs) - len(answers))
+        for known, answer in zip(found, answers):  # noqa: B905 (Python 3.8)
+            if answer not in known:
+                known.append(answer)
+    return [[] for _ in jobs], found
 
 
 def _done(job: Dict[str, Any], seconds: float, largest: int) -> Optional[List[Any]]:

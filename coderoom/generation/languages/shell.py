@@ -134,6 +134,7 @@ class ShellLanguage(Language):
     labels = frozenset({"shell", "bash", "sh"})
     suffix = ".sh"
     reserved = frozenset(_COMMANDS.split())
+    processes = 8
     ways = (
         "Bash, as functions that are sourced: at the top level there are only functions, variables and comments, each "
         "function ends with } in the first column, and directly above it stands the given comment with its signature. "
@@ -205,10 +206,6 @@ class ShellLanguage(Language):
         parameters = re.findall(r"(\w+):", found[1]) if found else []
         given = f"{function!r}, {source!r}, {parameters!r}, {found[2] if found else 'str'!r}"
         return f"globals()[{function!r}] = coderoom_shell.define({given})\n"
-
-    def processes(self, sources: Collection[str]) -> int:
-        """See `Language.processes`."""
-        return 4
 
     def program(self, sources: Mapping[str, str]) -> str:
         """See `Language.program`."""

@@ -13,6 +13,7 @@ from coderoom.generation.languages import (
     CodeProblem,
     Job,
     Language,
+    Variation,
     call_inside,
     harness_modules,
     setting,
@@ -21,7 +22,6 @@ from coderoom.generation.languages.javascript.source import (
     RESERVED,
     check_source,
     javascript_module,
-    may_vary,
     parser,
     read_program,
     without_repeats,
@@ -65,6 +65,7 @@ class JavaScriptLanguage(Language):
     suffix = ".mjs"
     comment = "//"
     reserved = RESERVED
+    processes = 4
     ways = (
         "JavaScript (ES2022) on Node 18 or later, as a module. At the top level of the code there are only functions, "
         "classes, constants and imports of Node's own modules; nothing runs when it is loaded. Functions that it "
@@ -128,11 +129,15 @@ class JavaScriptLanguage(Language):
 
     def define(self, function: str, source: str) -> str:
         """See `Language.define`."""
+        return call_inside("nodes", "define", *self._part(function, source))
+
+    def _part(self, function: str, source: str) -> list[Any]:
+        """The function, its code, its imports, and its parameters with whether each is a rest parameter, if known."""
         program = read_program(source)
         found = next((each for each in program.declared if each.name == function and each.is_function), None)
         parameters = [[name, rest] for name, _, rest in found.parameters()] if found else [["", False]]
         known = parameters if all(name for name, _ in parameters) else None
-        return call_inside("nodes", "define", function, program.body(), program.imports(), known)
+        return [function, program.body(), program.imports(), known]
 
     def run_alone(self, job: Job, longest: int) -> str:
         """See `Language.run_alone`."""
@@ -145,15 +150,18 @@ class JavaScriptLanguage(Language):
         data = [_for_node(job) for job in jobs]
         return f"{setting(longest)} or {call_inside('nodes', 'run', data, each, whole, longest, room)}"
 
-    def processes(self, sources: Collection[str]) -> int:
-        """See `Language.processes`."""
-        return 8 if any(map(may_vary, sources)) else 1
-
     def run_in_order(
-        self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, longest: int
+        self,
+        sources: Mapping[str, str],
+        jobs: Sequence[Job],
+        count: int,
+        seconds: float,
+        longest: int,
+        variation: Variation,
     ) -> str:
-        """See `Language.run_in_order`; the code is already loaded."""
-        return call_inside("nodes", "run_in_order", list(map(_for_node, jobs)), count, seconds, longest)
+        """See `Language.run_in_order`; nothing runs in forks, since each test runs in a process of its own before."""
+        program = [self._part(*each) for each in sources.items()]
+        return call_inside("nodes", "run_in_order", program, list(map(_for_node, jobs)), count, seconds, longest)
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """See `Language.compare`."""

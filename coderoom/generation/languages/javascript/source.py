@@ -20,7 +20,6 @@ __all__ = [
     "Program",
     "check_source",
     "javascript_module",
-    "may_vary",
     "parser",
     "read_program",
     "without_repeats",
@@ -40,9 +39,6 @@ _MODULES = (
     "timers tls tty url util v8 vm wasi worker_threads zlib"
 )
 _OF_NODE = frozenset(_MODULES.split())
-# What makes code give different answers in different processes.
-_VARIABLE = "constructor crypto Date eval Function globalThis import Intl performance process random stack WeakRef"
-_VARYING = frozenset(_VARIABLE.split())
 _FUNCTIONS = (
     "arrow_function", "function_declaration", "function_expression", "generator_function",
     "generator_function_declaration",
@@ -335,11 +331,6 @@ def _of_function(program: Program, spec: FunctionSpec) -> list[CodeProblem]:
     if not wrong and [name for name in names if name in wanted] != wanted:
         wrong.append(f"the parameters must be in the order of {signature}")
     return [_problem(function.node, text) for text in wrong]
-
-
-def may_vary(source: str) -> bool:
-    """Whether code uses something that may give different answers in different processes."""
-    return any(each.type in _VARYING or _text(each) in _VARYING for each in _leaves(read_program(source).root))
 
 
 @dataclass(frozen=True, eq=False)
