@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -97,6 +98,9 @@ def _languages() -> list[Finding]:
             found.append(Finding(language, "missing", f"{program!r} is not on the PATH; such blocks cannot run here"))
         else:
             found.append(Finding(language, "ok", path))
+    if importlib.util.find_spec("tree_sitter_javascript") is None:
+        detail = "pip install 'coderoom[javascript]' to generate functions in JavaScript"
+        found.append(Finding("generated javascript", "missing", detail))
     return found
 
 

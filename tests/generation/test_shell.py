@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ import pytest
 from coderoom.generation import (
     AICodeGenerator,
     FunctionSpec,
+    Language,
     ShellLanguage,
     TestResult,
     TestRunner,
@@ -37,7 +39,7 @@ async def shells() -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-def spec(output: str = "int", needs: tuple[str, ...] = (), **inputs: str) -> FunctionSpec:
+def spec(output: str = "int", needs: tuple[str, ...] = (), /, **inputs: str) -> FunctionSpec:
     given = [{"name": name, "type": kind} for name, kind in inputs.items()]
     fields = {"name": "f", "purpose": "Something.", "inputs": given, "outputs": {"type": output}, "dependencies": needs}
     return FunctionSpec.model_validate(fields)
@@ -130,7 +132,7 @@ async def test_a_test_sees_no_files_of_another(shells: Sandbox) -> None:
     ],
 )
 def test_code_is_checked_before_it_runs(source: str, said: str) -> None:
-    found = LANGUAGE.check(source, spec(x="int", needs=("dep",)), taken={"help_me": "g"})
+    found = LANGUAGE.check(source, spec("int", ("dep",), x="int"), taken={"help_me": "g"})
     assert said in "\n".join(map(str, found))
 
 
@@ -171,8 +173,27 @@ initials() {
 ```"""
 
 
+def test_the_documentation_names_what_a_language_needs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "generation.md").read_text().split("### Adding a language")[1]
+    table = re.findall(r"^\| (`.*?`) \|", text.split("\n## ")[0], re.MULTILINE)
+    assert {name.strip("` ") for row in table for name in row.split(",")} == Language.__abstractmethods__
+    attributes = {name for name in Language.__annotations__ if not hasattr(Language, name)}
+    assert attributes == {"name", "labels", "suffix", "ways"}
+
+
 def pytest_in(folder: Path) -> str:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "-W", "error::ResourceWarning"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        "-W",
+        "error::ResourceWarning",
+    ]
     done = subprocess.run([*command, "--rootdir", "."], cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout
 
