@@ -21,8 +21,8 @@ from coderoom.generation.languages import (
 from coderoom.generation.languages.javascript.source import (
     RESERVED,
     check_source,
+    grammar,
     javascript_module,
-    parser,
     read_program,
     without_repeats,
 )
@@ -77,7 +77,7 @@ class JavaScriptLanguage(Language):
     )
 
     def __init__(self) -> None:
-        parser()
+        grammar()
 
     def tests_file(self, module: str) -> str:
         """See `Language.tests_file`."""

@@ -19,8 +19,8 @@ __all__ = [
     "RESERVED",
     "Program",
     "check_source",
+    "grammar",
     "javascript_module",
-    "parser",
     "read_program",
     "without_repeats",
 ]
@@ -50,8 +50,8 @@ _INTO = (".", "?.", "[")
 
 
 @functools.cache
-def parser() -> Any:
-    """The parser.
+def grammar() -> Any:
+    """The grammar for the parser.
 
     Raises:
         MissingDependencyError: It is not installed.
@@ -63,7 +63,7 @@ def parser() -> Any:
         raise MissingDependencyError(
             "Functions in JavaScript need tree-sitter, which is not installed: pip install 'coderoom[javascript]'"
         ) from error
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_javascript.language()))
+    return tree_sitter.Language(tree_sitter_javascript.language())
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,10 @@ def _binding(there: str, here: str) -> str:
 def read_program(source: str) -> Program:
     """Read a source."""
     text = source.replace("\r\n", "\n").replace("\r", "\n")
-    program = Program(text, parser().parse(_encoded(text)).root_node)
+    language = grammar()
+    from tree_sitter import Parser  # Only now is it known to be installed.
+
+    program = Program(text, Parser(language).parse(_encoded(text)).root_node)
     for node in program.root.children:
         for each in node.children if node.type == "ERROR" else [node]:
             _read_statement(program, each)
@@ -195,12 +198,13 @@ def _declared(node: Node) -> Iterator[_Declared]:
 
 def _names_in(pattern: Node) -> Iterator[Node]:
     """The names that a pattern binds."""
-    pattern = _bound(pattern)
-    if pattern.type in ("identifier", "shorthand_property_identifier_pattern"):
-        yield pattern
-    elif pattern.type in ("array_pattern", "object_pattern", "rest_pattern"):
-        for each in pattern.named_children:
-            yield from _names_in(each)
+    left = [pattern]
+    while left:
+        node = _bound(left.pop())
+        if node.type in ("identifier", "shorthand_property_identifier_pattern"):
+            yield node
+        elif node.type in ("array_pattern", "object_pattern", "rest_pattern"):
+            left += reversed(node.named_children)
 
 
 def _bound(pattern: Node) -> Node:
