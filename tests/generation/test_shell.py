@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from coderoom.errors import SandboxUnavailable
 from coderoom.generation import (
     AICodeGenerator,
     FunctionSpec,
@@ -100,8 +101,9 @@ async def test_what_is_wrong_fails_and_says_why(shells: Sandbox, body: str, why:
 TESTS = [test_of(f"{number}", inputs={"x": number}, expected_output=number) for number in range(3)]
 
 
-async def test_state_that_is_kept_is_noticed(shells: Sandbox) -> None:
-    source = f"{HEAD}calls=0\nf() {{\n  echo $(( $1 + calls ))\n  calls=$(( calls + 1 ))\n}}"
+@pytest.mark.parametrize("assign", ["calls=", "export calls=", "declare -g calls=", "f() { echo 9; }; calls="])
+async def test_state_that_is_kept_is_noticed(shells: Sandbox, assign: str) -> None:
+    source = f"{HEAD}calls=0\nf() {{\n  echo $(( $1 + calls ))\n  {assign}$(( calls + 1 ))\n}}"
     lenient = await run(shells, source, *TESTS)
     assert [each.passed for each in lenient] == [True] * 3
     assert "the code keeps state" in lenient[2].warning
@@ -113,6 +115,17 @@ async def test_state_that_is_kept_is_noticed(shells: Sandbox) -> None:
 async def test_code_that_answers_at_random_fails(shells: Sandbox, noise: str) -> None:
     results = await run(shells, f"{HEAD}f() {{\n  echo $(( $1 + ({noise}) % 2 ))\n}}", *TESTS)
     assert not all(each.passed for each in results), results
+
+
+@pytest.mark.allwalls
+@pytest.mark.parametrize("wall", ["bubblewrap", "landlock", "namespaces", "none"])
+async def test_every_wall_has_what_a_shell_needs(wall: str) -> None:
+    try:
+        async with Sandbox(wall) as sandbox:
+            results = await run(sandbox, f"{HEAD}f() {{\n  echo $1 | cat\n}}", *TESTS)
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    assert [(each.passed, each.warning) for each in results] == [(True, "")] * 3, results
 
 
 async def test_a_test_sees_no_files_of_another(shells: Sandbox) -> None:

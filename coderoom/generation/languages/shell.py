@@ -88,27 +88,23 @@ class Shell:
             script, given, printed, complaint, state = files
             save = f"{{ declare -p; declare -f; }} >&{state.fileno()}"
             lines = [self._text, "exec 2>/dev/null", self._state, f"exec 2>&{complaint.fileno()}"]
-            lines.append(f"{command}; coderoom_status=$?; {save}; exit $coderoom_status\n")
+            lines.append(f"{command} <&{given.fileno()}; coderoom_status=$?; {save}; exit $coderoom_status\n")
             buffer: Any = getattr(sys.stdin, "buffer", None)
             entered = buffer.read() if type(buffer).__name__ == "BytesIO" else b""  # A step of a test has set it.
             for file, data in ((script, "\n".join(lines).encode("utf-8", "surrogateescape")), (given, entered)):
                 file.write(data)
                 file.seek(0)
-            done = subprocess.run(
-                ["bash", "--norc", f"/dev/fd/{script.fileno()}"],
-                stdin=given,
-                stdout=printed,
-                stderr=complaint,
-                pass_fds=[script.fileno(), complaint.fileno(), state.fileno()],
-                env={**os.environ, "LC_ALL": "C.UTF-8", "BASH_ENV": ""},
-            )
+            descriptors = [each.fileno() for each in (given, complaint, state)]
+            pipes: Any = {"stdin": script, "stdout": printed, "stderr": complaint, "pass_fds": descriptors}
+            environment = {**os.environ, "LC_ALL": "C.UTF-8", "BASH_ENV": ""}
+            done = subprocess.run(["bash", "--norc"], env=environment, **pipes)
             for file in files:
                 file.seek(0)
             texts = [each.read(1_000_001).decode("utf-8", "surrogateescape") for each in (printed, complaint, state)]
         if len(texts[0]) > 1_000_000:
             raise ValueError("more than 1,000,000 characters were printed")
-        if self._kept and texts[2]:  # Without what is exported or read-only.
-            self._state = re.sub(r"(?m)^declare -\w*[rx].*", "", texts[2])
+        if self._kept and texts[2]:  # Without what is read-only, and folders that differ from test to test.
+            self._state = re.sub(r"(?m)^declare -(\w*r\w* |x (OLDPWD|PWD|TMPDIR)\b).*", "", texts[2])
         return done.returncode if done.returncode >= 0 else 128 - done.returncode, texts[0], texts[1]
 
 
@@ -124,7 +120,6 @@ _SIGNATURE = re.compile(rf"# \w+\(((\w+: ({_TYPE}), )*\w+: ({_TYPE}|{_LIST}))?\)
 _FUNCTION = re.compile(r"(?:function\s+(\w+)\s*(?:\(\))?|(\w+)\s*\(\))\s*(\{|\(|$)")
 _VARIABLE = re.compile(r"(?:(?:declare|export|readonly)(?: -\w+)* )?([A-Za-z_]\w*)\+?=")
 _MISSING = "None if __import__('shutil').which('bash') else 'it has no bash'"
-_ENDS = {"{": "}", "(": ")"}
 
 
 class ShellLanguage(Language):
@@ -246,11 +241,10 @@ def _top_level(source: str) -> Iterator[tuple[int, str, str]]:
             end = "" if line == end else end
         elif found := _FUNCTION.match(line):
             yield number, found[1] or found[2], ""
-            end = _ENDS.get(found[3], "}")
+            end = ")" if found[3] == "(" else "}"
             end = "" if line.endswith(end) else end
         elif found := _VARIABLE.match(line):
             yield number, found[1], ""
             end = ")" if line.endswith("=(") else ""
         elif line and not line.startswith("#"):
-            text = "only functions, variables and comments are allowed at the top level"
-            yield number, "", f"{text}; move it into a function"
+            yield number, "", "only functions, variables and comments are allowed at the top level"
