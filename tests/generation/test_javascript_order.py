@@ -5,15 +5,20 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from coderoom.generation import JavaScriptLanguage, TestResult, TestRunner
+from coderoom.generation import JavaScriptLanguage, TestResult, TestRunner, make_sandbox
 from coderoom.sandbox import Sandbox
 
 from .examples import frozen, test_of
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
+
+
+def slow(text: str) -> Any:
+    return pytest.param(text, marks=pytest.mark.slow)
 
 
 async def run(sandbox: Sandbox, source: str, strict: bool = False) -> list[TestResult]:
@@ -27,8 +32,8 @@ async def run(sandbox: Sandbox, source: str, strict: bool = False) -> list[TestR
     "source",
     [
         "let calls = 0\nfunction f(x) { return x + calls++ }",
-        "const seen = []\nfunction f(x, y = seen) { y.push(x); return x + y.length - 1 }",
-        "function f(x) { Math.calls = (Math.calls ?? 0) + 1; return x + Math.calls - 1 }",
+        slow("const seen = []\nfunction f(x, y = seen) { y.push(x); return x + y.length - 1 }"),
+        slow("function f(x) { Math.calls = (Math.calls ?? 0) + 1; return x + Math.calls - 1 }"),
     ],
 )
 async def test_code_that_keeps_state_is_noticed(node_sandbox: Sandbox, source: str) -> None:
@@ -44,11 +49,11 @@ async def test_code_that_keeps_state_is_noticed(node_sandbox: Sandbox, source: s
     "condition",
     [
         "Math.random() < 0.5",
-        "process.pid % 2",
-        "Math.floor(process.memoryUsage().rss / 4096) % 2",
-        "Math.floor(performance.now() * 1000) % 2",
+        slow("process.pid % 2"),
+        slow("Math.floor(process.memoryUsage().rss / 4096) % 2"),
+        slow("Math.floor(performance.now() * 1000) % 2"),
         "new Error().stack.includes('harness')",
-        "process.argv.length < 2",
+        slow("process.argv.length < 2"),
     ],
 )
 async def test_code_that_answers_differently_in_another_process_fails(node_sandbox: Sandbox, condition: str) -> None:
@@ -69,6 +74,15 @@ async function f(x) {
 """
     results = await run(node_sandbox, source)
     assert [(each.passed, each.warning) for each in results] == [(True, "")] * 3, results
+
+
+@needs_node
+async def test_a_large_answer_is_read_whole() -> None:
+    test = test_of(inputs={"x": 100_000}, expected_output="\1" * 100_000)
+    async with make_sandbox(language="javascript") as sandbox:
+        runner = TestRunner(sandbox, language=JavaScriptLanguage())
+        (result,) = await runner.run({"f": "function f(x) { return '\\x01'.repeat(x) }"}, frozen("f", test))
+    assert (result.passed, result.warning) == (True, ""), result.why
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

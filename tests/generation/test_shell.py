@@ -40,6 +40,10 @@ async def shells() -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
+def slow(text: str) -> Any:
+    return pytest.param(text, marks=pytest.mark.slow)
+
+
 def spec(output: str = "int", needs: tuple[str, ...] = (), /, **inputs: str) -> FunctionSpec:
     given = [{"name": name, "type": kind} for name, kind in inputs.items()]
     fields = {"name": "f", "purpose": "Something.", "inputs": given, "outputs": {"type": output}, "dependencies": needs}
@@ -101,7 +105,7 @@ async def test_what_is_wrong_fails_and_says_why(shells: Sandbox, body: str, why:
 TESTS = [test_of(f"{number}", inputs={"x": number}, expected_output=number) for number in range(3)]
 
 
-@pytest.mark.parametrize("assign", ["calls=", "export calls=", "declare -g calls=", "f() { echo 9; }; calls="])
+@pytest.mark.parametrize("assign", ["calls=", slow("export calls="), slow("declare -g calls=")])
 async def test_state_that_is_kept_is_noticed(shells: Sandbox, assign: str) -> None:
     source = f"{HEAD}calls=0\nf() {{\n  echo $(( $1 + calls ))\n  {assign}$(( calls + 1 ))\n}}"
     lenient = await run(shells, source, *TESTS)
@@ -111,7 +115,7 @@ async def test_state_that_is_kept_is_noticed(shells: Sandbox, assign: str) -> No
     assert [each.passed for each in strict] == [True, False, False]
 
 
-@pytest.mark.parametrize("noise", ["RANDOM", "$$", "BASHPID", "SRANDOM", "10#${EPOCHREALTIME#*.}"])
+@pytest.mark.parametrize("noise", ["RANDOM", "$$", slow("BASHPID"), slow("10#${EPOCHREALTIME#*.}")])
 async def test_code_that_answers_at_random_fails(shells: Sandbox, noise: str) -> None:
     results = await run(shells, f"{HEAD}f() {{\n  echo $(( $1 + ({noise}) % 2 ))\n}}", *TESTS)
     assert not all(each.passed for each in results), results

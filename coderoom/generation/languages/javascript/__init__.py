@@ -161,7 +161,8 @@ class JavaScriptLanguage(Language):
     ) -> str:
         """See `Language.run_in_order`; nothing runs in forks, since each test runs in a process of its own before."""
         program = [self._part(*each) for each in sources.items()]
-        return call_inside("nodes", "run_in_order", program, list(map(_for_node, jobs)), count, seconds, longest)
+        cell = call_inside("nodes", "run_in_order", program, list(map(_for_node, jobs)), count, seconds, longest)
+        return f"{setting(longest)} or {cell}"
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """See `Language.compare`."""
