@@ -120,7 +120,7 @@ class Language(ABC):
         reserved: Names that functions and their inputs must not have, besides those that Python reserves.
         ways: Instructions for the model on how functions in this language are written and tested.
         processes: In how many new processes a program whose answers may depend on the process has to give the same
-            ones; 0 if the language has no `run_in_order`.
+            ones; 0 if the language has neither `program` nor a `run_in_order` of its own.
     """
 
     name: ClassVar[str]

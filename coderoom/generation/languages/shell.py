@@ -96,8 +96,7 @@ class Shell:
                 file.seek(0)
             descriptors = [each.fileno() for each in (given, complaint, state)]
             pipes: Any = {"stdin": script, "stdout": printed, "stderr": complaint, "pass_fds": descriptors}
-            environment = {**os.environ, "LC_ALL": "C.UTF-8", "BASH_ENV": ""}
-            done = subprocess.run(["bash", "--norc"], env=environment, **pipes)
+            done = subprocess.run(["bash"], env={**os.environ, "LC_ALL": "C.UTF-8", "BASH_ENV": ""}, **pipes)
             for file in files:
                 file.seek(0)
             texts = [each.read(1_000_001).decode("utf-8", "surrogateescape") for each in (printed, complaint, state)]
@@ -220,13 +219,13 @@ class ShellLanguage(Language):
         self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
     ) -> dict[str, str]:
         """See `Language.write_tests`; a Python module calls the functions, and a pytest file tests that module."""
-        about = f'"""Calls the functions of {module}.sh. Written by CodeRoom."""\n\nimport pathlib\n{_SUPPORT}'
-        lines = [f"{about}coderoom_shell = Shell(pathlib.Path(__file__).with_suffix('.sh').read_text())"]
+        lines = [f'"""Calls the functions of {module}.sh. Written by CodeRoom."""\n\nimport pathlib\n{_SUPPORT}']
+        lines.append("coderoom_shell = Shell(pathlib.Path(__file__).with_suffix('.sh').read_text())")
         for spec in specs:
             names = [each.name for each in spec.inputs]
             lines.append(f"{spec.name} = coderoom_shell.define({spec.name!r}, '', {names}, {spec.outputs.type!r})")
-        files = pytest_files(tests, module, [spec.name for spec in specs])
-        return files | {f"{module}.py": "\n".join(lines) + "\n"}
+        text = "\n".join(lines) + "\n"
+        return {**pytest_files(tests, module, [spec.name for spec in specs]), f"{module}.py": text}
 
 
 _SUPPORT = f"from typing import Any, Callable, Sequence\n\n\n{inspect.getsource(Shell)}\n\n"

@@ -110,7 +110,7 @@ class Program:
         declared: The declared names.
         imported: The imports.
         removed: The spans in bytes to remove when sources are joined: imports and `export` keywords.
-        others: The other statements, with whether they re-export from another module.
+        others: The other statements.
     """
 
     text: str
