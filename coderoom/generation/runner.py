@@ -82,6 +82,7 @@ _MOST_TIMEOUTS = 3  # After this many, the other tests of a function are not run
 _RUNS = 100  # The runs of all tests of a function, so that code that answers at random cannot pass.
 _LEAST_RUNS = 3
 _SECONDS_TO_REPEAT = 0.4
+_CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
 _HEAD = 200
 
 
@@ -436,34 +437,37 @@ class _Run:
     async def _see_several_in_order(
         self, session: TestSession, cases: Sequence[_Case], count: int, variation: Variation
     ) -> None:
-        alone, together = await self._see_in_order(session, cases, count, variation)
-        checked: set[str] = set()
-        for case, one, other in zip(cases, alone, together, strict=True):
-            wrong = one
-            if not one.why and other.why and case.function not in checked and variation is not Variation.NONE:
-                checked.add(case.function)
-                # Nothing runs before it, and it is no fork.
-                _, [wrong] = await self._see_in_order(session, [case], 6, variation)
-            if wrong.why:
-                self._results[case.number] = self._not_repeatable(case, self._passed(case), wrong)
-            elif other.why:
-                text = f"it passes alone, but after the other tests it {other.said()}: the code keeps state"
-                update = {"passed": False, "why": text} if self._strict else {"warning": text}
-                self._results[case.number] = self._results[case.number].model_copy(update=update)
+        repeatable: dict[str, bool] = {}
+        for case, seen in zip(cases, await self._see_in_order(session, cases, count, variation), strict=True):
+            if not seen.why:
+                continue
+            if variation is not Variation.NONE and case.function not in repeatable:
+                [alone] = await self._see_in_order(session, [case], _CHECKS, variation)  # Nothing runs before it.
+                repeatable[case.function] = not alone.why
+            if not repeatable.get(case.function, True):
+                self._results[case.number] = self._not_repeatable(case, self._passed(case), seen)
+                continue
+            text = f"it passes alone, but after the other tests it {seen.said()}: the code keeps state"
+            update = {"passed": False, "why": text} if self._strict else {"warning": text}
+            self._results[case.number] = self._results[case.number].model_copy(update=update)
 
     def _parts(self, cases: Sequence[_Case], most: int) -> Iterator[list[_Case]]:
         """Parts of the tests, the answers of which have at most `most` characters together."""
         part: list[_Case] = []
         size = 0
         for case in cases:
-            result = self._results[case.number]
-            more = len(json.dumps([result.actual_output, result.arguments_after, result.error])) + _HEAD
+            more = self._size(case)
             if part and size + more > most:
                 yield part
                 part, size = [], 0
             part.append(case)
             size += more
         yield part
+
+    def _size(self, case: _Case) -> int:
+        """The characters of the answer of a test."""
+        result = self._results[case.number]
+        return len(json.dumps([result.actual_output, result.arguments_after, result.error])) + _HEAD
 
     def _is_stateless(self, case: _Case) -> bool:
         return self._sessions[0].is_stateless(case.call())
@@ -476,30 +480,20 @@ class _Run:
 
     async def _see_in_order(
         self, session: TestSession, cases: Sequence[_Case], count: int, variation: Variation
-    ) -> tuple[list[_Seen], list[_Seen]]:
-        """Run tests in new processes, apart and one after the other; the first failure of each test counts."""
-        seconds = self._timeout + 4 * max(self._results[case.number].duration for case in cases)
-        alone = [self._passed(case) for case in cases]
-        together = list(alone)
-        jobs = [case.call() for case in cases]
-        while count:
-            number = count if len(cases) > 1 else min(count, 2)  # A single answer may be large.
-            count -= number
-            one, other = await session.in_order(self._loaded, jobs, number, seconds, variation)
-            alone = await self._first_failures(cases, alone, one)
-            together = await self._first_failures(cases, together, other)
-        return alone, together
-
-    async def _first_failures(
-        self, cases: Sequence[_Case], earlier: Sequence[_Seen], answers: Sequence[Sequence[Answer | None]]
     ) -> list[_Seen]:
-        """For each test what was seen earlier, if it failed then, or the first of several answers that fails."""
-        pairs = [(number, each) for number, several in enumerate(answers) for each in several]
-        seen = await self._judged([cases[number] for number, _ in pairs], [each for _, each in pairs])
-        found = list(earlier)
-        for (number, _), each in zip(pairs, seen, strict=True):
-            if not found[number].why:
-                found[number] = each or _NO_ANSWER
+        """Run tests one after the other in new processes; the first failure of each test counts."""
+        seconds = self._timeout + 4 * max(self._results[case.number].duration for case in cases)
+        found = [self._passed(case) for case in cases]
+        jobs = [case.call() for case in cases]
+        at_once = max(1, session.longest // (4 * sum(map(self._size, cases))))
+        while count > 0:
+            answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, variation)
+            count -= at_once
+            pairs = [(number, each) for number, several in enumerate(answers) for each in several]
+            seen = await self._judged([cases[number] for number, _ in pairs], [each for _, each in pairs])
+            for (number, _), each in zip(pairs, seen, strict=True):
+                if not found[number].why:
+                    found[number] = each or _NO_ANSWER
         return found
 
     async def _judged(self, cases: Sequence[_Case], answers: Sequence[Answer | None]) -> list[_Seen | None]:

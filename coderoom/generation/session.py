@@ -342,7 +342,7 @@ class TestSession:
 
     async def in_order(
         self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, variation: Variation
-    ) -> tuple[list[list[Answer | None]], list[list[Answer | None]]]:
+    ) -> list[list[Answer | None]]:
         """Run the jobs of a program, which is not loaded into this session, in order in processes of their own.
 
         Args:
@@ -353,15 +353,19 @@ class TestSession:
             variation: On what the answers can depend.
 
         Returns:
-            The different answers of each job: in forks (without forks, there are none), and after the jobs before it.
-            `None` is among them if a process gave no answer.
+            The different answers of each job; `None` is among them if a process gave none.
         """
         longest = self._longest // count
         cell = self._language.run_in_order(sources, jobs, count, seconds, longest, variation)
-        result = await self._run(cell, (2 * seconds * len(jobs) + _SLACK) * count)
+        result = await self._run(cell, (seconds * len(jobs) + _SLACK) * count)
         values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
-        apart, together = values if isinstance(values, list) and len(values) == 2 else (None, None)
-        return _answers_of_each(apart, jobs, longest), _answers_of_each(together, jobs, longest)
+        if (
+            not isinstance(values, list)
+            or len(values) != len(jobs)
+            or not all(isinstance(each, list) for each in values)
+        ):
+            return [[None] for _ in jobs]
+        return [[read_answer(text, longest) for text in several] for several in values]
 
     @property
     def longest(self) -> int:
@@ -466,12 +470,6 @@ class TestSession:
 
     def _without_failures(self) -> dict[str, str]:
         return {name: source for name, source in self._sources.items() if name not in self.failures}
-
-
-def _answers_of_each(data: Any, jobs: Sequence[Job], longest: int) -> list[list[Answer | None]]:
-    if not isinstance(data, list) or len(data) != len(jobs) or not all(isinstance(each, list) for each in data):
-        return [[None] for _ in jobs]
-    return [[read_answer(text, longest) for text in several] for several in data]
 
 
 def _read_one(data: Any, largest: int) -> Answer | None:

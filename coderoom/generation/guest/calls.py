@@ -108,7 +108,7 @@ def answer_now(job: Dict[str, Any]) -> str:
     return answer(call, Encoder())
 
 
-def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, apart: bool) -> None:
+def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str) -> None:
     """Import the module `program` from a folder, run jobs, each in a folder of its own, and write a line for each.
 
     Args:
@@ -116,27 +116,20 @@ def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, ap
         longest: The maximum length of an answer in characters.
         writer: The descriptor to write to.
         folder: The folder.
-        apart: Whether each job first runs in a fork.
     """
     os.chdir(folder)
     sys.path.insert(0, folder)
     sys.modules.pop("program", None)
     budget.update(text=longest)
     sys.modules["__main__"] = __import__("program")
-    for number in range(0 if apart else len(jobs), 2 * len(jobs)):
-        forked = number < len(jobs)
-        if forked and os.fork():
-            os.wait()
-            continue
+    for number, job in enumerate(jobs):
         os.mkdir(str(number))
         os.chdir(str(number))
         os.environ["TMPDIR"] = os.getcwd()
-        found = memoryview(answer_now(jobs[number % len(jobs)]).encode() + b"\n")
+        found = memoryview(answer_now(job).encode() + b"\n")
         while found:
             found = found[os.write(writer, found) :]
         os.chdir("..")
-        if forked:
-            os._exit(0)
 
 
 def warm() -> None:

@@ -148,7 +148,7 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
 
 def run_in_order(
     program: List[List[Any]], jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int
-) -> Tuple[List[List[str]], List[List[Optional[str]]]]:
+) -> List[List[Optional[str]]]:
     """Run jobs in order in one process, several times.
 
     Args:
@@ -159,7 +159,7 @@ def run_in_order(
         longest: The maximum length of the answers of a process together in characters.
 
     Returns:
-        No answers, and for each job its different answers; `None` is among them if a process ended or took too long.
+        The different answers of each job; `None` is among them if a process ended or took too long.
     """
     parts = [Part("", body, imports) for _, body, imports, _ in program]
     _parameters.update((function, parameters) for function, _, _, parameters in program)
@@ -175,7 +175,7 @@ def run_in_order(
         for known, answer in zip(found, answers):  # noqa: B905 (Python 3.8)
             if answer not in known:
                 known.append(answer)
-    return [[] for _ in jobs], found
+    return found
 
 
 def _done(job: Dict[str, Any], seconds: float, largest: int) -> Optional[List[Any]]:

@@ -42,7 +42,7 @@ def prepare(modules: List[Tuple[str, str]]) -> None:
 
 def run_in_order(
     program: str, jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int, new: bool, pause: float
-) -> Tuple[List[List[Optional[str]]], List[List[Optional[str]]]]:
+) -> List[List[Optional[str]]]:
     """Run jobs in order in one process, several times.
 
     Args:
@@ -51,45 +51,37 @@ def run_in_order(
         count: The number of processes.
         seconds: The time limit of each job.
         longest: The maximum length of the answers of a process together in characters.
-        new: Whether they are new processes of Python, in the first of which each job runs in a fork before; otherwise,
-            they are forks of this one.
+        new: Whether they are new processes of Python; otherwise, they are forks of this one.
         pause: The most seconds between two processes.
 
     Returns:
-        The different answers of each job: in forks (without forks, there are none), and after the jobs before it.
-        `None` is among them if a process ended or took too long.
+        The different answers of each job; `None` is among them if a process ended or took too long.
     """
-    apart: List[List[Optional[str]]] = [[] for _ in jobs]
-    together: List[List[Optional[str]]] = [[] for _ in jobs]
-    forked = len(jobs) if new else 0
+    found: List[List[Optional[str]]] = [[] for _ in jobs]
     while count > 0:
         tidy()
         with contextlib.ExitStack() as stack:
-            processes = [
-                stack.enter_context(_Process(program, jobs, longest, new, forked > 0))
-                for _ in range(min(count, _AT_ONCE))
-            ]
-            for process in processes:
-                answers: List[Optional[str]] = [*process.answers(forked + len(jobs), seconds, longest)]
-                answers += [None] * (forked + len(jobs) - len(answers))
-                for known, answer in zip([*apart[:forked], *together], answers):  # noqa: B905 (Python 3.8)
+            several = [stack.enter_context(_Process(program, jobs, longest, new)) for _ in range(min(count, _AT_ONCE))]
+            for process in several:
+                answers: List[Optional[str]] = [*process.answers(len(jobs), seconds, longest)]
+                answers += [None] * (len(jobs) - len(answers))
+                for known, answer in zip(found, answers):  # noqa: B905 (Python 3.8)
                     if answer not in known:
                         known.append(answer)
         count -= _AT_ONCE
-        forked = 0
         time.sleep(_random.random() * pause)
-    return apart, together
+    return found
 
 
 class _Process:
-    def __init__(self, program: str, jobs: List[Dict[str, Any]], longest: int, new: bool, apart: bool) -> None:
+    def __init__(self, program: str, jobs: List[Dict[str, Any]], longest: int, new: bool) -> None:
         self._folder = tempfile.mkdtemp()
         with open(os.path.join(self._folder, "program.py"), "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(program)
         reader, writer = os.pipe()
         self._answers = io.FileIO(reader)
         start = self._start if new else self._fork
-        self._pid = start(jobs, longest, writer, self._folder, apart)
+        self._pid = start(jobs, longest, writer, self._folder)
         os.close(writer)
 
     def _start(self, jobs: List[Dict[str, Any]], longest: int, writer: int, *arguments: Any) -> int:

@@ -282,9 +282,8 @@ class Language(ABC):
     ) -> str:
         """The cell that runs jobs one after the other in a process in which the program is a module, several times.
 
-        If answers may vary, the processes are new ones, and each job runs before in a fork of at least one of them. The
-        cell's value is a pair: the different answers of each job in forks, if there are any, and the different ones
-        after the jobs before it. A `null` is among them if a process ended or took too long.
+        The processes are new ones if answers may vary. The cell's value has the different answers of each job; a `null`
+        is among them if a process ended or took too long.
 
         Args:
             sources: The code of each function, dependencies first.
