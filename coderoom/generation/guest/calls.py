@@ -147,7 +147,8 @@ def scatter() -> None:
         most = 65_536 if _filling else 1_048_576
         count = 32_768 // size + int.from_bytes(os.urandom(4), "big") % (most // size)
         made = [object() if size == 16 else complex(1, 1) if size == 32 else bytes(size - 33) for _ in range(count)]
-        _filling.append([each for each, byte in zip(made, os.urandom(count)) if byte & 1])
+        flips = os.urandom(count)
+        _filling.append([made[number] for number in range(count) if flips[number] & 1])
         made.reverse()  # The newest is freed last, so its place is taken first.
 
 
