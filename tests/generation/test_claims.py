@@ -96,7 +96,9 @@ async def silent(sandbox: Sandbox, kind: str, cases: list[dict[str, Any]]) -> li
     return [cases[int(each.name)] for each in solution.tests.get("f", ())]
 
 
-@pytest.mark.parametrize("kind", sorted({kind for kind, _ in SILENT}))
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "int" else ()) for kind in dict(SILENT)]
+)
 async def test_tests_that_say_nothing(sandbox: Sandbox, kind: str) -> None:
     cases = [case for each, case in SILENT if each == kind]
     for first in range(0, len(cases), 40):
