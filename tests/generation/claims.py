@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["COMPARISONS", "HARNESS", "REPLIES", "SILENT", "STATES", "VARYING"]
 
 # The function is right if this is true; it is true in some runs, and false in others.
-VARYING = """random.random() < 0.99
+VARYING = """random.random() < 0.9
 random.getrandbits(3) > 0
 random.choice([0, 1, 1, 1])
 random.SystemRandom().random() < 0.9
@@ -139,7 +139,7 @@ SILENT: list[tuple[str, dict[str, Any]]] = [
     *(("dict[str, int]", {"inputs": {"n": 1}, "property": text}) for text in ("isinstance(result, dict)", "len(result) >= 0", "all(isinstance(key, str) for key in result)")),
     *((FLOAT, {"inputs": {"n": 1}, "expected_output": value, **wide}) for value, wide in (
         (0.01, {"abs": 0.1}), (1.0, {"abs": 0.5}), (1.0, {"rel": 0.2}), (1.0, {"rel": 1.0}), (0.0, {"abs": 0.1}), (0.0, {"abs": 1}), ([1000.0, 1.0], {"abs": 100}), ({"a": 1000.0, "b": [0.001]}, {"abs": 1}), ([1e9, 0], {"abs": 1}), (1e-19, {"abs": 1e-12}), (5, {"abs": 3}), (1.0, {"abs": 1e308}), (1.0, {"rel": -1}), (1.0, {"abs": -1}), (1.0, {"abs": {"$float": "inf"}}), (1.0, {"rel": "much"}), ({"$tuple": [1.0, 0.0]}, {"abs": 0.1}), ({"$complex": [1.0, 0.01]}, {"abs": 0.05}))),
-    (INT, {**EXPECTED, "inputs": {}}), (INT, {**EXPECTED, "inputs": {"n": 1, "m": 2}}), (INT, {**EXPECTED, "inputs": {"m": 2}}), (INT, {**EXPECTED, "passed": True}), (INT, {**EXPECTED, "skip": True}), (INT, {**EXPECTED, "kind": "skipped"}), (INT, {**EXPECTED, "name": ""}), (INT, {**EXPECTED, "expected_output": {"$any": 1}}), (INT, {**EXPECTED, "expected_output": {"$opaque": {}}}), (INT, {**EXPECTED, "inputs": {"n": {"$opaque": {}}}}), (INT, {**EXPECTED, "error_message": "x"}), (INT, {**EXPECTED, "setup": "f = lambda n: 4"}), (INT, {**EXPECTED, "setup": [{"call": "exec", "args": ["1"]}]}), (INT, {**EXPECTED, "then": [{"assign": "x", "value": 4}]}), (INT, {**EXPECTED, "setup": [{"call": "f.__init__"}]}), (INT, {**EXPECTED, "setup": [{"assign": "f.__code__", "value": 1}]}),
+    (INT, {**EXPECTED, "inputs": {}}), (INT, {**EXPECTED, "inputs": {"n": 1, "m": 2}}), (INT, {**EXPECTED, "inputs": {"m": 2}}), (INT, {**EXPECTED, "skip": True}), (INT, {**EXPECTED, "kind": "skipped"}), (INT, {**EXPECTED, "name": ""}), (INT, {**EXPECTED, "expected_output": {"$any": 1}}), (INT, {**EXPECTED, "expected_output": {"$opaque": {}}}), (INT, {**EXPECTED, "inputs": {"n": {"$opaque": {}}}}), (INT, {**EXPECTED, "error_message": "x"}), (INT, {**EXPECTED, "setup": "f = lambda n: 4"}), (INT, {**EXPECTED, "setup": [{"call": "exec", "args": ["1"]}]}), (INT, {**EXPECTED, "then": [{"assign": "x", "value": 4}]}), (INT, {**EXPECTED, "setup": [{"call": "f.__init__"}]}), (INT, {**EXPECTED, "setup": [{"assign": "f.__code__", "value": 1}]}),
 ]  # fmt: skip
 
 # Replies in which there are no tests, no code and no repair.
