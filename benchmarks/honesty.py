@@ -1,9 +1,10 @@
 """Put HumanEval's problems to the generator with a model of known honesty, and count what its claims are worth.
 
-python benchmarks/honesty.py [--wall NAME] [--problems N] [--seed N]
+python benchmarks/honesty.py [--wall NAME] [--problems N] [--seed N] [--each]
 
 The model is one in this process. Its tests come from the reference solutions. Of five problems it solves two at once,
 one after a fault, one never, since it always has the same fault, and one after an answer without code.
+With --each, it solves every problem, and then gives for every problem code with a fault that the tests find.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import copy
 import json
 import random
 import re
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -244,6 +246,49 @@ async def main(wall: str, count: int, seed: int) -> None:
         show(problems, solutions, right, covered, took, sandbox.wall)
 
 
+async def plant_covered(sandbox: Sandbox, problem: Problem, chance: random.Random) -> None:
+    """Choose a fault that the model's own tests find; there is none if the tests cannot find any."""
+    known = [*dict.fromkeys(faults(problem.reference))]
+    chance.shuffle(known)
+    for problem.fault in known:
+        if await is_covered(sandbox, problem):
+            return
+    problem.fault = ""
+
+
+async def prove(sandbox: Sandbox, count: int, seed: int, first: int = 0) -> tuple[list[Solution], list[Solution]]:
+    """The solutions of problems whose code is right, and of the same ones whose code has a fault that tests find."""
+    chance = random.Random(seed)
+    found: list[list[Solution]] = []
+    for plan in ("right", "faulty"):
+        problems = [read(name, each, plan) for name, each in [*read_problems().items()][first : first + count]]
+        if plan == "faulty":
+            await asyncio.gather(*(plant_covered(sandbox, each, chance) for each in problems))
+        generator = AICodeGenerator(
+            KnownModel(problems), sandbox=sandbox, cache=False, test_timeout=5.0, max_attempts=1, block_severity="high"
+        )
+        chosen = [each for each in problems if each.tests and (plan == "right" or each.fault)]
+        found.append([await generator.generate_solution(each.prompt) for each in chosen])
+    return found[0], found[1]
+
+
+async def each(wall: str, count: int, seed: int) -> None:
+    """Print how many right answers are accepted and how many faults are refused."""
+    async with make_sandbox(wall, concurrency=6) as sandbox:
+        right, faulty = await prove(sandbox, count, seed)
+        passed, refused = ([each.all_tests_passed for each in several] for several in (right, faulty))
+        print(f"wall {sandbox.wall}, {count} problems")
+        print(f"right answers that are accepted   {sum(passed):4} of {len(right):4}")
+        print(f"faults that are refused           {len(refused) - sum(refused):4} of {len(faulty):4}")
+        for name, several in (("right", right), ("faulty", faulty)):
+            times = sorted(each.duration for each in several)
+            print(f"seconds, {name:25} median {statistics.median(times):.3f}, most {times[-1]:.3f}")
+        for solution in (each for each in right if not each.all_tests_passed):
+            print("refused:", solution.instruction, *solution.missing, *solution.warnings, sep="\n  ")
+        for solution in (each for each in faulty if each.all_tests_passed):
+            print("accepted:", *solution.implementations.values())
+
+
 def show(
     problems: Sequence[Problem],
     solutions: Sequence[Solution],
@@ -291,5 +336,6 @@ if __name__ == "__main__":
     parser.add_argument("--wall", default="auto")
     parser.add_argument("--problems", type=int, default=164)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--each", action="store_true")
     arguments = parser.parse_args()
-    asyncio.run(main(arguments.wall, arguments.problems, arguments.seed))
+    asyncio.run((each if arguments.each else main)(arguments.wall, arguments.problems, arguments.seed))

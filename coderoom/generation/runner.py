@@ -504,7 +504,8 @@ class _Run:
                 continue
             why = verdict_on(case.test, answer, self._language)
             if not why and case.test.expects == "property":
-                looks.append(number)
+                if _is_whole(answer):
+                    looks.append(number)
             elif not why or _is_whole(answer):
                 found[number] = _seen(answer, why)
         verdicts = await self._judge.look_at([cases[number].look(_some(answers[number])) for number in looks])

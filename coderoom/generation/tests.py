@@ -43,7 +43,7 @@ _NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
 _PATH = r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*$"
 _OPEN = frozenset(dir(builtins)) | {"math"}
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
-_ANY_ERROR = ("Exception", "BaseException")
+_ANY_ERROR = ("Exception", "BaseException", "object")
 _OPTIONAL = ("setup", "then", "error_message", "rel", "abs", "exact_types")
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "budget",
     "error_matches",
     "make_call",
+    "scatter",
     "serve",
     "space",
     "warm",
@@ -32,6 +33,7 @@ __all__ = [
 _VARARGS, _VARKEYWORDS = 4, 8  # Flags of code objects.
 _MOST_TOLD = 4_000
 _MOST_FRAMES = 8
+_filling: List[List[Any]] = []  # Keeps objects of `scatter`.
 budget = {"text": 400_000}
 space = {"program": "__main__"}  # The module with the functions.
 # A metaclass may say something else.
@@ -130,6 +132,17 @@ def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str) ->
         while found:
             found = found[os.write(writer, found) :]
         os.chdir("..")
+
+
+def scatter() -> None:
+    """Put the objects that follow at random addresses: on some systems, those of new processes have the same ones."""
+    for size in (512, *range(512, 0, -16)):  # The size classes of Python's allocator, of which pools have 16 KiB.
+        most = 65_536 if _filling else 1_048_576
+        count = 32_768 // size + int.from_bytes(os.urandom(4), "big") % (most // size)
+        made = [object() if size == 16 else complex(1, 1) if size == 32 else bytes(size - 33) for _ in range(count)]
+        flips = os.urandom(count)
+        _filling.append([made[number] for number in range(count) if flips[number] & 1])
+        made.reverse()  # The newest is freed last, so its place is taken first.
 
 
 def warm() -> None:

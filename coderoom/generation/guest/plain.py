@@ -28,6 +28,7 @@ for name, code in modules:
     module = sys.modules[name] = type(sys)(name)
     module.__package__, module.__path__ = name.partition(".")[0], []
     exec(code, module.__dict__)
+module.scatter()
 module.serve(*arguments)
 """
 _AT_ONCE = 2
