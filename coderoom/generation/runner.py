@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -82,6 +83,7 @@ _MOST_TIMEOUTS = 3  # After this many, the other tests of a function are not run
 _RUNS = 100  # The runs of all tests of a function, so that code that answers at random cannot pass.
 _LEAST_RUNS = 3
 _SECONDS_TO_REPEAT = 0.4
+_SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
 _HEAD = 200
 
@@ -402,9 +404,9 @@ class _Run:
         counts = Counter(case.function for case in cases)
         repeated = []
         for case in cases:
-            count = counts[case.function]
-            seconds = max(self._results[case.number].duration, 1e-4)
-            repeated += [case] * max(_LEAST_RUNS, min(-(-_RUNS // count), int(_SECONDS_TO_REPEAT / seconds / count)))
+            seconds = max(self._results[case.number].duration, self._size(case) * _SECONDS_PER_CHARACTER, 1e-4)
+            most = min(_RUNS, _SECONDS_TO_REPEAT / seconds) / counts[case.function]
+            repeated += [case] * max(_LEAST_RUNS, math.ceil(most))
         repeated.sort(key=lambda case: case.number)
         seen = await self._run_batch(repeated)
         pairs = [(case, each) for case, each in zip(repeated, seen, strict=True) if each is not None]
@@ -442,7 +444,8 @@ class _Run:
             if not seen.why:
                 continue
             if variation is not Variation.NONE and case.function not in repeatable:
-                [alone] = await self._see_in_order(session, [case], _CHECKS, variation)  # Nothing runs before it.
+                # Nothing runs before it.
+                [alone] = await self._see_in_order(session, [case], _CHECKS, min(variation, Variation.CALL))
                 repeatable[case.function] = not alone.why
             if not repeatable.get(case.function, True):
                 self._results[case.number] = self._not_repeatable(case, self._passed(case), seen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -22,6 +23,11 @@ CONDITIONS = {
     "an address": "id(object()) >> 16 & 1",
     "hashes": "hash('some text') % 2",
     "the order of a set": "list({'one', 'two'})[0] == 'one'",
+    "modules of the harness": "'coderoom' in str(sys.modules)",
+    "the name of the module": "__name__ == 'program'",
+    "what is the main module": "hasattr(sys.modules['__main__'], 'even0')",
+    "flags of the interpreter": "sys.flags.isolated",
+    "more flags of the interpreter": "sys.flags.no_site",
 }
 IMPORTS = "import os, random, resource, sys, time\n"
 
@@ -33,10 +39,24 @@ async def run(sandbox: Sandbox, source: str, count: int = 4, *, strict: bool = F
     return await TestRunner(sandbox, strict=strict).run({"even": source}, freeze(read_tests({"even": cases}, [spec])))
 
 
-@pytest.mark.parametrize("condition", CONDITIONS.values(), ids=CONDITIONS)
-async def test_code_with_two_answers_does_not_pass(sandbox: Sandbox, condition: str) -> None:
-    results = await run(sandbox, f"{IMPORTS}def even(n):\n    return (n % 2 == 0) == bool({condition})\n")
-    assert not all(each.passed for each in results)
+def programs(conditions: Sequence[str]) -> dict[str, str]:
+    """Functions that are right only if a condition holds."""
+    body = "(n):\n    return (n % 2 == 0) == bool({})\n"
+    return {f"even{n}": f"{IMPORTS}def even{n}{body.format(each)}" for n, each in enumerate(conditions)}
+
+
+async def passing(sandbox: Sandbox, sources: dict[str, str], count: int = 3) -> list[str]:
+    """The functions that pass their tests."""
+    specs = read_specs([{"name": name, "purpose": "p", "inputs": [{"name": "n", "type": "int"}],
+                         "outputs": {"type": "bool"}} for name in sources])  # fmt: skip
+    cases = [{"name": f"{n}", "inputs": {"n": n}, "expected_output": n % 2 == 0} for n in range(count)]
+    results = await TestRunner(sandbox).run(sources, freeze(read_tests(dict.fromkeys(sources, cases), specs)))
+    return [name for name in sources if all(each.passed for each in results if each.function == name)]
+
+
+async def test_code_with_two_answers_does_not_pass(sandbox: Sandbox) -> None:
+    passed = await passing(sandbox, programs([*CONDITIONS.values()]))
+    assert [[*CONDITIONS][int(name.removeprefix("even"))] for name in passed] == []
 
 
 async def test_both_answers_are_shown(sandbox: Sandbox) -> None:
@@ -75,23 +95,9 @@ async def test_many_programs_with_two_answers(sandbox: Sandbox) -> None:
     left_out = ("another type of the stream", "hashes", "the order of a set", "random numbers that are nearly always")
     conditions = [each for name, each in CONDITIONS.items() if name not in left_out]
     passed = []
-    for _ in range(30):  # Of 25 functions each.
-        functions = {}
-        for number in range(25):
-            condition = source.choice(conditions)
-            functions[f"even{number}"] = (
-                f"{IMPORTS}def even{number}(n):\n    return (n % 2 == 0) == bool({condition})\n"
-            )
-        specs = read_specs([{"name": name, "purpose": "p", "inputs": [{"name": "n", "type": "int"}],
-                             "outputs": {"type": "bool"}} for name in functions])  # fmt: skip
-        tests = {
-            name: [{"name": f"{n}", "inputs": {"n": n}, "expected_output": n % 2 == 0} for n in range(3)]
-            for name in functions
-        }
-        results = await TestRunner(sandbox).run(functions, freeze(read_tests(tests, specs)))
-        for name in functions:
-            if all(each.passed for each in results if each.function == name):
-                passed.append(functions[name])
+    for _ in range(30):
+        functions = programs([source.choice(conditions) for _ in range(25)])
+        passed += [functions[name] for name in await passing(sandbox, functions)]
     assert not passed
 
 

@@ -110,20 +110,23 @@ def answer_now(job: Dict[str, Any]) -> str:
     return answer(call, Encoder())
 
 
-def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str) -> None:
-    """Import the module `program` from a folder, run jobs, each in a folder of its own, and write a line for each.
+def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, name: str) -> None:
+    """Import the program as a module from a folder, run jobs, each in a folder of its own, and write a line for each.
 
     Args:
         jobs: The jobs.
         longest: The maximum length of an answer in characters.
         writer: The descriptor to write to.
         folder: The folder.
+        name: The name of the module.
     """
     os.chdir(folder)
     sys.path.insert(0, folder)
-    sys.modules.pop("program", None)
+    for each in [each for each in sys.modules if each.startswith(__package__)]:
+        del sys.modules[each]  # The program must not see where it runs.
     budget.update(text=longest)
-    sys.modules["__main__"] = __import__("program")
+    space.update(program=name)
+    __import__(name)
     for number, job in enumerate(jobs):
         os.mkdir(str(number))
         os.chdir(str(number))

@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import signal
+import string
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,9 @@ for name, code in modules:
 module.scatter()
 module.serve(*arguments)
 """
-_AT_ONCE = 2
+# The flags of the processes that run at a time. They differ, since code could take what it sees for the user's process.
+_WAYS = (("-I", "-S"), ("-E", "-s"))
+_LETTERS = 6
 _modules: List[Tuple[str, Any]] = []
 _random = random.SystemRandom()
 
@@ -62,32 +65,35 @@ def run_in_order(
     while count > 0:
         tidy()
         with contextlib.ExitStack() as stack:
-            several = [stack.enter_context(_Process(program, jobs, longest, new)) for _ in range(min(count, _AT_ONCE))]
-            for process in several:
+            for process in [
+                stack.enter_context(_Process(program, jobs, longest, flags if new else ())) for flags in _WAYS[:count]
+            ]:
                 answers: List[Optional[str]] = [*process.answers(len(jobs), seconds, longest)]
                 answers += [None] * (len(jobs) - len(answers))
                 for known, answer in zip(found, answers):  # noqa: B905 (Python 3.8)
                     if answer not in known:
                         known.append(answer)
-        count -= _AT_ONCE
+        count -= len(_WAYS)
         time.sleep(_random.random() * pause)
     return found
 
 
 class _Process:
-    def __init__(self, program: str, jobs: List[Dict[str, Any]], longest: int, new: bool) -> None:
+    def __init__(self, program: str, jobs: List[Dict[str, Any]], longest: int, flags: Tuple[str, ...]) -> None:
         self._folder = tempfile.mkdtemp()
-        with open(os.path.join(self._folder, "program.py"), "w", encoding="utf-8", errors="surrogatepass") as file:
+        name = "".join(_random.choice(string.ascii_lowercase) for _ in range(_LETTERS))
+        path = os.path.join(self._folder, name + ".py")
+        with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(program)
         reader, writer = os.pipe()
         self._answers = io.FileIO(reader)
-        start = self._start if new else self._fork
-        self._pid = start(jobs, longest, writer, self._folder)
+        arguments = (jobs, longest, writer, self._folder, name)
+        self._pid = self._start(flags, writer, arguments) if flags else self._fork(arguments)
         os.close(writer)
 
-    def _start(self, jobs: List[Dict[str, Any]], longest: int, writer: int, *arguments: Any) -> int:
+    def _start(self, flags: Tuple[str, ...], writer: int, arguments: Any) -> int:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _START],
+            [sys.executable, *flags, "-c", _START],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -97,13 +103,13 @@ class _Process:
         )
         try:
             with process.stdin as given:  # type: ignore[union-attr]
-                marshal.dump((_modules, sys.path, (jobs, longest, writer, *arguments)), given)
+                marshal.dump((_modules, sys.path, arguments), given)
         except OSError:  # It has ended.
             pass
         process.returncode = 0  # It is waited for below.
         return process.pid
 
-    def _fork(self, *arguments: Any) -> int:
+    def _fork(self, arguments: Any) -> int:
         pid = os.fork()
         if not pid:
             try:
