@@ -225,12 +225,21 @@ CacheDirOption = Annotated[
     Path | None,
     typer.Option("--cache-dir", metavar="DIR", help="The folder of the cache; the user's cache folder by default."),
 ]
-_NOT_GENERATOR_OPTIONS = frozenset(["instruction", "out", "name", "model", "wall", "as_json", "debug"])
+_NOT_GENERATOR_OPTIONS = frozenset(["instruction", "tests_for", "out", "name", "model", "wall", "as_json", "debug"])
 
 
 @app.command()
 def solve(
-    instruction: Annotated[str, typer.Argument(help="What the program must do. '-' reads it from standard input.")],
+    instruction: Annotated[
+        str, typer.Argument(help="What the program must do. '-' reads it from standard input. Optional for tests.")
+    ] = "",
+    tests_for: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE.py[:FUNCTION]",
+            help="Write only tests, for this function of a module, or for all public ones. May be repeated.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Write the module, its tests and a report to this folder."),
@@ -294,7 +303,16 @@ def solve(
     console = Console(quiet=as_json, force_interactive=False if debug else None)
     with _log_to_stderr() if debug else nullcontext():
         solved = asyncio.run(
-            solve(_text(instruction), console, model=model, out=out, name=name, wall=wall, options=options)
+            solve(
+                _text(instruction),
+                console,
+                model=model,
+                out=out,
+                name=name,
+                wall=wall,
+                options=options,
+                tests_for=tests_for or (),
+            )
         )
     if as_json:
         print_json(solved.to_json())

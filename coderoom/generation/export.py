@@ -206,7 +206,11 @@ def _about(solution: Solution) -> list[str]:
     usage = solution.usage
     tokens = f"{usage.total_tokens:,} tokens ({usage.prompt_tokens:,} prompt, {usage.completion_tokens:,} completion)"
     replayed = f"; {usage.replayed:,} replies were reused from an earlier call" if usage.replayed else ""
-    source = "The code comes from the cache; its tests were run again." if solution.cached else "The code is new."
+    source = "The code is new."
+    if solution.tests_only:
+        source = "The code existed before. A test that fails shows a fault of the code or of the test."
+    if solution.cached:
+        source = "The code comes from the cache; its tests were run again."
     seconds = solution.max_seconds
     budget = "without a time budget" if seconds is None else f"of a time budget of {in_seconds(seconds)}"
     return [
@@ -361,9 +365,13 @@ def _texts(solution: Solution, module: str, language: Language) -> dict[str, str
     """The contents of the files by name."""
     texts = {}
     code = {name: source for name, source in solution.implementations.items() if source}
-    if code:
+    if code and not solution.tests_only:
         texts[f"{module}{language.suffix}"] = _marked(language.write_module(code, solution.instruction), language)
     tests = {name: cases for name, cases in solution.tests.items() if cases}
+    if solution.tests_only:  # Those that fail are in the report.
+        passed = {(each.function, each.test) for each in solution.test_results if each.passed}
+        kept = {name: tuple(each for each in cases if (name, each.name) in passed) for name, cases in tests.items()}
+        tests = {name: cases for name, cases in kept.items() if cases}
     if code and tests:
         files = language.write_tests(tests, module, solution.function_specs)
         texts |= files | {language.tests_file(module): _marked(files[language.tests_file(module)], language)}

@@ -15,6 +15,7 @@ from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
+from coderoom.generation.existing import code_of, existing_specs, instruction_for
 from coderoom.generation.languages import Language, Level
 from coderoom.generation.model_client import BudgetedModel, purpose_of
 from coderoom.generation.models import Model, OpenAIModel, as_model
@@ -202,13 +203,7 @@ class AICodeGenerator:
             SandboxUnavailable: There is no sandbox, or it broke.
             MissingDependencyError: The runtime of the language, such as Node, is not installed.
         """
-        solution: Solution | None = None
-        async with contextlib.aclosing(self.stream(instruction)) as items:
-            async for item in items:
-                if isinstance(item, Solution):
-                    solution = item
-        assert solution is not None
-        return solution
+        return await _solution_of(self.stream(instruction))
 
     def generate_solution_sync(self, instruction: str) -> Solution:
         """Generate a solution in a new event loop, for scripts.
@@ -248,7 +243,58 @@ class AICodeGenerator:
         Raises:
             Exception: The same as `generate_solution`.
         """
-        text = _instruction(instruction)
+        async with contextlib.aclosing(self._stream(self._program(instruction))) as items:
+            async for item in items:
+                yield item
+
+    async def generate_tests(self, source: str, functions: Sequence[str] = (), *, instruction: str = "") -> Solution:
+        """Write tests for functions of a module that exists already, and run them. Its code is not changed.
+
+        Args:
+            source: The source of the module, in Python.
+            functions: The functions; by default all public ones at the top level.
+            instruction: A remark for the model.
+
+        Returns:
+            A solution with `tests_only`. A test that fails shows a fault of the code or of the test.
+
+        Raises:
+            RequestError: The source is not valid Python, or there is no such function.
+            SandboxUnavailable: There is no sandbox, or it broke.
+        """
+        return await _solution_of(self.stream_tests(source, functions, instruction=instruction))
+
+    async def stream_tests(
+        self, source: str, functions: Sequence[str] = (), *, instruction: str = ""
+    ) -> AsyncGenerator[GenerationEvent | Solution]:
+        """Write tests as `generate_tests` and report progress; the solution comes last.
+
+        Args:
+            source: The source of the module, in Python.
+            functions: The functions; by default all public ones at the top level.
+            instruction: A remark for the model.
+
+        Yields:
+            Events, then the solution.
+
+        Raises:
+            Exception: The same as `generate_tests`.
+        """
+        if self._language.name != "python":
+            raise RequestError(f"Tests for existing code are written for Python only, not for {self._language.name}.")
+        specs = existing_specs(source, functions)
+        program = self._program(instruction_for(source, specs, instruction))
+        program.take_specs(specs)
+        program.existing = code_of(source, specs)
+        program.code.update(program.existing)
+        async with contextlib.aclosing(self._stream(program)) as items:
+            async for item in items:
+                yield item
+
+    def _program(self, instruction: object) -> Program:
+        return Program(_instruction(instruction), self._language, self._rules)
+
+    async def _stream(self, program: Program) -> AsyncGenerator[GenerationEvent | Solution]:
         queue: asyncio.Queue[GenerationEvent | None] = asyncio.Queue()
 
         def emit(event: GenerationEvent) -> None:
@@ -256,7 +302,8 @@ class AICodeGenerator:
                 _log.debug("%.500s", visible(_summary(event)).replace("\n", " "))
             queue.put_nowait(event)
 
-        task = asyncio.create_task(self._generate(text, emit))
+        program.emit = emit
+        task = asyncio.create_task(self._generate(program))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
@@ -278,8 +325,8 @@ class AICodeGenerator:
         if self._own_model is not None:
             await self._own_model.close()
 
-    async def _generate(self, instruction: str, emit: Callable[[GenerationEvent], None]) -> Solution:
-        key = self._key(instruction)
+    async def _generate(self, program: Program) -> Solution:
+        key, emit = self._key(program.instruction), program.emit
         async with contextlib.AsyncExitStack() as stack:
             sandbox = self._sandbox
             if sandbox is None:
@@ -303,7 +350,6 @@ class AICodeGenerator:
                 max_tokens=self._max_tokens,
                 max_seconds=self._max_seconds,
             )
-            program = Program(instruction, self._language, self._rules, emit)
             solution = await Pipeline(program, client, runner).run(self._model.name)
         passed = sum(result.passed for result in solution.test_results)
         facts = passed, len(solution.test_results), solution.stop_reason, solution.duration
@@ -347,6 +393,14 @@ class AICodeGenerator:
                 "max_test_changes": rules.max_test_changes,
             },
         )
+
+
+async def _solution_of(stream: AsyncGenerator[GenerationEvent | Solution]) -> Solution:
+    async with contextlib.aclosing(stream) as items:
+        async for item in items:
+            if isinstance(item, Solution):
+                return item
+    raise AssertionError("unreachable: the solution comes last")
 
 
 def _summary(event: GenerationEvent) -> str:

@@ -34,6 +34,7 @@ from coderoom.generation.solution import (
     SpecsWritten,
     StopReason,
     TestsFrozen,
+    TestsRun,
     TestsWritten,
     Warned,
     why_no_code,
@@ -204,7 +205,7 @@ class Pipeline:
     """Runs the steps from an instruction to a solution.
 
     Args:
-        program: The program, which has only an instruction yet.
+        program: The program, which has only an instruction yet, or also specs and code that exist already.
         client: The client of the model.
         runner: Runs the tests.
     """
@@ -238,7 +239,8 @@ class Pipeline:
 
     async def _write_specs(self) -> list[FunctionSpec]:
         program = self._program
-        layers = program.take_specs(await write_specs(self._client, program.instruction, program.language))
+        specs = [*program.specs.values()]
+        layers = program.take_specs(specs or await write_specs(self._client, program.instruction, program.language))
         program.emit(SpecsWritten(tuple(map(tuple, layers))))
         return list(program.specs.values())
 
@@ -290,6 +292,9 @@ class Pipeline:
             self._warn(f"{spec.name} was not written: {why}")
             self._attempts[spec.name], self._reasons[spec.name] = [], StopReason.UNUSABLE
             return
+        if spec.name in program.existing:
+            await self._test_existing(spec)
+            return
         work = FunctionWork(spec, program, self._client, self._runner)
         self._attempts[spec.name] = work.attempts
         reason = self._reasons[spec.name] = await work.do()
@@ -300,6 +305,19 @@ class Pipeline:
         passed = last.passed if last is not None and spec.name in program.passed else 0
         changed = reason is StopReason.PASSED_CHANGED_TESTS
         program.emit(FunctionFinished(self._report(spec.name, [], len(tests), passed, changed=changed)))
+
+    async def _test_existing(self, spec: FunctionSpec) -> None:
+        """Run the tests of a function whose code is not changed."""
+        program = self._program
+        program.code[spec.name] = code = program.existing[spec.name]
+        results = await program.run(self._runner, spec, code)
+        program.emit(TestsRun(spec.name, 1, tuple(results)))
+        passed = sum(each.passed for each in results)
+        self._attempts[spec.name] = [
+            Attempt(number=1, approach="existing", code=code, passed=passed, failed=len(results) - passed)
+        ]
+        self._reasons[spec.name] = StopReason.PASSED if passed == len(results) else StopReason.FAILED
+        program.emit(FunctionFinished(self._report(spec.name, [], len(results), passed)))
 
     async def _conclude(self, model: str, started: float) -> Solution:
         """Run all tests once more with the whole program, and build the solution."""
@@ -328,6 +346,7 @@ class Pipeline:
             functions=reports,
             test_changes=tests.changes if tests is not None else (),
             tests_hash=program.original.hash if program.original is not None else "",
+            tests_only=bool(program.existing),
             language=program.language.name,
             model=model,
             usage=self._client.usage,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from coderoom.errors import GenerationError, ModelError
@@ -73,12 +73,13 @@ class Program:
         passed: The functions whose code passes its tests.
         findings: What the scanner found in the best code of each function.
         warnings: Remarks for the reader.
+        existing: The code of functions that exist already, of which only the tests are written.
     """
 
     instruction: str
     language: Language
     rules: Rules
-    emit: Callable[[GenerationEvent], None]
+    emit: Callable[[GenerationEvent], None] = lambda _: None
     specs: dict[str, FunctionSpec] = field(default_factory=dict)
     tests: FrozenTests | None = None
     original: FrozenTests | None = None
@@ -86,6 +87,7 @@ class Program:
     passed: set[str] = field(default_factory=set)
     findings: dict[str, tuple[SecurityFinding, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    existing: Mapping[str, str] = field(default_factory=dict)
     _codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def take_specs(self, specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:

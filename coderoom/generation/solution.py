@@ -36,8 +36,9 @@ __all__ = [
     "why_no_code",
 ]
 
-Approach = Literal["first", "patch", "fresh", "changed test"]
-"""How an attempt started: first code, a patch, code written from scratch, or the same code with a changed test."""
+Approach = Literal["first", "patch", "fresh", "changed test", "existing"]
+"""How an attempt started: first code, a patch, code written from scratch, the same code with a changed test, or code
+that existed before."""
 
 
 class StopReason(StrEnum):
@@ -170,6 +171,7 @@ class Solution(_Data):
         error: Why the generation failed; empty if it did not.
         warnings: Further remarks for the reader.
         cached: Whether it comes from the cache. Its tests were run again even then.
+        tests_only: Whether the code existed before, and only the tests were written.
     """
 
     instruction: str
@@ -190,6 +192,7 @@ class Solution(_Data):
     error: str = ""
     warnings: tuple[str, ...] = ()
     cached: bool = False
+    tests_only: bool = False
 
     def __getitem__(self, key: str) -> Any:
         """The value of `model_dump()` under a key."""

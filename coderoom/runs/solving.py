@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from rich.text import Text
 
 from coderoom._util.text import visible
 from coderoom.configs import default_model, make_model
+from coderoom.errors import RequestError
 from coderoom.generation import (
     AICodeGenerator,
     CacheHit,
@@ -112,7 +113,7 @@ class SolveView:
         """Show the result."""
         self.stop()
         console = self._console
-        if files is None:
+        if files is None and not solution.tests_only:
             for code in solution.implementations.values():
                 console.print(Rule(style="dim"))
                 console.print(Syntax(visible(code.strip("\n")), solution.language, theme="ansi_dark", word_wrap=True))
@@ -211,6 +212,7 @@ async def solve(
     name: str | None = None,
     wall: str = "auto",
     options: Mapping[str, Any] | None = None,
+    tests_for: Sequence[str] = (),
 ) -> Solved:
     """Turn an instruction into tested functions, show the progress, and write the result.
 
@@ -224,6 +226,8 @@ async def solve(
         name: The name of the module; `None`: derived from the functions.
         wall: The wall around the code.
         options: Further arguments of `AICodeGenerator`.
+        tests_for: Functions that exist already, as `FILE.py:FUNCTION`, or `FILE.py` for all public ones; only their
+            tests are written.
 
     Raises:
         RequestError: An argument is wrong, or the folder cannot be written to.
@@ -231,6 +235,9 @@ async def solve(
         SandboxUnavailable: The sandbox broke, or no wall works.
     """
     sandbox = make_sandbox(wall, (options or {}).get("language", "python"))
+    path, functions = _existing(tests_for) if tests_for else (None, ())
+    source = "" if path is None else _read(path)
+    name = name or (None if path is None else path.stem)
     if out is not None:
         check_folder(out, name, (options or {}).get("language", "python"))
     named = model or default_model()
@@ -242,7 +249,10 @@ async def solve(
         generator = AICodeGenerator(client, sandbox=sandbox, **(options or {}))
         async with sandbox:
             view.begin(sandbox.wall)
-            solution = await _watch(generator, instruction, view)
+            stream = generator.stream(instruction)
+            if path is not None:
+                stream = generator.stream_tests(source, functions, instruction=instruction)
+            solution = await _watch(stream, view)
     finally:
         view.stop()
         await client.close()
@@ -258,7 +268,25 @@ async def solve(
     return Solved(solution, files)
 
 
-async def _watch(generator: AICodeGenerator, instruction: str, view: SolveView) -> Solution | None:
+def _existing(tests_for: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
+    """The file and the functions that `--tests-for` names."""
+    pairs = [each.rpartition(":") if not each.endswith(".py") else (each, ":", "") for each in tests_for]
+    paths = {path for path, _, _ in pairs}
+    if len(paths) > 1:
+        raise RequestError(f"Tests can be written for one module at a time, not for {', '.join(sorted(paths))}.")
+    names = tuple(name for _, _, name in pairs if name)
+    return Path(paths.pop()), names if len(names) == len(pairs) else ()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise RequestError(f"The module {str(path)!r} cannot be read: {why}. Write it as FILE.py:FUNCTION.") from error
+
+
+async def _watch(stream: AsyncGenerator[GenerationEvent | Solution], view: SolveView) -> Solution | None:
     """Run the generator and show its events; `None` if it was interrupted."""
     cancelled = False
 
@@ -268,7 +296,7 @@ async def _watch(generator: AICodeGenerator, instruction: str, view: SolveView) 
         task.cancel()
 
     async def go() -> Solution:
-        async with contextlib.aclosing(generator.stream(instruction)) as items:
+        async with contextlib.aclosing(stream) as items:
             async for item in items:
                 if isinstance(item, Solution):
                     return item

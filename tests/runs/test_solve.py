@@ -254,3 +254,54 @@ def test_an_interrupt_ends_it_and_the_next_one_goes_on(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         assert len(server.requests) == 4
+
+
+MODULE = """\
+UNIT = 1
+
+
+def double(x: int) -> int:
+    \"\"\"Twice the number.\"\"\"
+    return 2 * x * UNIT
+
+
+def triple(x: int = 1) -> int:
+    return 2 * x
+
+
+def _helper(): ...
+"""
+
+
+def test_tests_for_code_that_exists(tmp_path: Path) -> None:
+    (tmp_path / "numbers_of.py").write_text(MODULE)
+    cases = [{"name": f"{x}", "inputs": {"x": x}, "expected_output": 2 * x} for x in (1, 2, 3)]
+    wrong = [{"name": f"{x}", "inputs": {"x": x}, "expected_output": 3 * x} for x in (0, 1, 2)]
+    model = recording(tmp_path / "r.json", [json.dumps({"tests": cases}), json.dumps({"tests": wrong})])
+    done = solve(tmp_path, "--tests-for", "numbers_of.py", "--model", model, "--out", "out")
+    assert (done.returncode, "triple: 1: result: expected 3, got 2" in done.stdout) == (1, True)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"test_numbers_of.py", "test_numbers_of.json", "report.md", "report.json"}
+    assert "a fault of the code or of the test" in (tmp_path / "out" / "report.md").read_text()
+    (tmp_path / "out" / "numbers_of.py").write_text(MODULE)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "out"]
+    tested = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "4 passed" in tested.stdout, tested.stdout
+    one = solve(tmp_path, "--tests-for", "numbers_of.py:double", "--model", model, "--json")
+    assert (one.returncode, list(json.loads(one.stdout)["tests"])) == (0, ["double"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["numbers_of.py:half"], "The module has no function 'half' at its top level; there are 'double'"),
+        (["nowhere.py"], "The module 'nowhere.py' cannot be read: No such file or directory."),
+        (["numbers_of.py", "--language", "shell"], "Tests for existing code are written for Python only"),
+        (["numbers_of.py:double", "--tests-for", "other.py"], "for one module at a time, not for numbers_of.py, other.py"),
+    ],
+)
+def test_tests_for_what_is_not_there(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "numbers_of.py").write_text(MODULE)
+    model = recording(tmp_path / "r.json", ["{}"])
+    done = solve(tmp_path, "--tests-for", *arguments, "--model", model)
+    assert (done.returncode, message in " ".join(done.stderr.split())) == (2, True), done.stderr
