@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DEMO = $(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv --model replay:examples/nile.replay.yaml
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 REST := allwalls or attack or browser or docker or slow or studio
 TASK := When did the annual flow of the Nile at Aswan drop, and by how much? Draw it, with the means before and after.
 

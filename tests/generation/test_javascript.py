@@ -44,6 +44,7 @@ VALUES: list[Any] = [
 
 @needs_node
 class TestVerdicts:
+    @pytest.mark.slow
     async def test_values_go_there_and_come_back(self, runner: TestRunner) -> None:
         tests = [test_of(f"{n}", inputs={"x": data}, expected_output=data) for n, data in enumerate(VALUES)]
         results = await runner.run({"f": SAME}, frozen("f", *tests))

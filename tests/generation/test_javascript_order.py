@@ -56,12 +56,14 @@ async def test_code_that_keeps_state_is_noticed(node_sandbox: Sandbox, source: s
         slow("process.argv.length < 2"),
     ],
 )
+@pytest.mark.slow
 async def test_code_that_answers_differently_in_another_process_fails(node_sandbox: Sandbox, condition: str) -> None:
     results = await run(node_sandbox, f"function f(x) {{ return {condition} ? x : x + 1 }}")
     assert not all(each.passed for each in results), results
 
 
 @needs_node
+@pytest.mark.slow
 async def test_honest_code_gets_no_warning(node_sandbox: Sandbox) -> None:
     source = """
 import fs from 'node:fs'
@@ -77,6 +79,7 @@ async function f(x) {
 
 
 @needs_node
+@pytest.mark.slow
 async def test_a_large_answer_is_read_whole() -> None:
     test = test_of(inputs={"x": 100_000}, expected_output="\1" * 100_000)
     async with make_sandbox(language="javascript") as sandbox:

@@ -112,6 +112,7 @@ def test_nothing_else_is_touched(source: str) -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
 @pytest.mark.parametrize("own", [DOUBLE.replace("2 *", "3 *"), "const double = (x) => {\n  return 7\n}\n"])
+@pytest.mark.slow
 async def test_an_answer_that_repeats_a_function_costs_no_further_question(node_sandbox: Sandbox, own: str) -> None:
     def cases(times: int) -> list[dict[str, Any]]:
         return [test(f"{n}", times * n, x=n) for n in (0, 1, 3)]

@@ -74,6 +74,7 @@ async def run(sandbox: Sandbox, source: str, *tests: Any, strict: bool = False) 
         ("# f() -> int\nf() { sleep 60 & echo 1; }", {"expected_output": 1}),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 async def test_what_is_right_passes(shells: Sandbox, source: str, fields: dict[str, Any]) -> None:
     (result,) = await run(shells, source, test_of(**fields))
     assert (result.passed, result.warning) == (True, ""), result
@@ -96,6 +97,7 @@ async def test_what_is_right_passes(shells: Sandbox, source: str, fields: dict[s
         ("echo }\n}\nexit 0\n{", "could not be loaded"),
     ],
 )
+@pytest.mark.slow
 async def test_what_is_wrong_fails_and_says_why(shells: Sandbox, body: str, why: str) -> None:
     (result,) = await run(shells, f"{HEAD}f() {{\n{body}\n}}", test_of(inputs={"x": 0}, expected_output=1))
     assert not result.passed
@@ -132,6 +134,7 @@ async def test_every_wall_has_what_a_shell_needs(wall: str) -> None:
     assert [(each.passed, each.warning) for each in results] == [(True, "")] * 3, results
 
 
+@pytest.mark.slow
 async def test_a_test_sees_no_files_of_another(shells: Sandbox) -> None:
     source = f"{HEAD}f() {{\n  echo >> here\n  echo $(( $1 + $(wc -l < here) - 1 ))\n}}"
     assert [(each.passed, each.warning) for each in await run(shells, source, *TESTS)] == [(True, "")] * 3

@@ -297,7 +297,7 @@ def test_tests_for_code_that_exists(tmp_path: Path) -> None:
         (["numbers_of.py:half"], "The module has no function 'half' at its top level; there are 'double'"),
         (["nowhere.py"], "The module 'nowhere.py' cannot be read: No such file or directory."),
         (["numbers_of.py", "--language", "shell"], "Tests for existing code are written for Python only"),
-        (["numbers_of.py:double", "--tests-for", "other.py"], "for one module at a time, not for numbers_of.py, other.py"),
+        (["numbers_of.py:double", "--tests-for", "other.py"], "one module at a time, not for numbers_of.py, other.py"),
     ],
 )
 def test_tests_for_what_is_not_there(tmp_path: Path, arguments: list[str], message: str) -> None:
