@@ -284,7 +284,7 @@ def test_tests_for_code_that_exists(tmp_path: Path) -> None:
     assert names == {"test_numbers_of.py", "test_numbers_of.json", "report.md", "report.json"}
     assert "a fault of the code or of the test" in (tmp_path / "out" / "report.md").read_text()
     (tmp_path / "out" / "numbers_of.py").write_text(MODULE)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "out"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "out")]
     tested = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "4 passed" in tested.stdout, tested.stdout
     one = solve(tmp_path, "--tests-for", "numbers_of.py:double", "--model", model, "--json")
