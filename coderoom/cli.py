@@ -283,6 +283,13 @@ def solve(
         bool, typer.Option("--strict", help="Fail tests that pass alone, but not after the others in one process.")
     ] = False,
     cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
+    embeddings: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Reuse solutions of similar instructions, too, by this embedding model."),
+    ] = None,
+    similarity: Annotated[
+        float, typer.Option(min=0.01, max=1, help="The least cosine of similar instructions.")
+    ] = 0.95,
     cache_dir: CacheDirOption = None,
     as_json: JsonOption = False,
     debug: SolveDebugOption = False,

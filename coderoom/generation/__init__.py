@@ -27,7 +27,7 @@ from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.python.check import check_implementation, names_defined, scan
 from coderoom.generation.languages.shell import ShellLanguage
-from coderoom.generation.models import AutoGenModel, Message, Model, OpenAIModel, Reply
+from coderoom.generation.models import AutoGenModel, Embeddings, Message, Model, OpenAIEmbeddings, OpenAIModel, Reply
 from coderoom.generation.runner import TestRunner, make_sandbox
 from coderoom.generation.session import TestResult
 from coderoom.generation.solution import (
@@ -66,6 +66,7 @@ __all__ = [
     "CodeRefused",
     "CodeWritten",
     "Comparison",
+    "Embeddings",
     "FrozenTests",
     "FunctionFinished",
     "FunctionInput",
@@ -83,6 +84,7 @@ __all__ = [
     "Message",
     "Model",
     "ModelAsked",
+    "OpenAIEmbeddings",
     "OpenAIModel",
     "PythonLanguage",
     "Record",

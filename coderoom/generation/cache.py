@@ -1,8 +1,9 @@
 """The cache of solutions, and the journal of replies with which interrupted work continues. Used by the generator.
 
-Both are plain files in one folder: a JSON file for each solution, and a file of JSON lines for the replies of each
-unfinished work. Any number of processes, threads and event loops may use the folder at once without a lock: a solution
-appears by a rename, and each reply is one write at the end of its file.
+Both are plain files in one folder: a JSON file for each solution, perhaps one more for the embedding of its
+instruction, and a file of JSON lines for the replies of each unfinished work. Any number of processes, threads and
+event loops may use the folder at once without a lock: a solution appears by a rename, and each reply is one write at the end
+of its file.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import errno
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 import stat
@@ -20,7 +22,7 @@ import threading
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,7 +46,8 @@ __all__ = [
 _log = logging.getLogger("coderoom.generation")
 
 # The folder may hold other files too, such as the environments of AutoGen Studio.
-_OURS: Final = re.compile(r"(?:solution|replies)-[0-9a-f]{64}\.(?:json|jsonl|\w+\.tmp)")
+_OURS: Final = re.compile(r"(?:solution|replies|vector)-[0-9a-f]{64}\.(?:json|jsonl|vec|\w+\.tmp)")
+_SUFFIXES: Final = {"solution": ".json", "replies": ".jsonl", "vector": ".vec"}
 _FORMER: Final = "solutions.sqlite3*"  # Earlier versions had a database.
 _KEEP_REPLIES: Final = 30 * 86_400.0
 
@@ -168,7 +171,36 @@ class SolutionCache:
         if len(body) > self._max_bytes:
             _log.info("A solution of %d bytes is too large for the cache.", len(body))
             return
-        path = self._file(key)
+        self._replace(self._file(key), body)
+
+    def put_vector(self, key: str, group: str, vector: Sequence[float]) -> None:
+        """Store the embedding of the instruction of a solution, by which `nearest` finds it.
+
+        Args:
+            key: The solution's key.
+            group: Only embeddings of the same group are compared.
+            vector: The embedding.
+        """
+        self._replace(self._file(key, "vector"), json.dumps({"key": key, "group": group, "vector": vector}).encode())
+
+    def nearest(self, group: str, vector: Sequence[float], similarity: float) -> str | None:
+        """The key of the solution whose instruction has the nearest embedding.
+
+        Args:
+            group: See `put_vector`.
+            vector: The embedding of an instruction.
+            similarity: The least cosine of the two embeddings.
+        """
+        found: list[tuple[float, str]] = []
+        for path, _ in self._readable_files():
+            with self._tolerant(), contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError):
+                if path.suffix == _SUFFIXES["vector"]:
+                    data = json.loads(path.read_bytes())
+                    cosine = _cosine(vector, data["vector"]) if data["group"] == group else 0.0
+                    found += [(cosine, data["key"])] if cosine >= similarity else []
+        return max(found, default=(0.0, None))[1]
+
+    def _replace(self, path: Path, body: bytes) -> None:
         with self._tolerant():
             self._prepare_folder()
             descriptor, name = tempfile.mkstemp(".tmp", f"{path.stem}.", self._folder)
@@ -183,6 +215,7 @@ class SolutionCache:
     def remove(self, key: str) -> None:
         """Remove a solution, if there is one."""
         self._remove(self._file(key))
+        self._remove(self._file(key, "vector"))
 
     def clear(self) -> int:
         """Remove all solutions and all replies of unfinished work.
@@ -235,7 +268,7 @@ class SolutionCache:
 
     def _file(self, key: str, kind: str = "solution") -> Path:
         digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-        return self._folder / f"{kind}-{digest}.{'json' if kind == 'solution' else 'jsonl'}"
+        return self._folder / f"{kind}-{digest}{_SUFFIXES[kind]}"
 
     def _prepare_folder(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -323,6 +356,14 @@ def _write(descriptor: int, data: bytes) -> None:
         if file.write(data) != len(data):
             raise OSError(errno.ENOSPC, "the file could not be written completely")
         os.fsync(descriptor)
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """The cosine of two vectors; 0 if they cannot be compared."""
+    size = math.hypot(*one) * math.hypot(*other)
+    if len(one) != len(other) or not size or not math.isfinite(size):
+        return 0.0
+    return sum(a * b for a, b in zip(one, other, strict=True)) / size
 
 
 def _moment(status: os.stat_result) -> datetime:

@@ -48,6 +48,8 @@ def report_markdown(solution: Solution) -> str:
     Text from models and users is escaped: none of it can become a heading, a table, a fence or HTML.
     """
     parts = [f"# {verdict(solution)}", "## Instruction", _block(solution.instruction)]
+    if solution.cached_for:
+        parts += ["## The instruction that was given, which is only similar", _block(solution.cached_for)]
     parts += _lines("## What is missing", [_inline(line) for line in _missing(solution)])
     parts += _table(solution.functions)
     for report in solution.functions:

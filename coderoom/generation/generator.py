@@ -18,7 +18,7 @@ from coderoom.generation.cache import SolutionCache, cache_key
 from coderoom.generation.existing import code_of, existing_specs, instruction_for
 from coderoom.generation.languages import Language, Level
 from coderoom.generation.model_client import BudgetedModel, purpose_of
-from coderoom.generation.models import Model, OpenAIModel, as_model
+from coderoom.generation.models import Embeddings, Model, OpenAIModel, as_model
 from coderoom.generation.pipeline import Pipeline, all_passed
 from coderoom.generation.prompts import PROMPT_VERSION
 from coderoom.generation.repair import Program, Rules
@@ -83,6 +83,9 @@ class AICodeGenerator:
         headers: Headers for every request to it.
         cache_dir: The folder of the cache; `None`: `coderoom` in the user's cache folder.
         cache: Whether solutions that pass are cached, and interrupted work can continue.
+        embeddings: Finds a cached solution whose instruction is similar, if there is none of the same; see
+            `Solution.cached_for`. `None`: only the same instruction counts.
+        similarity: The least cosine of the embeddings of similar instructions.
         language: The language or its name.
         sandbox: The sandbox for the code; `None`: a new one for each solution. See `TestRunner` for its requirements.
         wall: The wall (isolation backend) of a new sandbox.
@@ -120,6 +123,8 @@ class AICodeGenerator:
         headers: Mapping[str, str] | None = None,
         cache_dir: str | Path | None = None,
         cache: bool = True,
+        embeddings: Embeddings | None = None,
+        similarity: float = 0.95,
         language: str | Language = "python",
         sandbox: Sandbox | None = None,
         wall: str = "auto",
@@ -164,6 +169,10 @@ class AICodeGenerator:
         self._language = language_named(language)
         make_sandbox(wall, self._language)  # Raises for an unknown wall.
         self._cache = SolutionCache(cache_dir) if cache else None
+        if not 0 < similarity <= 1:
+            raise RequestError(f"similarity={similarity!r} must be above 0, and at most 1.")
+        self._embeddings = embeddings
+        self._similarity = similarity
         self._sandbox = sandbox
         self._wall = wall
         self._rules = Rules(
@@ -332,7 +341,10 @@ class AICodeGenerator:
             if sandbox is None:
                 sandbox = await stack.enter_async_context(make_sandbox(self._wall, self._language))
             runner = TestRunner(sandbox, timeout=self._timeout, language=self._language, strict=self._strict)
+            vector = None
             found = await self._find(key, runner, emit)
+            if found is None and not program.existing and (vector := await self._embed(program)) is not None:
+                found = await self._find_similar(program, vector, runner)
             if found is not None:
                 return found
             self._language.scan("")  # A missing scanner raises here, before any paid request.
@@ -357,6 +369,8 @@ class AICodeGenerator:
         if self._cache is not None and journal is not None:
             if solution.all_tests_passed:
                 self._cache.put(key, solution)
+                if vector is not None:
+                    self._cache.put_vector(key, self._group(), vector)
             if solution.stop_reason not in CUT_SHORT:
                 journal.forget()
         return solution
@@ -377,6 +391,36 @@ class AICodeGenerator:
         emit(Warned("A cached solution no longer passes its own tests and was removed."))
         self._cache.remove(key)
         return None
+
+    async def _embed(self, program: Program) -> Sequence[float] | None:
+        """The embedding of the instruction; `None` if there is none."""
+        if self._embeddings is None or self._cache is None:
+            return None
+        try:
+            [vector] = await self._embeddings.embed([program.instruction])
+            return [float(each) for each in vector]
+        except Exception as error:
+            warning = f"There is no embedding of the instruction: {type(error).__name__}: {error!s:.300}"
+        program.warnings.append(warning)
+        program.emit(Warned(warning))
+        return None
+
+    async def _find_similar(self, program: Program, vector: Sequence[float], runner: TestRunner) -> Solution | None:
+        assert self._cache is not None
+        key = self._cache.nearest(self._group(), vector, self._similarity)
+        found = None if key is None else await self._find(key, runner, program.emit)
+        if found is None:
+            return None
+        warning = (
+            f"The solution is that of a similar instruction, which may ask for something else: {found.instruction}"
+        )
+        program.emit(Warned(warning))
+        return found.model_copy(
+            update={"cached_for": program.instruction, "warnings": (*program.warnings, *found.warnings, warning)}
+        )
+
+    def _group(self) -> str:
+        return f"{self._key('')} {getattr(self._embeddings, 'name', '')}"
 
     def _key(self, instruction: str) -> str:
         rules = self._rules

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AutoGenModel",
+    "Embeddings",
     "Message",
     "Model",
+    "OpenAIEmbeddings",
     "OpenAIModel",
     "Reply",
     "as_model",
@@ -84,6 +86,46 @@ class Model(Protocol):
         Raises:
             Exception: The request failed.
         """
+
+
+@runtime_checkable
+class Embeddings(Protocol):
+    """Turns texts into vectors.
+
+    Attributes:
+        name: The name of its model. Only vectors of the same model are compared.
+    """
+
+    name: str
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """The vectors of texts.
+
+        Raises:
+            Exception: The request failed.
+        """
+
+
+class OpenAIEmbeddings:
+    """Embeddings of a service with OpenAI's API.
+
+    Args:
+        model: The name of its model.
+        api_key: The key; `None`: the variable `OPENAI_API_KEY`.
+        base_url: The address; `None`: the variable `OPENAI_BASE_URL`, else that of OpenAI.
+    """
+
+    def __init__(self, model: str, *, api_key: str | None = None, base_url: str | None = None) -> None:
+        self.name = model
+        self._options = {"api_key": api_key, "base_url": base_url}
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """See `Embeddings.embed`."""
+        from openai import AsyncOpenAI
+
+        async with AsyncOpenAI(**self._options) as client:  # type: ignore[arg-type]
+            found = await client.embeddings.create(model=self.name, input=[*texts], encoding_format="float")
+        return [each.embedding for each in found.data]
 
 
 _REASONING = re.compile(r"(?:openai/)?(?:o\d|gpt-5)")

@@ -172,6 +172,8 @@ class Solution(_Data):
         warnings: Further remarks for the reader.
         cached: Whether it comes from the cache. Its tests were run again even then.
         tests_only: Whether the code existed before, and only the tests were written.
+        cached_for: The instruction that was given, if a cached solution of a similar `instruction` is returned for it;
+            its tests say nothing about what is different.
     """
 
     instruction: str
@@ -193,6 +195,7 @@ class Solution(_Data):
     warnings: tuple[str, ...] = ()
     cached: bool = False
     tests_only: bool = False
+    cached_for: str = ""
 
     def __getitem__(self, key: str) -> Any:
         """The value of `model_dump()` under a key."""

@@ -28,6 +28,7 @@ from coderoom.generation import (
     FunctionReport,
     GenerationEvent,
     ModelAsked,
+    OpenAIEmbeddings,
     Solution,
     SpecsWritten,
     TestChanged,
@@ -225,7 +226,7 @@ async def solve(
         out: The folder to write to; `None`: write nothing, and show the code.
         name: The name of the module; `None`: derived from the functions.
         wall: The wall around the code.
-        options: Further arguments of `AICodeGenerator`.
+        options: Further arguments of `AICodeGenerator`; `embeddings` is the name of a model with OpenAI's API.
         tests_for: Functions that exist already, as `FILE.py:FUNCTION`, or `FILE.py` for all public ones; only their
             tests are written.
 
@@ -243,6 +244,8 @@ async def solve(
     named = model or default_model()
     if named.startswith("replay:"):  # A recording has an order, and costs nothing.
         options = {**(options or {}), "concurrency": 1, "cache": False}
+    if (options or {}).get("embeddings"):
+        options = {**(options or {}), "embeddings": OpenAIEmbeddings((options or {})["embeddings"])}
     client = make_model(named)
     view = SolveView(console)
     try:

@@ -99,6 +99,15 @@ def test_the_second_time_it_comes_from_the_cache(tmp_path: Path) -> None:
         assert (none.returncode, len(server.requests)) == (1, 4)
 
 
+def test_a_similar_instruction_is_found_in_the_cache(tmp_path: Path) -> None:
+    similar = ["--model", "openai:gpt-4o", "--embeddings", "letters", "--similarity", "0.9"]
+    with OpenAIServer(WORDS) as server:
+        env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "test"}
+        assert solve(tmp_path, "Double.", *similar, env=env).returncode == 0
+        done = solve(tmp_path, "Double!", *similar, env=env)
+    assert (done.returncode, "that of a similar instruction" in done.stdout) == (0, True)
+
+
 def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
     def cache(*arguments: str) -> subprocess.CompletedProcess[str]:
         return coderoom("cache", *arguments, "--cache-dir", "cache", cwd=tmp_path)

@@ -17,6 +17,7 @@ import math
 import re
 import socket
 import socketserver
+import string
 import sys
 import threading
 import time
@@ -406,9 +407,22 @@ class _Handler(BaseHTTPRequestHandler):
             body=body if isinstance(body, dict) else {},
         )
         try:
-            self._answer(request, body)
+            if self.path == "/v1/embeddings":
+                self._embed(request)
+            else:
+                self._answer(request, body)
         except OSError:  # the client is gone, or the server is closing
             self._lost(request)
+
+    def _embed(self, request: Request) -> None:
+        """Answer with the counts of letters of each text as its embedding."""
+        self.server.owner.record(request)
+        texts = [text.lower() for text in request.body["input"]]
+        vectors = [[float(text.count(letter)) for letter in string.ascii_lowercase] for text in texts]
+        data = [{"object": "embedding", "index": n, "embedding": each} for n, each in enumerate(vectors)]
+        usage = {"prompt_tokens": 1, "total_tokens": 1}
+        answer = {"object": "list", "data": data, "model": request.body["model"], "usage": usage}
+        self._send(200, json.dumps(answer).encode())
 
     def _answer(self, request: Request, body: object) -> None:
         try:

@@ -1,0 +1,463 @@
+"""One run of the tests of functions for `TestRunner`: how often each test runs, and what its answers mean."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from coderoom.generation.languages import Job, Language, Variation
+from coderoom.generation.languages.python.pytest_file import job_of, plain_inputs
+from coderoom.generation.session import (
+    Answer,
+    Failure,
+    Raised,
+    TestQueue,
+    TestResult,
+    TestSession,
+    error_text,
+    verdict_on,
+    why_no_answer,
+)
+from coderoom.generation.tests import FunctionTest, problems_of_steps
+from coderoom.generation.values import canonical, show, tag_of
+from coderoom.outcome import Outcome
+from coderoom.sandbox import Sandbox
+
+__all__ = [
+    "Case",
+    "Judge",
+    "Run",
+]
+
+_PER_SESSION = 24  # Loading a program takes as long as a few tests, so a session needs enough of them.
+_MOST_PRINTED = 10_000
+_JUDGE_SECONDS = 5.0
+_MOST_PROBLEMS = 5
+_MOST_TIMEOUTS = 3  # After this many, the other tests of a function are not run.
+_RUNS = 100  # The runs of all tests of a function, so that code that answers at random cannot pass.
+_LEAST_RUNS = 3
+_SECONDS_TO_REPEAT = 0.4
+_SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
+_CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
+_HEAD = 200
+
+
+@dataclass(frozen=True)
+class Case:
+    """A test of a function, and the functions of its program."""
+
+    number: int
+    function: str
+    test: FunctionTest
+    program: Sequence[str]
+
+    def call(self) -> Job:
+        """The job for the process with the code."""
+        return job_of(self.function, self.test, self.program)
+
+    def takes_sets(self) -> bool:
+        """Whether the program gets a set, whose order depends on the process."""
+        given = canonical([self.test.inputs, *(step.model_dump() for step in self.test.setup)])
+        return '"$set"' in given or '"$frozenset"' in given
+
+    def look(self, answer: Answer) -> Job:
+        """The job that evaluates the property for an answer."""
+        job: Job = {"property": self.test.property, "result": answer.value, "inputs": plain_inputs(self.test)}
+        return {**job, "after": answer.after} if self.test.sees_after else job
+
+
+class Judge:
+    """Evaluates properties in sessions that never load code under test; they start when needed."""
+
+    def __init__(self, sandbox: Sandbox, language: Language, count: int) -> None:
+        self._sessions = [TestSession(sandbox, language, {}) for _ in range(count)]
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for session in self._sessions:
+            await session.close()
+
+    async def look_at(self, jobs: Sequence[Job]) -> list[Answer | None]:
+        """Evaluate many properties."""
+        looks = TestQueue(jobs, [str(job["property"]) for job in jobs])
+        if jobs:
+            async with self._lock:
+                await _all(
+                    [
+                        session.work(looks)
+                        for session in self._sessions[: _number_of_sessions(len(jobs), len(self._sessions))]
+                    ]
+                )
+        return looks.answers
+
+    async def look(self, job: Job) -> str:
+        """Evaluate one property; return why it does not hold."""
+        async with self._lock:
+            answer, result = await self._sessions[0].alone(job, _JUDGE_SECONDS)
+        if answer is None:
+            return f"the property {job['property']!r} could not be evaluated: {why_no_answer(result)}"
+        return "" if answer.value is True else _why_not(job["property"], answer)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One undisturbed run of a test.
+
+    Attributes:
+        answer: The answer; `None` if there was none.
+        why: Why it fails the test; empty if it passes.
+        outcome: How the call ended.
+        seconds: Its duration.
+        peak: The peak memory of its process in bytes; `None` if unknown.
+        stdout: The printed text.
+    """
+
+    answer: Answer | None
+    why: str
+    outcome: Outcome
+    seconds: float = 0.0
+    peak: int | None = None
+    stdout: str = ""
+
+    def said(self) -> str:
+        """What it returned or raised."""
+        if self.answer is None:
+            return f"gave no answer ({self.why})"
+        if self.answer.raised is not None:
+            return f"raised {self.answer.raised!s:.300}"
+        return f"returned {show(self.answer.value)}"
+
+
+_NO_ANSWER = _Seen(None, "the process has ended, or took too long", Outcome.ERROR)
+
+
+class Run:
+    """One run of tests."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        language: Language,
+        cases: Sequence[Case],
+        sources: Mapping[str, str],
+        *,
+        sessions: int,
+        timeout: float,
+        strict: bool,
+        final: bool,
+    ) -> None:
+        self._sandbox = sandbox
+        self._language = language
+        self._cases = cases
+        self._sources = sources
+        self._loaded: Mapping[str, str] = {}
+        count = _number_of_sessions(len(cases), sessions)
+        self._sessions = [TestSession(sandbox, language, sources) for _ in range(count)]
+        self._judge = Judge(sandbox, language, count)
+        self._timeout = timeout
+        self._strict = strict
+        self._final = final
+        self._results: dict[int, TestResult] = {}
+        self._timeouts: Counter[str] = Counter()
+
+    async def do(self) -> list[TestResult]:
+        """Run all tests."""
+        async with contextlib.AsyncExitStack() as stack:
+            for each in self._sessions:
+                stack.push_async_exit(each)
+            await _all([each.__aenter__() for each in self._sessions])
+            await stack.enter_async_context(self._judge)
+            return await self._do()
+
+    async def _do(self) -> list[TestResult]:
+        failures: dict[str, Failure] = {}
+        for session in self._sessions:
+            failures.update(session.failures)
+        self._loaded = {name: source for name, source in self._sources.items() if name not in failures}
+        cases = []
+        for case in self._cases:
+            if case.function in failures:
+                self._results[case.number] = _not_loaded(case, failures[case.function])
+            elif problems := problems_of_steps(case.test, case.program):
+                self._results[case.number] = _not_run(case, problems)
+            else:
+                cases.append(case)
+        await self._run_once(cases)
+        variation = self._language.variation(self._sources.values())
+        if any(case.takes_sets() for case in cases):
+            variation = max(variation, Variation.PROCESS)
+        if failures:  # Parts of code that could not be loaded may be there.
+            variation = Variation.CLOCK
+        if variation >= Variation.CALL:
+            await self._run_again(self._passing(cases))
+        await self._run_in_order(self._passing(cases), variation)
+        return [self._results[case.number] for case in self._cases]
+
+    def _passing(self, cases: Sequence[Case]) -> list[Case]:
+        """The tests of the functions that pass all of them."""
+        failing = {case.function for case in cases if not self._results[case.number].passed}
+        return [case for case in cases if case.function not in failing]
+
+    async def _run_once(self, cases: Sequence[Case]) -> None:
+        """Run each test, many of them in one cell, and those again alone that did not pass."""
+        left: deque[tuple[Case, _Seen | None]] = deque()
+        for case, seen in zip(cases, await self._run_batch(cases), strict=True):
+            if seen is not None and (not seen.why or self._is_stateless(case)):
+                self._results[case.number] = self._result(case, seen)
+            else:
+                left.append((case, seen))
+
+        async def work(session: TestSession) -> None:
+            while left:
+                case, first = left.popleft()
+                self._results[case.number] = await self._run_alone(session, case, first)
+
+        await _all([work(session) for session in self._sessions])
+
+    async def _run_alone(self, session: TestSession, case: Case, first: _Seen | None) -> TestResult:
+        if self._timeouts[case.function] >= _MOST_TIMEOUTS:
+            why = f"not run, since {_MOST_TIMEOUTS} tests of this function have exceeded their time limit"
+            return self._result(case, _Seen(None, why, Outcome.REJECTED))
+        seen = await self._see_alone(session, case)
+        if seen.outcome is Outcome.TIMEOUT:
+            self._timeouts[case.function] += 1
+        if first is not None and not seen.why:
+            return self._not_repeatable(case, first, seen)
+        return self._result(case, seen, session)
+
+    async def _run_again(self, cases: Sequence[Case]) -> None:
+        """Repeat tests that passed: they pass only if every undisturbed run passes."""
+        counts = Counter(case.function for case in cases)
+        repeated = []
+        for case in cases:
+            seconds = max(self._results[case.number].duration, self._size(case) * _SECONDS_PER_CHARACTER, 1e-4)
+            most = min(_RUNS, _SECONDS_TO_REPEAT / seconds) / counts[case.function]
+            repeated += [case] * max(_LEAST_RUNS, math.ceil(most))
+        repeated.sort(key=lambda case: case.number)
+        seen = await self._run_batch(repeated)
+        pairs = [(case, each) for case, each in zip(repeated, seen, strict=True) if each is not None]
+        left = deque(case for case, each in zip(repeated, seen, strict=True) if each is None)
+
+        async def work(session: TestSession) -> None:
+            while left:
+                case = left.popleft()
+                pairs.append((case, await self._see_alone(session, case)))
+
+        await _all([work(session) for session in self._sessions])
+        for case, each in pairs:
+            if each.why and self._results[case.number].passed:
+                self._results[case.number] = self._not_repeatable(case, self._passed(case), each)
+
+    async def _run_in_order(self, cases: Sequence[Case], variation: Variation) -> None:
+        """Run all tests in order in new processes, in which the program is a module, as a user's test tool does."""
+        count = self._language.processes
+        if not self._final or variation is Variation.NONE:
+            proven = variation is Variation.NONE and all(map(self._is_stateless, cases))
+            count = min(count, 0 if proven and not self._final else 1)
+        if not count or not cases:
+            return
+        for session in self._sessions:  # The program in them could change what new processes do.
+            await session.close()
+        async with TestSession(self._sandbox, self._language, {}) as session:
+            for several in self._parts(cases, session.longest // max(4 * count, 1)):
+                await self._see_several_in_order(session, several, count, variation)
+
+    async def _see_several_in_order(
+        self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation
+    ) -> None:
+        repeatable: dict[str, bool] = {}
+        for case, seen in zip(cases, await self._see_in_order(session, cases, count, variation), strict=True):
+            if not seen.why:
+                continue
+            if variation is not Variation.NONE and case.function not in repeatable:
+                # Nothing runs before it.
+                [alone] = await self._see_in_order(session, [case], _CHECKS, min(variation, Variation.CALL))
+                repeatable[case.function] = not alone.why
+            if not repeatable.get(case.function, True):
+                self._results[case.number] = self._not_repeatable(case, self._passed(case), seen)
+                continue
+            text = f"it passes alone, but after the other tests it {seen.said()}: the code keeps state"
+            update = {"passed": False, "why": text} if self._strict else {"warning": text}
+            self._results[case.number] = self._results[case.number].model_copy(update=update)
+
+    def _parts(self, cases: Sequence[Case], most: int) -> Iterator[list[Case]]:
+        """Parts of the tests, the answers of which have at most `most` characters together."""
+        part: list[Case] = []
+        size = 0
+        for case in cases:
+            more = self._size(case)
+            if part and size + more > most:
+                yield part
+                part, size = [], 0
+            part.append(case)
+            size += more
+        yield part
+
+    def _size(self, case: Case) -> int:
+        """The characters of the answer of a test."""
+        result = self._results[case.number]
+        return len(json.dumps([result.actual_output, result.arguments_after, result.error])) + _HEAD
+
+    def _is_stateless(self, case: Case) -> bool:
+        return self._sessions[0].is_stateless(case.call())
+
+    async def _run_batch(self, cases: Sequence[Case]) -> list[_Seen | None]:
+        """Run tests, many in one cell; `None` for those that need more time, memory or space than there is."""
+        jobs = TestQueue([case.call() for case in cases], [case.function for case in cases])
+        await _all([session.work(jobs) for session in self._sessions])
+        return await self._judged(cases, jobs.answers)
+
+    async def _see_in_order(
+        self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation
+    ) -> list[_Seen]:
+        """Run tests one after the other in new processes; the first failure of each test counts."""
+        seconds = self._timeout + 4 * max(self._results[case.number].duration for case in cases)
+        found = [self._passed(case) for case in cases]
+        jobs = [case.call() for case in cases]
+        at_once = max(1, session.longest // (4 * sum(map(self._size, cases))))
+        while count > 0:
+            answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, variation)
+            count -= at_once
+            pairs = [(number, each) for number, several in enumerate(answers) for each in several]
+            seen = await self._judged([cases[number] for number, _ in pairs], [each for _, each in pairs])
+            for (number, _), each in zip(pairs, seen, strict=True):
+                if not found[number].why:
+                    found[number] = each or _NO_ANSWER
+        return found
+
+    async def _judged(self, cases: Sequence[Case], answers: Sequence[Answer | None]) -> list[_Seen | None]:
+        found: list[_Seen | None] = [None] * len(cases)
+        looks: list[int] = []
+        for number, (case, answer) in enumerate(zip(cases, answers, strict=True)):
+            if answer is None:
+                continue
+            why = verdict_on(case.test, answer, self._language)
+            if not why and case.test.expects == "property":
+                if _is_whole(answer):
+                    looks.append(number)
+            elif not why or _is_whole(answer):
+                found[number] = _seen(answer, why)
+        verdicts = await self._judge.look_at([cases[number].look(_some(answers[number])) for number in looks])
+        for number, verdict in zip(looks, verdicts, strict=True):
+            if verdict is not None and verdict.value is True:
+                found[number] = _seen(_some(answers[number]), "")
+            elif verdict is not None:
+                why = _why_not(cases[number].test.property, verdict)
+                found[number] = _seen(_some(answers[number]), why)
+        return found
+
+    async def _see_alone(self, session: TestSession, case: Case) -> _Seen:
+        answer, result = await session.alone(case.call(), self._timeout)
+        if answer is None:
+            why = why_no_answer(result)
+        else:
+            why = verdict_on(case.test, answer, self._language)
+            if not why and case.test.expects == "property":
+                why = await self._judge.look(case.look(answer))
+        raised = answer is not None and answer.raised is not None
+        return _Seen(
+            answer,
+            why,
+            Outcome.ERROR if raised else result.outcome,
+            result.duration,
+            result.peak_memory,
+            result.stdout[:_MOST_PRINTED],
+        )
+
+    def _passed(self, case: Case) -> _Seen:
+        """The run that has passed."""
+        result = self._results[case.number]
+        if result.outcome is Outcome.OK:
+            return _Seen(Answer(result.actual_output), "", result.outcome)
+        kind, _, message = result.error.rpartition("\n")[2].partition(": ")
+        return _Seen(Answer(raised=Raised((kind,), "", message)), "", result.outcome)
+
+    def _not_repeatable(self, case: Case, one: _Seen, other: _Seen) -> TestResult:
+        seen = one if one.why else other
+        why = f"not repeatable: one run {one.said()}, and another one {other.said()}"
+        return self._result(case, replace(seen, why=why))
+
+    def _result(self, case: Case, seen: _Seen, session: TestSession | None = None) -> TestResult:
+        answer = seen.answer
+        raised = None if answer is None else answer.raised
+        error = ""
+        if raised is not None:
+            whole = seen.why or session is not None
+            cells = (session or self._sessions[0]).cells
+            error = error_text(raised, cells, self._sources) if whole else str(raised)
+        return TestResult(
+            function=case.function,
+            test=case.test.name,
+            passed=answer is not None and not seen.why,
+            actual_output=None if answer is None else answer.value,
+            arguments_after=None if answer is None else answer.after,
+            why=seen.why,
+            outcome=seen.outcome,
+            error=error,
+            duration=seen.seconds,
+            peak_memory=seen.peak,
+            stdout=seen.stdout[:_MOST_PRINTED],
+        )
+
+
+def _why_not(text: str | None, answer: Answer) -> str:
+    """Why a property does not hold."""
+    if answer.raised is not None:
+        return f"the property {text!r} could not be evaluated: {answer.raised!s:.300}"
+    return f"the property {text!r} does not hold"
+
+
+def _seen(answer: Answer, why: str) -> _Seen:
+    outcome = Outcome.OK if answer.raised is None else Outcome.ERROR
+    return _Seen(answer, why, outcome, answer.seconds, answer.peak, answer.stdout)
+
+
+def _some(answer: Answer | None) -> Answer:
+    assert answer is not None
+    return answer
+
+
+def _is_whole(answer: Answer) -> bool:
+    """Whether the test run alone, which has more memory and space for its answer, would give the same answer."""
+    if answer.raised is not None:
+        return answer.raised.base not in ("MemoryError", "RecursionError")
+    return tag_of(answer.value)[0] != "$opaque"
+
+
+def _number_of_sessions(jobs: int, most: int) -> int:
+    return min(most, -(-jobs // _PER_SESSION))
+
+
+def _not_loaded(case: Case, failure: Failure) -> TestResult:
+    return TestResult(
+        function=case.function,
+        test=case.test.name,
+        passed=False,
+        why=failure.why,
+        outcome=failure.outcome,
+        error=failure.error,
+    )
+
+
+def _not_run(case: Case, problems: Sequence[str]) -> TestResult:
+    why = "; ".join(problems[:_MOST_PROBLEMS])
+    return TestResult(function=case.function, test=case.test.name, passed=False, why=why, outcome=Outcome.REJECTED)
+
+
+async def _all(work: Sequence[Any]) -> None:
+    """Wait for all; the first failure cancels the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except BaseExceptionGroup as error:
+        raise error.exceptions[0] from None
