@@ -2,8 +2,8 @@
 
 Both are plain files in one folder: a JSON file for each solution, perhaps one more for the embedding of its
 instruction, and a file of JSON lines for the replies of each unfinished work. Any number of processes, threads and
-event loops may use the folder at once without a lock: a solution appears by a rename, and each reply is one write at the end
-of its file.
+event loops may use the folder at once without a lock: a solution appears by a rename, and each reply is one write at
+the end of its file.
 """
 
 from __future__ import annotations
