@@ -263,7 +263,9 @@ class Disk:
             except FileNotFoundError:
                 continue
             except PermissionError:
-                return self._limit + 1
+                fields = _fields(pid)
+                if fields and int(fields[_ADDRESSES]):  # Otherwise it has ended, and has no memory and no files.
+                    return self._limit + 1
         return sum(sizes.values())
 
     def _measure(self) -> tuple[int, int]:

@@ -59,6 +59,7 @@ class Runner:
         self._exits = cpython.exit_calls()
         self._running = False
         self._pid = 0
+        self._forks: list[int] = []  # The checkpoints that this process has made, until they have ended.
         null_input()
         sys.path.insert(0, config["workspace"])
 
@@ -160,6 +161,7 @@ class Runner:
 
     def _checkpoint(self, fd: int) -> None:
         self._streams.flush()
+        self._forks = [pid for pid in self._forks if not _has_ended(pid)]
         try:
             # So that a checkpoint does not count as one of the code's processes.
             soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
@@ -171,6 +173,7 @@ class Runner:
                 Channel(sock, self._channel.key).send({"event": "failed", "error": str(error)})
             return
         if pid:
+            self._forks.append(pid)
             os.close(fd)
             return
         control = Channel(socket.socket(fileno=fd), self._channel.key)
@@ -189,6 +192,14 @@ class Runner:
         for fd in fds:
             os.close(fd)
         self.serve()
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child has ended; if so, it is no longer a zombie, which would count as a process."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
 
 
 def _allow_files(count: int) -> None:
