@@ -189,16 +189,6 @@ class TestHowMany:
                 await session.release(await session.checkpoint())
             assert await value_of(session, "6 * 7") == 42
 
-    async def test_what_others_write_beside_the_workspace_ends_nothing(self, workspace: Path) -> None:
-        limits, own = Limits(disk_bytes=1_000_000), workspace / "own"
-        own.mkdir()
-        async with Sandbox(workspace=own, limits=limits) as sandbox, sandbox.session() as session:
-            await value_of(session, "x = 42")
-            for number in range(40):
-                (workspace / f"{number}").write_bytes(bytes(1_100_000))
-                await session.release(await session.checkpoint(files=True))
-            assert await value_of(session, "x") == 42
-
     async def test_more_files_than_fit(self, workspace: Path) -> None:
         limits = Limits(disk_bytes=65_536)
         async with Sandbox(workspace=workspace, limits=limits) as sandbox, sandbox.session() as session:
