@@ -88,14 +88,11 @@ async def test_few_tests_of_a_function_that_hangs_are_run(sandbox: Sandbox) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 async def test_many_programs_with_two_answers(sandbox: Sandbox) -> None:
     source = random.Random(0)
-    # With "another type", a pair may always be true; the others hardly ever change.
-    left_out = ("another type of the stream", "hashes", "the order of a set", "random numbers that are nearly always")
-    conditions = [each for name, each in CONDITIONS.items() if name not in left_out]
+    conditions = [*CONDITIONS.values()]
     passed = []
-    for _ in range(30):
+    for _ in range(8):
         functions = programs([source.choice(conditions) for _ in range(25)])
         passed += [functions[name] for name in await passing(sandbox, functions)]
     assert not passed

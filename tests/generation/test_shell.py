@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from coderoom.errors import SandboxUnavailable
 from coderoom.generation import (
     AICodeGenerator,
     FunctionSpec,
@@ -126,11 +125,10 @@ async def test_code_that_answers_at_random_fails(shells: Sandbox, noise: str) ->
 @pytest.mark.allwalls
 @pytest.mark.parametrize("wall", ["bubblewrap", "landlock", "namespaces", "none"])
 async def test_every_wall_has_what_a_shell_needs(wall: str) -> None:
-    try:
-        async with Sandbox(wall) as sandbox:
-            results = await run(sandbox, f"{HEAD}f() {{\n  echo $1 | cat\n}}", *TESTS)
-    except SandboxUnavailable as error:
-        pytest.skip(str(error))
+    # A worker that gives up root cannot reach root's own interpreter.
+    python = "/usr/bin/python3" if wall == "landlock" else None
+    async with Sandbox(wall, python=python) as sandbox:
+        results = await run(sandbox, f"{HEAD}f() {{\n  echo $1 | cat\n}}", *TESTS)
     assert [(each.passed, each.warning) for each in results] == [(True, "")] * 3, results
 
 
