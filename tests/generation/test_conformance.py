@@ -211,6 +211,7 @@ async def test_what_is_printed_is_kept_and_bounded(runner: TestRunner, words: Wo
         assert result.stdout == "x" * 10_000
 
 
+@pytest.mark.slow
 async def test_no_test_sees_what_another_did(runner: TestRunner, words: Words) -> None:
     for source in words.alone:
         tests = [test_of(f"{number}", inputs={"x": number}, expected_output=1) for number in range(words.tests)]

@@ -106,7 +106,7 @@ def expectations(secret: str) -> list[FunctionTest]:
     ]
 
 
-@pytest.mark.parametrize("name", some(DISHONEST, "skips", "exits at once", "stops its parent", "forges the end"))
+@pytest.mark.parametrize("name", some(DISHONEST, "skips", "exits at once", "forges the end"))
 async def test_it_does_not_pass_and_harms_no_other(hasty: TestRunner, name: str) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
     honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(20)]

@@ -115,6 +115,7 @@ async def test_the_same_twice_is_nothing_to_mend(default_sandbox: Sandbox) -> No
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
+@pytest.mark.slow
 async def test_in_javascript_too(node_sandbox: Sandbox) -> None:
     year = "import path from 'node:path'\nexport function year(x) { return path.sep ? x : 0 }"
     day = "import * as path from 'path'\nexport function day(x) { return path.sep ? x : 0 }"

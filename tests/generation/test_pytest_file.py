@@ -284,6 +284,7 @@ def g(x):
 """
 
 
+@pytest.mark.slow
 async def test_each_test_begins_in_a_clean_state(runner: TestRunner, tmp_path: Path) -> None:
     expected = [1, 1, 1, 1, "x", 29, 1, False, True]
     tests = {"f": [test_of(f"{number}", inputs={"x": number}, expected_output=expected) for number in range(4)]}
@@ -334,6 +335,7 @@ async def test_it_judges_as_strictly(runner: TestRunner, tmp_path: Path) -> None
     assert run_pytest(tmp_path, sources, freeze(tests)) == judged
 
 
+@pytest.mark.slow
 async def test_coroutines(runner: TestRunner, tmp_path: Path) -> None:
     sources = {
         "f": "import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x",

@@ -138,6 +138,7 @@ class TestStates:
         assert not result.passed
         assert "could no longer be run" in result.why
 
+    @pytest.mark.slow
     async def test_large_results_have_a_state_to_themselves(self, runner: TestRunner) -> None:
         tests = [test_of(f"{n}", inputs={"x": n}, expected_output=[n] * 20_000) for n in range(5)]
         assert all(
@@ -184,6 +185,7 @@ class TestRequests:
             results = await TestRunner(sandbox, sessions=8).run({"f": "def f(x): return x"}, frozen("f", *tests))
         assert all(each.passed for each in results)
 
+    @pytest.mark.slow
     async def test_many_runs_at_a_time_do_not_wait_for_each_other_for_ever(self) -> None:
         tests = frozen("f", *(test_of(f"{n}", inputs={"x": n}, property="result == x") for n in range(60)))
         async with Sandbox(concurrency=5) as sandbox:

@@ -196,6 +196,7 @@ class TestHowMany:
             with pytest.raises(RequestError, match="too large"):
                 await session.checkpoint(files=True)
 
+    @pytest.mark.slow
     async def test_files_that_cannot_be_kept_leave_nothing_behind(self, workspace: Path) -> None:
         async with Sandbox(workspace=workspace) as sandbox, sandbox.session() as session:
             before = await value_of(session, COUNT)

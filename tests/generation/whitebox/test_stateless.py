@@ -266,6 +266,7 @@ async def test_functions_have_their_own_peaks(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 async def test_a_property_that_hangs_costs_only_itself(default_sandbox: Sandbox) -> None:
     source = "def f(x):\n    return x\n"
     found = await run(
