@@ -169,7 +169,7 @@ class Collector:
         if not dropped:
             return head + tail
         gap = "" if not head or head.endswith("\n") else "\n"
-        return f"{head}{gap}[... {dropped:,} bytes left out ...]\n{tail}"
+        return f"{head}{gap}[... {dropped:,} characters left out ...]\n{tail}"
 
     def make_result(self, **facts: Any) -> ExecutionResult:
         """Make a result with this output and other facts."""
@@ -189,12 +189,10 @@ class Collector:
         while self._tail_size > self._tail_limit:
             name, oldest, size = self._tail.popleft()
             over = self._tail_size - self._tail_limit
-            if size <= over:
-                gone = size
-            else:
-                rest = oldest.encode("utf-8", "replace")[over:].decode("utf-8", "ignore")
-                kept = len(rest.encode("utf-8", "replace"))
-                self._tail.appendleft((name, rest, kept))
-                gone = size - kept
-            self._tail_size -= gone
-            self._dropped[name] += gone
+            self._tail_size -= size
+            rest = "" if size <= over else oldest.encode("utf-8", "replace")[over:].decode("utf-8", "ignore")
+            if rest:
+                size = len(rest.encode("utf-8", "replace"))
+                self._tail.appendleft((name, rest, size))
+                self._tail_size += size
+            self._dropped[name] += len(oldest) - len(rest)

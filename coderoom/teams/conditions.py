@@ -49,7 +49,11 @@ class StatefulCondition(TerminationCondition):
 
     @abstractmethod
     def _stop_reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
-        """Why `message` ends the run, or `None` if it does not."""
+        """Why `message` ends the run, or `None` if it does not.
+
+        It is called with each event and message of a turn in order, but only when the turn has ended. The last message
+        of a turn repeats the facts of its last attempt.
+        """
 
     async def reset(self) -> None:
         """Reset the counters."""

@@ -109,7 +109,7 @@ async def test_an_output_beyond_what_is_kept_is_not_said_to_be_whole(terminal: M
     kept = file.read_text()
     assert kept.startswith("0\n1\n")
     assert kept.endswith("9999\n")
-    assert "bytes left out" in kept
+    assert "characters left out" in kept
 
 
 async def test_links_of_the_code_do_not_lead_the_output_outside(terminal: MakeTerminal, tmp_path: Path) -> None:

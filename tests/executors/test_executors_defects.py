@@ -227,7 +227,7 @@ async def test_l15_output_is_bounded_while_it_is_read(executor: Executor) -> Non
     assert result.execution.truncated
     assert result.output.startswith("begin\nx")
     assert result.output.endswith("x\nend\n")
-    assert "bytes left out" in result.output
+    assert "characters left out" in result.output
 
 
 async def test_dk4_an_exit_code_of_124_is_no_timeout(executor: Executor) -> None:

@@ -292,7 +292,7 @@ def test_output_that_is_too_long_is_marked(tmp_path: Path) -> None:
     [run] = runs("a.py", cwd=tmp_path)
     assert run["truncated"]
     assert run["output"].startswith("begin")
-    assert "bytes left out" in run["output"]
+    assert "characters left out" in run["output"]
     assert run["output"].endswith("end\n")
 
 

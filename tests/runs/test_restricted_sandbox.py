@@ -83,7 +83,7 @@ async def test_output_is_limited() -> None:
     assert ran.output_size == 100_001
     assert 1000 < len(ran.stdout) < 2100
     assert ran.stdout.startswith("aaa")
-    assert "bytes left out" in ran.stdout
+    assert "characters left out" in ran.stdout
 
 
 async def test_an_error_is_told_with_its_line(restricted: Sandbox) -> None:
