@@ -6,6 +6,8 @@
 
 SHELL := /bin/bash
 VENV := .venv
+# Without compiled modules, each process of the tests would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DEMO = $(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv --model replay:examples/nile.replay.yaml

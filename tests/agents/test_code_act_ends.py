@@ -116,7 +116,8 @@ async def test_max_seconds_after_code_that_ran_reports_it_once(actor: MakeActor)
         await client.close()
 
 
-@pytest.mark.parametrize("streaming", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.slow
 async def test_max_seconds_in_an_endless_loop(actor: MakeActor, mark: str, streaming: bool) -> None:
     code = f"{starts(mark)}print('begun', flush=True)\nx = 1\nwhile True: pass"
     client = Client(python(code), python("print('x is', x)"), "One.")

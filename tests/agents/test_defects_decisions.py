@@ -95,7 +95,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize("structured", [True, False])
+@pytest.mark.parametrize("structured", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("reply", MALFORMED)
 async def test_ce05_a_malformed_decision_means_no(reply: str, structured: bool, coder: MakeCoder) -> None:
     client = Client(BAD, reply, "Sorry.", structured_output=structured)

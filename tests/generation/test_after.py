@@ -141,6 +141,7 @@ def test_in_a_module_that_is_called_like_what_the_file_uses(tmp_path: Path, name
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
+@pytest.mark.slow
 async def test_in_javascript_too(node_runner: TestRunner) -> None:
     tests = frozen(
         "f",

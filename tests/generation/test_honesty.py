@@ -137,7 +137,10 @@ async def test_a_right_answer_passes(asked: Asked) -> None:
         assert solution.all_tests_passed, solution.missing
 
 
-@pytest.mark.parametrize("name", ["ends by C", "replaces code", "hunts in frames"])
+@pytest.mark.parametrize(
+    "name",
+    ["ends by C", *(pytest.param(name, marks=pytest.mark.slow) for name in ("replaces code", "hunts in frames"))],
+)
 async def test_code_that_cheats_when_it_is_called(asked: Asked, name: str) -> None:
     for solution in await asked(of(source_of(AT_CALL[name]))):
         assert not solution.all_tests_passed

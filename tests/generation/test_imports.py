@@ -94,7 +94,9 @@ async def test_code_that_imports_something_else_under_a_name_is_sent_back(
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(
+    "name", ["copy", "star", *(pytest.param(name, marks=pytest.mark.slow) for name in ("time", "random", "defined"))]
+)
 async def test_whatever_it_is(default_sandbox: Sandbox, name: str) -> None:
     first, one, second, other = OTHERS[name]
     year, day = f"{first}\n\n\ndef year(x):\n    return {one}\n", f"{second}\n\n\ndef day(x):\n    return {other}\n"
@@ -103,6 +105,7 @@ async def test_whatever_it_is(default_sandbox: Sandbox, name: str) -> None:
     assert model.count("repair", "year" if name == "star" else "day") >= 1
 
 
+@pytest.mark.slow
 async def test_the_same_twice_is_nothing_to_mend(default_sandbox: Sandbox) -> None:
     head = (
         "from __future__ import annotations\n\nimport datetime\nfrom typing import TYPE_CHECKING\n\n"

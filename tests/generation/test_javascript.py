@@ -50,6 +50,7 @@ class TestVerdicts:
         results = await runner.run({"f": SAME}, frozen("f", *tests))
         assert [(each.test, each.why) for each in results if not each.passed] == []
 
+    @pytest.mark.slow
     async def test_other_values_are_told_apart(self, runner: TestRunner) -> None:
         pairs = [
             (1, True), (0, None), ("1", 1), ([], {}), ({"a": 1}, {"a": 2}), ({"a": 1}, {"b": 1}), (2**53, 2**53 + 1),
@@ -70,21 +71,21 @@ class TestVerdicts:
             pytest.param("function f(x) { return new Promise(done => setTimeout(() => done(x), 20)) }", {"inputs": {"x": 1}, "expected_output": 1}, marks=pytest.mark.slow),
             pytest.param("function f() {}", {"expected_output": None}, marks=pytest.mark.slow),
             pytest.param("function f(a, ...rest) { return rest }", {"inputs": {"a": 1, "rest": [2, 3]}, "expected_output": [2, 3]}, marks=pytest.mark.slow),
-            ("import fs, { readFileSync } from 'fs'\nfunction f() { return fs.readFileSync === readFileSync }", {"expected_output": True}),
+            pytest.param("import fs, { readFileSync } from 'fs'\nfunction f() { return fs.readFileSync === readFileSync }", {"expected_output": True}, marks=pytest.mark.slow),
             pytest.param("function f(x) { return new Map(Object.entries(x)) }", {"inputs": {"x": {"a": 1}}, "expected_output": {"a": 1}}, marks=pytest.mark.slow),
             ("class P { #a = 1; constructor() { this.x = 1 } }\nfunction f() { return new P }", {"expected_output": {"$object": {"type": "P", "fields": {"x": 1}}}}),
             pytest.param("function f() { return [new Float64Array([1.5]), new Uint8Array([104, 105])] }", {"expected_output": [[1.5], {"$bytes": "aGk="}]}, marks=pytest.mark.slow),
             pytest.param("function f(n) { let x = 1n; for (let i = 2n; i <= n; i++) x *= i; return x }", {"inputs": {"n": 25}, "expected_output": 15511210043330985984000000}, marks=pytest.mark.slow),
             pytest.param("function f() { return 0.1 + 0.2 }", {"expected_output": 0.3}, marks=pytest.mark.slow),
-            ("function f() { null.x }", {"expected_error": "TypeError"}),
+            pytest.param("function f() { null.x }", {"expected_error": "TypeError"}, marks=pytest.mark.slow),
             pytest.param("function f() { null.x }", {"expected_error": "Error", "error_message": "CANNOT READ"}, marks=pytest.mark.slow),
             pytest.param("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "Missing"}, marks=pytest.mark.slow),
-            ("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "RangeError"}),
+            pytest.param("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "RangeError"}, marks=pytest.mark.slow),
             pytest.param("async function f() { throw Object.assign(new Error('no'), {name: 'OddError'}) }", {"expected_error": "OddError"}, marks=pytest.mark.slow),
             ("function f(x) { return x.reverse() }", {"inputs": {"x": [1, 2]}, "property": "result[0] == x[-1] and len(x) == 2"}),
             pytest.param("function f() { return new Map([[[1, 2], new Set([[3]])]]) }", {"property": "result[(1, 2)] == {(3,)}"}, marks=pytest.mark.slow),
             ("class P { constructor(x) { this.x = x } twice() { return 2 * this.x } }\nfunction f(p) { return p }", {"inputs": {"p": {"$name": "p"}}, "setup": [{"call": "P", "args": [2], "name": "p"}, {"assign": "p.x", "value": 3}], "then": [{"call": "result.twice"}], "expected_output": 6}),
-            ("import fs from 'fs'\nfunction f(x) { return fs.readFileSync(x, 'utf8') }", {"inputs": {"x": "a/b"}, "setup": [{"file": "a/b", "text": "c"}], "expected_output": "c"}),
+            pytest.param("import fs from 'fs'\nfunction f(x) { return fs.readFileSync(x, 'utf8') }", {"inputs": {"x": "a/b"}, "setup": [{"file": "a/b", "text": "c"}], "expected_output": "c"}, marks=pytest.mark.slow),
             pytest.param("function f(n) { return (x) => x + n }", {"inputs": {"n": 1}, "then": [{"call": "result", "args": [4]}], "expected_output": 5}, marks=pytest.mark.slow),
             pytest.param("function f() { setInterval(() => {}, 5); return 1 }", {"expected_output": 1}, marks=pytest.mark.slow),
             pytest.param("function f(x) { const re = /[/`'\"]/g; return `${x.replace(re, `${'}'}`)}` }", {"inputs": {"x": "a`b"}, "expected_output": "a}b"}, marks=pytest.mark.slow),
@@ -106,7 +107,7 @@ class TestVerdicts:
             pytest.param("function* f() { yield 1 }", {"expected_output": [1]}, "it can be iterated only once", marks=pytest.mark.slow),
             pytest.param("function f() { return [1].values() }", {"expected_output": [1]}, "it can be iterated only once", marks=pytest.mark.slow),
             pytest.param("function f() { return new URL('http://x/') }", {"expected_output": {"$object": {"type": "URL", "fields": {}}}}, "no tagged form", marks=pytest.mark.slow),
-            ("function f() { return new Proxy({}, {}) }", {"expected_output": {}}, "may change with each access"),
+            pytest.param("function f() { return new Proxy({}, {}) }", {"expected_output": {}}, "may change with each access", marks=pytest.mark.slow),
             pytest.param("function f() { return [Promise.resolve(1)] }", {"expected_output": [1]}, "it was not awaited", marks=pytest.mark.slow),
             pytest.param("function f() { return new Date(NaN) }", {"expected_output": None}, "invalid date", marks=pytest.mark.slow),
             ("function f() { return 'x'.repeat(10 ** 6) }", {"expected_output": 1}, "more than 400000 characters"),
@@ -114,15 +115,15 @@ class TestVerdicts:
             pytest.param("function f() { return 1 }", {"expected_error": "TypeError"}, "expected TypeError, but it returned 1", marks=pytest.mark.slow),
             pytest.param("function f() { throw new Error('TypeError') }", {"expected_error": "TypeError"}, "but it raised Error: TypeError", marks=pytest.mark.slow),
             pytest.param("function f() { throw 'text' }", {"expected_error": "Error"}, "but it raised string: text", marks=pytest.mark.slow),
-            ("function f() { throw null }", {"expected_error": "Error"}, "but it raised null: null"),
+            pytest.param("function f() { throw null }", {"expected_error": "Error"}, "but it raised null: null", marks=pytest.mark.slow),
             pytest.param("function f() { throw {message: 'm', name: 'Error'} }", {"expected_error": "Error"}, "but it raised", marks=pytest.mark.slow),
             ("function f() { return new Promise(() => {}) }", {"expected_error": "Error"}, "was not settled"),
-            ("function f() { setTimeout(() => { throw new Error('late') }); return new Promise(() => {}) }", {"expected_error": "Error"}, "outside of the call: late"),
+            pytest.param("function f() { setTimeout(() => { throw new Error('late') }); return new Promise(() => {}) }", {"expected_error": "Error"}, "outside of the call: late", marks=pytest.mark.slow),
             pytest.param("function f() { throw new Error('no') }", {"property": "result is None"}, "but it raised Error: no", marks=pytest.mark.slow),
             pytest.param("function f() { return 1 }", {"property": "result == 2"}, "does not hold", marks=pytest.mark.slow),
             pytest.param("function f(a) { return 1 }", {"inputs": {"x": 1}, "expected_error": "TypeError"}, "f has no parameter x", marks=pytest.mark.slow),
-            ("function g() { return 1 }", {"expected_error": "ReferenceError"}, "the function f is not defined"),
-            ("function f(x) { return x }", {"inputs": {"x": {"$decimal": "1"}}, "expected_output": 1}, "x: JavaScript has no value for $decimal"),
+            pytest.param("function g() { return 1 }", {"expected_error": "ReferenceError"}, "the function f is not defined", marks=pytest.mark.slow),
+            pytest.param("function f(x) { return x }", {"inputs": {"x": {"$decimal": "1"}}, "expected_output": 1}, "x: JavaScript has no value for $decimal", marks=pytest.mark.slow),
             ("function f(", {"expected_output": 1}, "could not be loaded: SyntaxError"),
             pytest.param("throw new Error('at once')\nfunction f() {}", {"expected_output": 1}, "could not be loaded: Error: at once", marks=pytest.mark.slow),
             pytest.param("import x from 'lodash'\nfunction f() {}", {"expected_output": 1}, "could not be loaded: Error: Cannot find package 'lodash'", marks=pytest.mark.slow),
@@ -158,6 +159,7 @@ class TestStates:
         results = await runner.run(sources, tests)
         assert [each.passed for each in results] == [False, False, True, False, False, True]
 
+    @pytest.mark.slow
     async def test_little_memory_is_enough_without_a_compiler(self) -> None:
         async with Sandbox(limits=Limits(processes=32, memory_bytes=128 * 1024 * 1024)) as sandbox:
             result = await run_one(TestRunner(sandbox, language=LANGUAGE), SAME, inputs={"x": 1}, expected_output=1)

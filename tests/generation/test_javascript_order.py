@@ -32,10 +32,11 @@ async def run(sandbox: Sandbox, source: str, strict: bool = False) -> list[TestR
     "source",
     [
         "let calls = 0\nfunction f(x) { return x + calls++ }",
-        slow("const seen = []\nfunction f(x, y = seen) { y.push(x); return x + y.length - 1 }"),
-        slow("function f(x) { Math.calls = (Math.calls ?? 0) + 1; return x + Math.calls - 1 }"),
+        "const seen = []\nfunction f(x, y = seen) { y.push(x); return x + y.length - 1 }",
+        "function f(x) { Math.calls = (Math.calls ?? 0) + 1; return x + Math.calls - 1 }",
     ],
 )
+@pytest.mark.slow
 async def test_code_that_keeps_state_is_noticed(node_sandbox: Sandbox, source: str) -> None:
     lenient = await run(node_sandbox, source)
     assert [each.passed for each in lenient] == [True] * 3

@@ -182,7 +182,12 @@ OTHER_WAYS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHER_WAYS)
+QUICK = ("defines it", "assigns it", "imports it", "repeats it beside")
+
+
+@pytest.mark.parametrize(
+    "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in OTHER_WAYS]
+)
 async def test_a_repeat_cannot_take_the_place_of_what_was_tested(default_sandbox: Sandbox, name: str) -> None:
     # Right only if `double` does not double any more.
     of_four = [test("three", 3, x=3), test("none", 0, x=0), test("one", 1, x=1)]

@@ -49,7 +49,7 @@ class TestVerdicts:
             ("import json\ndef f(): json.loads('')", {"expected_error": "JSONDecodeError", "error_message": "expecting"}),
             ("import json\ndef f(): json.loads('')", {"expected_error": "ValueError"}),
             ("class E(Exception): ...\nclass D(E): ...\ndef f(): raise D", {"expected_error": "E"}),
-            ("import sys\ndef f(): sys.exit(3)", {"expected_error": "SystemExit"}),
+            pytest.param("import sys\ndef f(): sys.exit(3)", {"expected_error": "SystemExit"}, marks=pytest.mark.slow),
             ("def f(x): return x[::-1]", {"inputs": {"x": [1, 2]}, "property": "result[0] == x[-1] and len(x) == 2"}),
             (
                 "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: int\n    y: 'list[int]'\ndef f(): return P(1, [2])",
@@ -68,7 +68,7 @@ class TestVerdicts:
                 {"inputs": {"p": {"$name": "p"}}, "setup": [{"call": "P", "name": "p"}], "expected_output": "P"},
             ),
             ("if __name__ == '__main__':\n    raise SystemExit(3)\ndef f(): return 1", {"expected_output": 1}),
-            ("import pickle\nclass P: ...\ndef f(): return pickle.loads(pickle.dumps(P())).__class__ is P", {"expected_output": True}),
+            pytest.param("import pickle\nclass P: ...\ndef f(): return pickle.loads(pickle.dumps(P())).__class__ is P", {"expected_output": True}, marks=pytest.mark.slow),
         ],
     )  # fmt: skip
     async def test_what_is_right_passes(self, runner: TestRunner, source: str, fields: dict[str, Any]) -> None:
@@ -99,7 +99,7 @@ class TestVerdicts:
             ("raise ValueError('at once')", {"expected_output": 1}, "could not be loaded: ValueError: at once"),
             ("import os\nos._exit(0)", {"expected_output": None}, "ended its own process while it was loaded"),
             ("def f(): return 'x' * 10**7", {"expected_output": 1}, "more than 2000000 characters"),
-            ("def f():\n    while True: pass", {"expected_output": None}, "The code was stopped after 2 seconds."),
+            pytest.param("def f():\n    while True: pass", {"expected_output": None}, "The code was stopped after 2 seconds.", marks=pytest.mark.slow),
         ],
     )  # fmt: skip
     async def test_what_is_wrong_fails_and_says_why(
@@ -111,6 +111,7 @@ class TestVerdicts:
 
 
 class TestStates:
+    @pytest.mark.slow
     async def test_a_file_that_was_there_is_there_as_it_was(self, runner: TestRunner) -> None:
         source = "open('a', 'w').close()\ndef f(x):\n    with open('a', 'a') as file: file.write('x')\n    return open('a').read()"
         tests = [test_of(f"{number}", inputs={"x": number}, expected_output="x") for number in range(3)]

@@ -106,7 +106,8 @@ async def test_what_is_wrong_fails_and_says_why(shells: Sandbox, body: str, why:
 TESTS = [test_of(f"{number}", inputs={"x": number}, expected_output=number) for number in range(3)]
 
 
-@pytest.mark.parametrize("assign", ["calls=", slow("export calls="), slow("declare -g calls=")])
+@pytest.mark.parametrize("assign", ["calls=", "export calls=", "declare -g calls="])
+@pytest.mark.slow
 async def test_state_that_is_kept_is_noticed(shells: Sandbox, assign: str) -> None:
     source = f"{HEAD}calls=0\nf() {{\n  echo $(( $1 + calls ))\n  {assign}$(( calls + 1 ))\n}}"
     lenient = await run(shells, source, *TESTS)
@@ -216,6 +217,7 @@ def pytest_in(folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 async def test_from_an_instruction_to_tested_files(shells: Sandbox, tmp_path: Path) -> None:
     bad = {**SPEC, "inputs": [{"name": "words", "type": "dict"}]}
     wrong = GOOD.replace("%.1s", "%.2s")

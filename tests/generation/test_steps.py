@@ -24,10 +24,12 @@ PROGRAM = {
     "counter": "def counter(start):\n    while True:\n        yield start\n        start += 1",
     "adder": "def adder(n):\n    return lambda x: x + n",
     "total": "def total(*numbers, **more):\n    return sum(numbers) + sum(more.values())",
+}  # fmt: skip
+VARYING = {
     "env": "import os\ndef env(name):\n    return os.environ.get(name)",
     "roll": "import random\ndef roll():\n    return random.random()",
     "ask": "def ask():\n    return [input(), input()]",
-}  # fmt: skip
+}
 RESULT = {"$name": "result"}
 S = {"$name": "s"}
 HONEST: list[tuple[str, dict[str, Any]]] = [
@@ -43,6 +45,8 @@ HONEST: list[tuple[str, dict[str, Any]]] = [
     ("adder", {"inputs": {"n": 2}, "then": [{"call": "result", "args": [3]}], "expected_output": 5}),
     ("adder", {"inputs": {"n": 2}, "then": [{"call": "result", "args": ["a"]}], "expected_error": "TypeError"}),
     ("total", {"inputs": {"numbers": [1, 2], "more": {"a": 3}}, "expected_output": 6}),
+]  # fmt: skip
+OF_VARYING: list[tuple[str, dict[str, Any]]] = [
     ("env", {"inputs": {"name": "HOUSE"}, "setup": [{"assign": "os.environ.HOUSE", "value": "red"}], "expected_output": "red"}),
     ("roll", {"setup": [{"call": "random.seed", "args": [1]}], "expected_output": 0.13436424411240122}),
     ("ask", {"setup": [{"file": "-", "text": "a\nb\n"}], "expected_output": ["a", "b"]}),
@@ -62,16 +66,23 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-async def run(runner: TestRunner, cases: list[tuple[str, dict[str, Any]]]) -> list[TestResult]:
+async def run(
+    runner: TestRunner, cases: list[tuple[str, dict[str, Any]]], program: dict[str, str] = PROGRAM
+) -> list[TestResult]:
     tests: dict[str, list[Any]] = {}
     for number, (function, fields) in enumerate(cases):
         tests.setdefault(function, []).append(test_of(str(number), **fields))
-    results = await runner.run(PROGRAM, freeze(tests))
+    results = await runner.run(program, freeze(tests))
     return sorted(results, key=lambda each: int(each.test))
 
 
-async def test_what_steps_are_for(runner: TestRunner) -> None:
-    results = await run(runner, HONEST)
+@pytest.mark.parametrize(
+    ("cases", "program"), [(HONEST, PROGRAM), pytest.param(OF_VARYING, VARYING, marks=pytest.mark.slow)]
+)
+async def test_what_steps_are_for(
+    runner: TestRunner, cases: list[tuple[str, dict[str, Any]]], program: dict[str, str]
+) -> None:
+    results = await run(runner, cases, program)
     assert [(each.test, each.why) for each in results if not each.passed] == []
 
 

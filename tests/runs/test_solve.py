@@ -187,10 +187,15 @@ SHELL = "import subprocess\n\n\ndef double(x):\n    subprocess.run(f'test {x}', 
     [
         (IMPORTS, [], ""),
         (IMPORTS, ["--allowed-imports", "math", "--allowed-imports", "json"], "the module 'os' may not be imported"),
-        (IMPORTS, ["--allowed-imports=math", "--allowed-imports=json", "--allowed-imports=os"], ""),
+        pytest.param(
+            IMPORTS,
+            ["--allowed-imports=math", "--allowed-imports=json", "--allowed-imports=os"],
+            "",
+            marks=pytest.mark.slow,
+        ),
         (SHELL, [], "B602"),
-        (SHELL, ["--block-severity", "low"], "B404"),
-        (SHELL, ["--block-severity", "none"], ""),
+        pytest.param(SHELL, ["--block-severity", "low"], "B404", marks=pytest.mark.slow),
+        pytest.param(SHELL, ["--block-severity", "none"], "", marks=pytest.mark.slow),
     ],
 )
 def test_what_code_may_do_can_be_said(tmp_path: Path, code: str, arguments: list[str], problem: str) -> None:

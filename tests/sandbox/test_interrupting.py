@@ -146,7 +146,11 @@ async def cancel_the_session(session: Session, code: str) -> None:
 
 
 Stop = Callable[[Session, str], Awaitable[None]]
-UNHEARD: list[Stop] = [wait_for, cancel_the_task, cancel_the_task_twice, leave_the_stream]
+UNHEARD = [
+    wait_for,
+    cancel_the_task,
+    *(pytest.param(stop, marks=pytest.mark.slow) for stop in (cancel_the_task_twice, leave_the_stream)),
+]
 
 
 class TestCancelling:

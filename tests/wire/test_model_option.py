@@ -60,6 +60,7 @@ def test_a_refused_key_is_told_with_the_way_out(tmp_path: Path) -> None:
     assert "sk-secret" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_recorded_demo_needs_no_service(tmp_path: Path) -> None:
     env = {"OPENAI_BASE_URL": "http://127.0.0.1:1", "OPENAI_API_KEY": "sk-test"}
     arguments = ["--file", str(ROOT / "examples/nile.csv"), "--model", f"replay:{ROOT}/examples/nile.replay.yaml"]

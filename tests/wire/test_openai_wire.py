@@ -718,6 +718,7 @@ async def test_decision_against_another_attempt(tmp_path: Path) -> None:
     ids=["prose", "empty", "missing", "types", "list", "length", "filter", "refusal"],
 )
 @pytest.mark.parametrize("model_info", [None, JSON_ONLY, NO_JSON], ids=["structured", "json", "text"])
+@pytest.mark.slow
 async def test_malformed_decision_is_no_and_no_exception(
     tmp_path: Path, answer: Step | str, model_info: dict[str, Any] | None
 ) -> None:
@@ -789,7 +790,7 @@ BROKEN: dict[str, tuple[Step, type[Exception]]] = {
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("kind", BROKEN)
-@pytest.mark.parametrize("place", ["code", "summary"])
+@pytest.mark.parametrize("place", ["code", pytest.param("summary", marks=pytest.mark.slow)])
 async def test_broken_model_call_surfaces_and_the_next_turn_works(
     tmp_path: Path, kind: str, streamed: bool, place: str
 ) -> None:

@@ -198,6 +198,7 @@ async def test_what_python_keeps_itself_is_forgotten(default_sandbox: Sandbox, n
     assert [each.actual_output for each in found] == [False] * 20
 
 
+@pytest.mark.slow
 async def test_what_could_not_be_loaded_may_be_there_all_the_same(sandbox: Sandbox) -> None:
     sources = {
         "g": "def sorted(x, seen=[]):\n    seen.append(1)\n    return len(seen)\n\n\ndef g(x):\n    return x\n\n\nX = 1 // 0\n",
@@ -213,6 +214,7 @@ async def run(sandbox: Sandbox, source: str, *tests: FunctionTest) -> list[Any]:
     return await TestRunner(sandbox, timeout=1).run({"f": source}, freeze({"f": list(tests)}))
 
 
+@pytest.mark.slow
 async def test_one_that_hangs_costs_only_itself(default_sandbox: Sandbox) -> None:
     source = "def f(x):\n    while x == 3:\n        pass\n    return x\n"
     found = await run(
