@@ -51,6 +51,11 @@ def _picture(char: str) -> str:
     return "\u2421" if code == 0x7F else f"<U+{code:04X}>"
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things in words, for instance "1,000 tests"."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 def encodable(text: str) -> str:
     """The text without lone surrogates, which JSON can contain but no encoding can write."""
     try:

@@ -380,21 +380,15 @@ def _tests(results: Sequence[TestResult]) -> str:
 
 
 def _words(event: GenerationEvent) -> str:
-    if isinstance(event, SpecsWritten):
-        specs = [spec for layer in event.layers for spec in layer]
-        return "Functions:\n" + "\n".join(f"- {spec.name}: {spec.purpose[:_LONGEST]}" for spec in specs)
-    if isinstance(event, TestsWritten):
-        return f"Tests of {event.function}:\n" + "\n".join(f"- {test.name}" for test in event.tests)
-    if isinstance(event, TestsFrozen):
-        return f"{event.tests.count} tests are frozen, sha256 {event.tests.hash}."
-    if isinstance(event, CodeRefused):
-        problems = "; ".join(event.problems)[:_LONGEST]
-        return f"{event.function}, attempt {event.attempt}, was not run: {problems}{_reason(event.reason)}"
-    if isinstance(event, TestChanged):
-        change = event.change
-        return f"The test {change.test!r} of {change.function} was changed: {change.reason}"
-    if isinstance(event, FunctionFinished) and not event.report.passed:
-        return f"{event.report.function} was given up: {event.report.stop_reason}."
-    if isinstance(event, CacheHit):
-        return f"Found in the cache: {', '.join(event.functions)}. Its tests are run again."
-    return event.text if isinstance(event, Warned) else ""
+    match event:
+        case SpecsWritten():
+            return "Functions:\n" + "\n".join(f"- {spec.name}: {spec.purpose[:_LONGEST]}" for spec in event.specs)
+        case TestsWritten():
+            return f"Tests of {event.function}:\n" + "\n".join(f"- {test.name}" for test in event.tests)
+        case CodeRefused():
+            return f"{str(event)[:_LONGEST]}{_reason(event.reason)}"
+        case TestsFrozen() | TestChanged() | CacheHit() | Warned():
+            return str(event)
+        case FunctionFinished(report=report) if not report.passed:
+            return str(event)
+    return ""

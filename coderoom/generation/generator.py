@@ -17,7 +17,7 @@ from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
 from coderoom.generation.existing import code_of, existing_specs, instruction_for
 from coderoom.generation.languages import Language, Level
-from coderoom.generation.model_client import BudgetedModel, purpose_of
+from coderoom.generation.model_client import BudgetedModel
 from coderoom.generation.models import Embeddings, Model, OpenAIModel, as_model
 from coderoom.generation.pipeline import Pipeline, all_passed
 from coderoom.generation.prompts import PROMPT_VERSION
@@ -26,17 +26,8 @@ from coderoom.generation.runner import TestRunner, language_named, make_sandbox
 from coderoom.generation.solution import (
     CUT_SHORT,
     CacheHit,
-    CodeRefused,
-    CodeWritten,
-    FunctionFinished,
     GenerationEvent,
-    ModelAsked,
     Solution,
-    SpecsWritten,
-    TestChanged,
-    TestsFrozen,
-    TestsRun,
-    TestsWritten,
     Usage,
     Warned,
 )
@@ -308,7 +299,7 @@ class AICodeGenerator:
 
         def emit(event: GenerationEvent) -> None:
             if _log.isEnabledFor(logging.DEBUG):
-                _log.debug("%.500s", visible(_summary(event)).replace("\n", " "))
+                _log.debug("%.500s", visible(str(event)).replace("\n", " "))
             queue.put_nowait(event)
 
         program.emit = emit
@@ -445,38 +436,6 @@ async def _solution_of(stream: AsyncGenerator[GenerationEvent | Solution]) -> So
             if isinstance(item, Solution):
                 return item
     raise AssertionError("unreachable: the solution comes last")
-
-
-def _summary(event: GenerationEvent) -> str:
-    """An event in a line of the log."""
-    match event:
-        case ModelAsked():
-            source = "Reply from the journal" if event.replayed else "Reply"
-            tokens = f"{event.prompt_tokens} prompt tokens, {event.completion_tokens} completion tokens"
-            return f"{source} for {purpose_of(event.step, event.function)}: {tokens}."
-        case SpecsWritten():
-            return f"Functions: {', '.join(spec.name for layer in event.layers for spec in layer)}."
-        case TestsWritten():
-            return f"{event.function}: {len(event.tests)} tests written."
-        case TestsFrozen():
-            return f"{event.tests.count} tests frozen."
-        case CodeWritten():
-            return f"{event.function}: attempt {event.attempt} ({event.approach}) begins."
-        case CodeRefused():
-            return f"{event.function}: attempt {event.attempt} is not run: {event.problems[0]}"
-        case TestsRun(results=results):
-            passed, seconds = sum(each.passed for each in results), sum(each.duration for each in results)
-            counts = f"{passed} of {len(results)} tests passed in {seconds:.3f} s"
-            return f"{event.function}: attempt {event.attempt}: {counts}."
-        case TestChanged(change=change):
-            return f"{change.function}: the test {change.test!r} was changed: {change.reason}"
-        case FunctionFinished(report=report):
-            return f"{report.function}: finished after {len(report.attempts)} attempts: {report.stop_reason}."
-        case CacheHit():
-            return f"The cache has a solution: {', '.join(event.functions)}."
-        case Warned():
-            return f"Warning: {event.text}"
-    return type(event).__name__
 
 
 def _check_rules(allowed_imports: object, block_severity: object) -> None:

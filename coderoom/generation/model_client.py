@@ -25,7 +25,7 @@ from coderoom.errors import ModelError
 from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
 
-__all__ = ["BudgetSpent", "BudgetedModel", "Memory", "purpose_of"]
+__all__ = ["BudgetSpent", "BudgetedModel", "Memory"]
 
 _log = logging.getLogger("coderoom.generation")
 
@@ -121,7 +121,7 @@ class BudgetedModel:
         reply = self._memory.take(request) if self._memory is not None else None
         replayed = reply is not None
         if reply is None:
-            purpose, started = purpose_of(step, function), time.monotonic()
+            purpose, started = _purpose_of(step, function), time.monotonic()
             _log.debug("Model request for %s begins.", purpose)
             try:
                 reply = await self._ask(messages, form)
@@ -246,7 +246,7 @@ def _described(error: BaseException) -> str:
         return type(error).__name__
 
 
-def purpose_of(step: str, function: str) -> str:
+def _purpose_of(step: str, function: str) -> str:
     """What a request is for, in words."""
     return f"{step} of {function}" if function else step
 

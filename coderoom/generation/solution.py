@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from coderoom._util.text import counted
 from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.session import TestResult
 from coderoom.generation.specs import FunctionSpec
@@ -229,7 +230,7 @@ def why_no_code(report: FunctionReport | None) -> str:
 
 @dataclass(frozen=True)
 class GenerationEvent:
-    """Base class of the events of a generation."""
+    """Base class of the events of a generation. `str()` gives a line of text about an event."""
 
 
 @dataclass(frozen=True)
@@ -250,12 +251,25 @@ class ModelAsked(GenerationEvent):
     completion_tokens: int
     replayed: bool
 
+    def __str__(self) -> str:
+        tokens = f"{self.prompt_tokens} prompt tokens, {self.completion_tokens} completion tokens"
+        source = "reply of an earlier run" if self.replayed else "reply"
+        return f"{self.function or 'functions'}: {self.step}: {source}, {tokens}"
+
 
 @dataclass(frozen=True)
 class SpecsWritten(GenerationEvent):
     """The specs of the functions are valid. Each layer depends only on earlier ones."""
 
     layers: tuple[tuple[FunctionSpec, ...], ...]
+
+    @property
+    def specs(self) -> list[FunctionSpec]:
+        """All specs, dependencies first."""
+        return [spec for layer in self.layers for spec in layer]
+
+    def __str__(self) -> str:
+        return f"{counted(len(self.specs), 'function')}: {', '.join(spec.name for spec in self.specs)}"
 
 
 @dataclass(frozen=True)
@@ -267,6 +281,9 @@ class TestsWritten(GenerationEvent):
     function: str
     tests: tuple[FunctionTest, ...]
 
+    def __str__(self) -> str:
+        return f"{self.function}: {counted(len(self.tests), 'test')} written"
+
 
 @dataclass(frozen=True)
 class TestsFrozen(GenerationEvent):
@@ -275,6 +292,9 @@ class TestsFrozen(GenerationEvent):
     __test__ = False
 
     tests: FrozenTests
+
+    def __str__(self) -> str:
+        return f"{counted(self.tests.count, 'test')} frozen, sha256 {self.tests.hash[:12]}"
 
 
 @dataclass(frozen=True)
@@ -291,6 +311,11 @@ class CodeWritten(GenerationEvent):
     language: str
     reason: str = ""
 
+    def __str__(self) -> str:
+        lines = counted(len(self.code.strip().splitlines()), "line")
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{self.function}: attempt {self.attempt} ({self.approach}), {lines}{reason}"
+
 
 @dataclass(frozen=True)
 class CodeRefused(GenerationEvent):
@@ -300,6 +325,9 @@ class CodeRefused(GenerationEvent):
     attempt: int
     problems: tuple[str, ...]
     reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.function}: attempt {self.attempt} was not run: {'; '.join(self.problems)}"
 
 
 @dataclass(frozen=True)
@@ -312,6 +340,15 @@ class TestsRun(GenerationEvent):
     attempt: int
     results: tuple[TestResult, ...]
 
+    @property
+    def passed(self) -> int:
+        """How many tests passed."""
+        return sum(each.passed for each in self.results)
+
+    def __str__(self) -> str:
+        seconds = sum(each.duration for each in self.results)
+        return f"{self.function}: {self.passed} of {counted(len(self.results), 'test')} passed in {seconds:.3f} s"
+
 
 @dataclass(frozen=True)
 class TestChanged(GenerationEvent):
@@ -321,12 +358,21 @@ class TestChanged(GenerationEvent):
 
     change: TestChange
 
+    def __str__(self) -> str:
+        return f"{self.change.function}: the test {self.change.test!r} was changed: {self.change.reason}"
+
 
 @dataclass(frozen=True)
 class FunctionFinished(GenerationEvent):
     """Work on a function has ended."""
 
     report: FunctionReport
+
+    def __str__(self) -> str:
+        report, attempts = self.report, counted(len(self.report.attempts), "attempt")
+        if report.passed:
+            return f"{report.function}: passed after {attempts}"
+        return f"{report.function}: given up after {attempts}: {report.stop_reason}"
 
 
 @dataclass(frozen=True)
@@ -335,9 +381,15 @@ class CacheHit(GenerationEvent):
 
     functions: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"found in the cache: {', '.join(self.functions)}; its tests run again"
+
 
 @dataclass(frozen=True)
 class Warned(GenerationEvent):
     """Something that the reader should know."""
 
     text: str
+
+    def __str__(self) -> str:
+        return self.text

@@ -16,12 +16,11 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from coderoom._util.text import visible
+from coderoom._util.text import counted, visible
 from coderoom.configs import default_model, make_model
 from coderoom.errors import RequestError
 from coderoom.generation import (
     AICodeGenerator,
-    CacheHit,
     CodeRefused,
     CodeWritten,
     FunctionFinished,
@@ -34,7 +33,6 @@ from coderoom.generation import (
     TestChanged,
     TestsFrozen,
     TestsRun,
-    TestsWritten,
     Warned,
     WrittenFiles,
     check_folder,
@@ -75,40 +73,28 @@ class SolveView:
 
     def show(self, event: GenerationEvent) -> None:
         """Show an event."""
+        style = ""
         match event:
             case SpecsWritten():
-                names = [spec.name for layer in event.layers for spec in layer]
-                self._progress.update(self._functions, total=len(names))
-                self._say(f"{_count(len(names), 'function')}: {', '.join(names)}")
-            case TestsWritten():
-                self._say(f"{event.function}: {_count(len(event.tests), 'test')} written")
+                self._progress.update(self._functions, total=len(event.specs))
             case TestsFrozen():
                 self._progress.update(self._tests, total=event.tests.count)
-                self._say(f"{_count(event.tests.count, 'test')} frozen, sha256 {event.tests.hash[:12]}")
-            case CacheHit():
-                self._say(f"found in the cache: {', '.join(event.functions)}; its tests run again")
-            case Warned():
-                self._say(event.text, "yellow")
-            case ModelAsked(replayed=True):
-                self._say(f"{event.function or 'functions'}: {event.step} answered by an earlier run", "dim")
-            case CodeWritten():
-                lines = _count(len(event.code.strip().splitlines()), "line")
-                reason = f": {event.reason}" if event.reason else ""
-                self._say(f"{event.function}: attempt {event.attempt} ({event.approach}), {lines}{reason}", "dim")
-            case CodeRefused():
-                self._say(f"{event.function}: attempt {event.attempt} not run: {event.problems[0]}", "yellow")
+            case ModelAsked(replayed=False):
+                return
+            case ModelAsked() | CodeWritten():
+                style = "dim"
             case TestsRun():
-                passed = sum(result.passed for result in event.results)
-                self._passing[event.function] = passed
+                self._passing[event.function] = event.passed
                 self._progress.update(self._tests, completed=sum(self._passing.values()))
-                style = "green" if passed == len(event.results) else "red"
-                self._say(f"{event.function}: {passed} of {_count(len(event.results), 'test')} passed", style)
-            case TestChanged(change=change):
-                self._say(f"{change.function}: the test {change.test!r} was changed: {change.reason}", "yellow")
-            case FunctionFinished(report=report):
+                style = "green" if event.passed == len(event.results) else "red"
+            case Warned() | CodeRefused() | TestChanged():
+                style = "yellow"
+            case FunctionFinished():
                 self._progress.advance(self._functions)
-                if not report.passed:
-                    self._say(f"{report.function}: given up, {report.stop_reason}", "red")
+                if event.report.passed:
+                    return
+                style = "red"
+        self._say(str(event), style)
 
     def end(self, solution: Solution, files: WrittenFiles | None) -> None:
         """Show the result."""
@@ -124,7 +110,7 @@ class SolveView:
         if len(solution.missing) > _MOST_MISSING:
             self._say(f"... and {len(solution.missing) - _MOST_MISSING} more", "red")
         usage = solution.usage
-        cost = f"{_count(usage.requests, 'request')}, {usage.total_tokens:,} tokens, {solution.duration:.1f} s"
+        cost = f"{counted(usage.requests, 'request')}, {usage.total_tokens:,} tokens, {solution.duration:.1f} s"
         console.print(Text(cost + (", from the cache" if solution.cached else ""), style="dim"))
         if files is not None:
             for path in files.paths:
@@ -132,7 +118,7 @@ class SolveView:
         elif solution.implementations and solution.all_tests_passed:
             console.print(Text("--out DIR writes a module, its tests and a report.", style="dim"))
         passed = sum(each.passed for each in solution.test_results)
-        words = f"{passed} of {_count(len(solution.test_results), 'test')} passed"
+        words = f"{passed} of {counted(len(solution.test_results), 'test')} passed"
         if solution.all_tests_passed:
             console.print(Text(words, style="bold green"))
         else:
@@ -165,10 +151,6 @@ def _table(reports: tuple[FunctionReport, ...]) -> Table:
             "only by changed tests" if report.only_by_changed_tests else str(report.stop_reason),
         )
     return table
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 @dataclass(frozen=True)
