@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import math
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 from coderoom.generation.languages import Job, Language, Variation
@@ -57,7 +59,8 @@ class Case:
     test: FunctionTest
     program: Sequence[str]
 
-    def call(self) -> Job:
+    @cached_property
+    def job(self) -> Job:
         """The job for the process with the code."""
         return job_of(self.function, self.test, self.program)
 
@@ -78,6 +81,7 @@ class Judge:
     def __init__(self, sandbox: Sandbox, language: Language, count: int) -> None:
         self._sessions = [TestSession(sandbox, language, {}) for _ in range(count)]
         self._lock = asyncio.Lock()
+        self._known: dict[bytes, Answer] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,17 +91,16 @@ class Judge:
             await session.close()
 
     async def look_at(self, jobs: Sequence[Job]) -> list[Answer | None]:
-        """Evaluate many properties."""
-        looks = TestQueue(jobs, [str(job["property"]) for job in jobs])
-        if jobs:
+        """Evaluate many properties, each only once for the same values."""
+        keys = [hashlib.sha256(json.dumps(job).encode()).digest() for job in jobs]
+        new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in self._known}
+        looks = TestQueue([*new.values()], [str(job["property"]) for job in new.values()])
+        if new:
             async with self._lock:
-                await _all(
-                    [
-                        session.work(looks)
-                        for session in self._sessions[: _number_of_sessions(len(jobs), len(self._sessions))]
-                    ]
-                )
-        return looks.answers
+                sessions = self._sessions[: _number_of_sessions(len(new), len(self._sessions))]
+                await _all([session.work(looks) for session in sessions])
+        self._known.update((key, each) for key, each in zip(new, looks.answers, strict=True) if each is not None)
+        return [self._known.get(key) for key in keys]
 
     async def look(self, job: Job) -> str:
         """Evaluate one property; return why it does not hold."""
@@ -308,11 +311,11 @@ class Run:
         return len(json.dumps([result.actual_output, result.arguments_after, result.error])) + _HEAD
 
     def _is_stateless(self, case: Case) -> bool:
-        return self._sessions[0].is_stateless(case.call())
+        return self._sessions[0].is_stateless(case.job)
 
     async def _run_batch(self, cases: Sequence[Case]) -> list[_Seen | None]:
         """Run tests, many in one cell; `None` for those that need more time, memory or space than there is."""
-        jobs = TestQueue([case.call() for case in cases], [case.function for case in cases])
+        jobs = TestQueue([case.job for case in cases], [case.function for case in cases])
         await _all([session.work(jobs) for session in self._sessions])
         return await self._judged(cases, jobs.answers)
 
@@ -322,7 +325,7 @@ class Run:
         """Run tests one after the other in new processes; the first failure of each test counts."""
         seconds = self._timeout + 4 * max(self._results[case.number].duration for case in cases)
         found = [self._passed(case) for case in cases]
-        jobs = [case.call() for case in cases]
+        jobs = [case.job for case in cases]
         at_once = max(1, session.longest // (4 * sum(map(self._size, cases))))
         while count > 0:
             answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, variation)
@@ -356,7 +359,7 @@ class Run:
         return found
 
     async def _see_alone(self, session: TestSession, case: Case) -> _Seen:
-        answer, result = await session.alone(case.call(), self._timeout)
+        answer, result = await session.alone(case.job, self._timeout)
         if answer is None:
             why = why_no_answer(result)
         else:

@@ -234,7 +234,7 @@ def why_no_answer(result: ExecutionResult) -> str:
 
 
 _LOAD_SECONDS = 30.0
-_SMALLEST, _LARGEST = 16, 128  # The number of jobs between two rollbacks.
+_SMALLEST, _LARGEST = 16, 512  # The number of jobs between two rollbacks.
 _FAST = 0.5  # A job that takes longer runs alone in the session.
 _WHOLE = 0.5
 _SLACK = 1.0
@@ -275,7 +275,7 @@ class TestQueue:
     def take(self) -> list[int]:
         """The numbers of the next jobs; fewer towards the end, so that no session idles."""
         taken: list[int] = []
-        count = max(_SMALLEST, min(_LARGEST, len(self._left) // 4))
+        count = max(_SMALLEST, min(_LARGEST, len(self._left) // 2))
         while self._left and len(taken) < count:
             number = self._left.popleft()
             if self._keys[number] not in self._slow:
