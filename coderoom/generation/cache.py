@@ -197,7 +197,7 @@ class SolutionCache:
                 if path.suffix == _SUFFIXES["vector"]:
                     data = json.loads(path.read_bytes())
                     cosine = _cosine(vector, data["vector"]) if data["group"] == group else 0.0
-                    found += [(cosine, data["key"])] if cosine >= similarity else []
+                    found += [(cosine, str(data["key"]))] if cosine >= similarity else []
         return max(found, default=(0.0, None))[1]
 
     def _replace(self, path: Path, body: bytes) -> None:
