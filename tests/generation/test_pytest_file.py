@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -384,3 +385,17 @@ async def test_no_name_hides_a_test(runner: TestRunner, tmp_path: Path, function
     tests["other_1"].pop()
     wrong = {name: source.split("return")[0] + "return {1}" for name, source in sources.items()}
     await agrees(runner, tmp_path, sources, freeze(tests), wrong)
+
+
+def test_it_defines_no_name_twice() -> None:
+    tests = {"f": [test_of(expected_output=1)]}
+    tree = ast.parse(PythonLanguage().write_tests(tests, "solution", [spec("f")])["test_solution.py"])
+    names: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            stored = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+            names += [each.id for each in stored if isinstance(each.ctx, ast.Store)]
+    twice = {name for name in names if names.count(name) > 1}
+    assert twice <= {"TYPE_CHECKING", "CASES"}

@@ -152,13 +152,13 @@ def warm() -> None:
     """Warm up what every call does, so that forks inherit it."""
     for value in (1, 1.5, "text", True, None, [1, 2], {"key": 1}, (1, 2), {1}, b"bytes"):
         for _ in range(10):
-            answer((_same, (), {"value": value}, None), Encoder())
+            answer((_echo, (), {"value": value}, None), Encoder())
     for _ in range(10):
         answer((_fail, (), {}, None), Encoder())
     time.monotonic()
 
 
-def _same(value: Any) -> Any:
+def _echo(value: Any) -> Any:
     return value
 
 

@@ -124,7 +124,7 @@ def _bytes(data: Any) -> bytes:
     return found
 
 
-def _float(reader: _Reader, data: Any) -> float:
+def _read_float(reader: _Reader, data: Any) -> float:
     if data not in ("nan", "inf", "-inf"):
         raise ValueError("expected 'nan', 'inf' or '-inf'; write other numbers as plain JSON")
     return float(data)
@@ -234,7 +234,7 @@ def _opaque(reader: _Reader, data: Any) -> Any:
     raise ValueError("opaque data cannot be decoded")
 
 
-def _name(reader: _Reader, data: Any) -> Any:
+def _read_name(reader: _Reader, data: Any) -> Any:
     assert reader.named is not None
     return reader.named(_text(data))
 
@@ -248,7 +248,7 @@ TAGS: Dict[str, Callable[[_Reader, Any], Any]] = {
     "$bytearray": lambda reader, data: bytearray(_bytes(data)),
     "$str": lambda reader, data: _bytes(data).decode("utf-8", "surrogatepass"),
     "$complex": _complex,
-    "$float": _float,
+    "$float": _read_float,
     "$int": _int,
     "$datetime": _moment("datetime"),
     "$date": _moment("date"),
@@ -261,5 +261,5 @@ TAGS: Dict[str, Callable[[_Reader, Any], Any]] = {
     "$enum": _enum,
     "$array": _array,
     "$opaque": _opaque,
-    "$name": _name,
+    "$name": _read_name,
 }

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
-import io
 import json
-import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["job_of", "plain_inputs", "pytest_files"]
 
-# What the file contains, in this order: packages and modules.
+# What the file contains, in this order: packages and modules. No two of them define the same name.
 _PARTS = (
     ("coderoom.generation.guest", "values"),
     ("coderoom.generation.guest", "reading"),
@@ -160,7 +158,7 @@ def _support() -> tuple[str, str]:
         tree = ast.parse(source)
         left_out = [*_left_out(tree)]
         imports |= {ast.unparse(node) for node in left_out if _is_of_library(node)}
-        lines: list[str | None] = [*_renamed(source, tree, f"{package.rpartition('.')[2]}_{name}").split("\n")]
+        lines: list[str | None] = [*source.split("\n")]
         for node in left_out:
             lines[node.lineno - 1 : node.end_lineno] = [None] * ((node.end_lineno or node.lineno) - node.lineno + 1)
         parts.append("\n".join(line for line in lines if line is not None).strip("\n"))
@@ -178,28 +176,3 @@ def _is_of_library(node: ast.stmt) -> bool:
     if isinstance(node, ast.ImportFrom):
         return not node.level and (node.module or "").split(".")[0] not in ("coderoom", "__future__")
     return isinstance(node, ast.Import)
-
-
-def _renamed(source: str, tree: ast.Module, prefix: str) -> str:
-    """The source with another name for each private name of the module, since two modules may have the same ones."""
-    names = {
-        each.id if isinstance(each, ast.Name) else each.name
-        for node in tree.body
-        for each in (ast.walk(node) if isinstance(node, ast.Assign | ast.AnnAssign) else [node])
-        if isinstance(each, ast.Name | ast.FunctionDef | ast.ClassDef)
-        and not (isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
-    }
-    lines = source.splitlines(keepends=True)
-    before = ""
-    changes = []
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        private = token.string.startswith("_") and not token.string.startswith("__") and token.string in names
-        method = before == "def" and token.start[1] > len("def ")
-        if token.type == tokenize.NAME and private and before != "." and not method:
-            changes.append(token)
-        before = token.string
-    for token in reversed(changes):
-        line, column = token.start
-        text = lines[line - 1]
-        lines[line - 1] = f"{text[:column]}_{prefix}{text[column:]}"
-    return "".join(lines)
