@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.openai_server import OpenAIServer, Request
+from tests.support.processes import run_often
 
 SCRIPT = """
 import asyncio, sys
@@ -34,8 +33,6 @@ async def stop():
         await asyncio.wait_for(CodingTeam([coder], max_turns=1).run(task="Compute it."), 0.05)
     except TimeoutError:
         pass
-
-RUN
 """
 RUNS = {
     "our team": "asyncio.run(CodingTeam([coder], max_turns=1).run(task='Compute it.'))",
@@ -62,21 +59,11 @@ def reply(request: Request) -> str:
     return "It is 42." if "42" in last else "```python\nprint(6 * 7)\n```"
 
 
-def end(run: str, folder: Path) -> None:
-    script = folder / "script.py"
-    script.write_text(SCRIPT.replace("RUN", RUNS[run]))
-    folder.joinpath("work").mkdir(exist_ok=True)
+def end(run: str, folder: Path, times: int = 1) -> None:
+    folder.joinpath("work").mkdir()
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with OpenAIServer(respond=reply) as server:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", script, server.base_url, folder / "work"],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (0, "")
+        run_often(SCRIPT, RUNS[run], times, folder, server.base_url, str(folder / "work"), env=env)
 
 
 def test_it_ends_silently(tmp_path: Path) -> None:
@@ -87,5 +74,4 @@ def test_it_ends_silently(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("run", RUNS)
 def test_it_ends_silently_each_time(run: str, tmp_path: Path) -> None:
-    for _ in range(20):
-        end(run, tmp_path)
+    end(run, tmp_path, times=20)
