@@ -30,9 +30,9 @@ from typing import Any, Final
 
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError
+from coderoom.generation.frozen import FrozenTests
 from coderoom.generation.models import Reply
 from coderoom.generation.solution import Solution
-from coderoom.generation.tests import FrozenTests
 from coderoom.generation.values import canonical
 
 __all__ = [

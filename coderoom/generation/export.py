@@ -16,12 +16,13 @@ from typing import Any
 
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
+from coderoom.generation.frozen import TestChange
 from coderoom.generation.languages import Language
 from coderoom.generation.languages.python.module import imports_in
 from coderoom.generation.runner import language_named
 from coderoom.generation.session import TestResult
 from coderoom.generation.solution import FunctionReport, Solution
-from coderoom.generation.tests import FunctionTest, TestChange
+from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import show
 from coderoom.outcome import Outcome
 

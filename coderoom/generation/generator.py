@@ -16,6 +16,7 @@ from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
 from coderoom.generation.existing import code_of, existing_specs, instruction_for
+from coderoom.generation.frozen import freeze
 from coderoom.generation.languages import Language, Level
 from coderoom.generation.model_client import BudgetedModel
 from coderoom.generation.models import Embeddings, Model, OpenAIModel, as_model
@@ -31,7 +32,6 @@ from coderoom.generation.solution import (
     Usage,
     Warned,
 )
-from coderoom.generation.tests import freeze
 from coderoom.sandbox import Sandbox
 
 __all__ = [

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from coderoom.errors import GenerationError, ModelError
+from coderoom.generation.frozen import FrozenTests, changed
 from coderoom.generation.languages import Language, Level, SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.models import Message
@@ -25,7 +26,7 @@ from coderoom.generation.solution import (
     TestsRun,
 )
 from coderoom.generation.specs import FunctionSpec, order
-from coderoom.generation.tests import FrozenTests, FunctionTest, changed, read_tests, tolerance_problem, vacuous_tests
+from coderoom.generation.tests import FunctionTest, read_tests, tolerance_problem, vacuous_tests
 
 __all__ = [
     "FunctionWork",

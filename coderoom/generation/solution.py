@@ -9,10 +9,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from coderoom._util.text import counted
+from coderoom.generation.frozen import FrozenTests, TestChange
 from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.session import TestResult
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.tests import FrozenTests, FunctionTest, TestChange
+from coderoom.generation.tests import FunctionTest
 
 __all__ = [
     "CUT_SHORT",
