@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from coderoom import __version__
-from coderoom._util.text import visible
+from coderoom._util.text import counted, visible
 from coderoom.errors import Problem, RequestError
 from coderoom.exit_codes import EXIT_OK, EXIT_WRONG_REQUEST, end_code, print_json, run_and_exit
 
@@ -350,8 +350,8 @@ def show_cache(
         listed = [asdict(entry) | {"used": entry.used.isoformat()} for entry in entries]
         print_json({"folder": str(cache.path), **facts, "max_bytes": stats.max_bytes, "entries": listed})
         return EXIT_OK
-    replies = f", {_count(stats.answers, 'reply', 'replies')} of unfinished work" if stats.answers else ""
-    typer.echo(visible(f"{cache.path}: {_count(stats.entries, 'solution')}{replies}, {stats.bytes:,} bytes"))
+    replies = f", {counted(stats.answers, 'reply', 'replies')} of unfinished work" if stats.answers else ""
+    typer.echo(visible(f"{cache.path}: {counted(stats.entries, 'solution')}{replies}, {stats.bytes:,} bytes"))
     for entry in entries:
         instruction = " ".join(entry.instruction.split())
         shown = instruction if len(instruction) <= _LONGEST_SHOWN else f"{instruction[:_LONGEST_SHOWN]}..."
@@ -373,12 +373,8 @@ def clear_cache(
     if as_json:
         print_json({"succeeded": True, "folder": str(cache.path), "removed": removed})
     else:
-        typer.echo(visible(f"{cache.path}: {_count(removed, 'solution')} removed"))
+        typer.echo(visible(f"{cache.path}: {counted(removed, 'solution')} removed"))
     return EXIT_OK
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def _age(used: datetime) -> str:

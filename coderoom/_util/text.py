@@ -51,9 +51,9 @@ def _picture(char: str) -> str:
     return "\u2421" if code == 0x7F else f"<U+{code:04X}>"
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, one: str, many: str = "") -> str:
     """A number of things in words, for instance "1,000 tests"."""
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def encodable(text: str) -> str:
