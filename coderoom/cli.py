@@ -159,7 +159,7 @@ ScriptLanguageOption = Annotated[
     ),
 ]
 ExecTimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86_400, help="The timeout of each block.")
+    float, typer.Option("--timeout", metavar="SEC", min=0.1, max=86_400, help="The timeout of each block.")
 ]
 
 
@@ -231,37 +231,41 @@ _NOT_GENERATOR_OPTIONS = frozenset(["instruction", "tests_for", "out", "name", "
 @app.command()
 def solve(
     instruction: Annotated[
-        str, typer.Argument(help="What the program must do. '-' reads it from standard input. Optional for tests.")
+        str,
+        typer.Argument(help="What the program must do; '-' reads standard input. Optional with --tests-for."),
     ] = "",
     tests_for: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE.py[:FUNCTION]",
-            help="Write only tests, for this function of a module, or for all public ones. May be repeated.",
+            metavar="FILE[:NAME]",
+            help="Write only tests, for a function of FILE.py or all public ones. May be repeated.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Write the module, its tests and a report to this folder."),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the module.")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the module in DIR.")] = None,
     model: SolveModelOption = None,
     language: Annotated[str, typer.Option("--language", metavar="NAME", help="python, javascript, shell.")] = "python",
     wall: WallOption = "auto",
-    max_attempts: Annotated[int, typer.Option(min=1, help="Attempts for each function.")] = 6,
-    max_test_changes: Annotated[int, typer.Option(min=0, help="Tests of each function that may be changed.")] = 2,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget; unlimited by default.")] = None,
-    max_answer_tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of one reply.")] = None,
+    max_attempts: Annotated[int, typer.Option(metavar="N", min=1, help="Attempts for each function.")] = 6,
+    max_test_changes: Annotated[int, typer.Option(metavar="N", min=0, help="Changes of tests for each function.")] = 2,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Token budget; without it, unlimited.")
+    ] = None,
+    max_answer_tokens: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tokens of one reply.")] = None,
     request_timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.01, help="Timeout of a request, which is then repeated.")
+        float | None, typer.Option(metavar="SEC", min=0, help="Timeout of a request, which is then repeated.")
     ] = None,
     max_seconds: Annotated[
-        float, typer.Option(min=0, help="Time budget: after it, no more requests are sent.")
+        float,
+        typer.Option(metavar="SEC", min=0, help="Time budget; a running request is cut off."),
     ] = 1800.0,
-    concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests.")] = 4,
-    requests_per_minute: Annotated[float | None, typer.Option(min=0.001, help="Requests started per minute.")] = None,
-    retries: Annotated[int, typer.Option(min=0, help="Retries of a request after a connection error.")] = 4,
-    test_timeout: Annotated[float, typer.Option(min=0.01, help="Timeout of each test, in seconds.")] = 5.0,
+    concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Concurrent requests.")] = 4,
+    requests_per_minute: Annotated[float | None, typer.Option(metavar="N", min=0, help="Requests per minute.")] = None,
+    retries: Annotated[int, typer.Option(metavar="N", min=0, help="Retries after a connection error.")] = 4,
+    test_timeout: Annotated[float, typer.Option(metavar="SEC", min=0, help="Timeout of each test.")] = 5.0,
     allowed_imports: Annotated[
         list[str] | None,
         typer.Option(metavar="MODULE", help="Let the code import only this module. May be repeated."),
@@ -288,7 +292,8 @@ def solve(
         typer.Option(metavar="MODEL", help="Reuse solutions of similar instructions, too, by this embedding model."),
     ] = None,
     similarity: Annotated[
-        float, typer.Option(min=0.01, max=1, help="The least cosine of similar instructions.")
+        float,
+        typer.Option(metavar="N", min=0, max=1, help="With --embeddings: the least cosine."),
     ] = 0.95,
     cache_dir: CacheDirOption = None,
     as_json: JsonOption = False,
@@ -344,6 +349,8 @@ def show_cache(
     from coderoom.generation import SolutionCache
 
     cache = SolutionCache(cache_dir)
+    if cache.path.exists() and not cache.path.is_dir():
+        raise RequestError(f"The cache {str(cache.path)!r} is not a folder.")
     stats, entries = cache.stats(), cache.entries()
     if as_json:
         facts = {"solutions": stats.entries, "replies": stats.answers, "bytes": stats.bytes}

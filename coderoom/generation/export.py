@@ -253,6 +253,7 @@ class WrittenFiles:
         cases: The cases of the tests as JSON, if the tests have such a file.
         report: The report in Markdown.
         data: The solution as JSON.
+        support: Further files that the tests need.
     """
 
     folder: Path
@@ -261,20 +262,25 @@ class WrittenFiles:
     cases: Path | None
     report: Path
     data: Path
+    support: tuple[Path, ...] = ()
 
     @property
     def paths(self) -> list[Path]:
         """The files that were written."""
-        return [path for path in (self.module, self.tests, self.cases, self.report, self.data) if path is not None]
+        files = (self.module, *self.support, self.tests, self.cases, self.report, self.data)
+        return [path for path in files if path is not None]
 
 
-def check_folder(folder: str | Path, name: str | None = None, language: str | Language = "python") -> None:
+def check_folder(
+    folder: str | Path, name: str | None = None, language: str | Language = "python", *, tests_only: bool = False
+) -> None:
     """Check early whether a solution can be written to a folder.
 
     Args:
         folder: The folder.
         name: The name of the module, if known.
         language: The language of the functions or its name.
+        tests_only: Whether only tests will be written, for a module of that name that exists already.
 
     Raises:
         RequestError: A problem was found.
@@ -282,8 +288,10 @@ def check_folder(folder: str | Path, name: str | None = None, language: str | La
     language = language_named(language)
     names = ["report.md", "report.json"]
     if name is not None:
+        names.append(language.tests_file(name))
+    if name is not None and not tests_only:
         _check_name(name, set(), language)
-        names += [f"{name}{language.suffix}", language.tests_file(name)]
+        names.append(f"{name}{language.suffix}")
     root = Path(folder)
     try:
         if root.exists() and not root.is_dir():
@@ -295,7 +303,12 @@ def check_folder(folder: str | Path, name: str | None = None, language: str | La
 
 
 def write_solution(
-    solution: Solution, folder: str | Path, *, name: str | None = None, language: Language | None = None
+    solution: Solution,
+    folder: str | Path,
+    *,
+    name: str | None = None,
+    language: Language | None = None,
+    module: str | Path | None = None,
 ) -> WrittenFiles:
     """Write a solution into a folder: the module, its tests, `report.md` and `report.json`.
 
@@ -306,14 +319,18 @@ def write_solution(
         folder: The folder; it is created if necessary.
         name: The name of the module; `None`: from the first words of the instruction if valid, else `solution`.
         language: The language of the functions; `None`: that of the solution.
+        module: For tests of code that exists (`Solution.tests_only`), the file of its module, which the tests import;
+            `None`: a module `name` in the same folder.
 
     Raises:
         RequestError: The name is invalid, a file not written by CodeRoom exists, or the folder is not writable.
     """
     language = language if language is not None else language_named(solution.language)
-    module = _module_name(solution, name, language)
     root = Path(folder)
-    texts = _texts(solution, module, language)
+    existing = Path(module) if module is not None and solution.tests_only else None
+    stem = existing.stem if existing is not None else _module_name(solution, name, language)
+    place = os.path.relpath(existing.resolve().parent, root.resolve()) if existing is not None else "."
+    texts = _texts(solution, stem, language, place)
     try:
         root.mkdir(parents=True, exist_ok=True)
         for each in texts:
@@ -321,7 +338,7 @@ def write_solution(
         _write_all(root, texts)
     except OSError as error:
         raise _unwritable(root, error) from error
-    code, tests = f"{module}{language.suffix}", language.tests_file(module)
+    code, tests = f"{stem}{language.suffix}", language.tests_file(stem)
     cases = str(Path(tests).with_suffix(".json"))
     return WrittenFiles(
         folder=root,
@@ -330,6 +347,7 @@ def write_solution(
         cases=root / cases if cases in texts else None,
         report=root / "report.md",
         data=root / "report.json",
+        support=tuple(root / each for each in texts if each not in (code, tests, cases, "report.md", "report.json")),
     )
 
 
@@ -346,7 +364,7 @@ def _module_name(solution: Solution, name: str | None, language: Language) -> st
 def _check_name(name: str, needed: set[str], language: Language) -> None:
     problem = _name_problem(name, needed, language)
     if problem is not None:
-        raise RequestError(f"{problem.removesuffix('; take another name')}. Give another name=, such as 'solution'.")
+        raise RequestError(f"{problem.removesuffix('; take another name')}. Choose another name, such as 'solution'.")
 
 
 def _unwritable(root: Path, error: OSError) -> RequestError:
@@ -364,8 +382,8 @@ def _name_problem(name: str, needed: set[str], language: Language) -> str | None
     return None
 
 
-def _texts(solution: Solution, module: str, language: Language) -> dict[str, str]:
-    """The contents of the files by name."""
+def _texts(solution: Solution, module: str, language: Language, place: str) -> dict[str, str]:
+    """The contents of the files by name. The module is in the folder `place`, seen from the tests."""
     texts = {}
     code = {name: source for name, source in solution.implementations.items() if source}
     if code and not solution.tests_only:
@@ -376,7 +394,8 @@ def _texts(solution: Solution, module: str, language: Language) -> dict[str, str
         kept = {name: tuple(each for each in cases if (name, each.name) in passed) for name, cases in tests.items()}
         tests = {name: cases for name, cases in kept.items() if cases}
     if code and tests:
-        files = language.write_tests(tests, module, solution.function_specs)
+        path = module if place == "." else f"{place}/{module}"
+        files = language.write_tests(tests, path, solution.function_specs)
         texts |= files | {language.tests_file(module): _marked(files[language.tests_file(module)], language)}
     texts["report.md"] = f"<!-- {_MARK}. -->\n\n{report_markdown(solution)}"
     about: dict[str, Any] = {"about": _MARK, "verdict": verdict(solution), "missing": solution.missing}
@@ -402,7 +421,7 @@ def _check_replaceable(path: Path) -> None:
             head = file.read(_HEAD)
     if _MARK.encode() not in head:
         raise RequestError(
-            f"{str(path)!r} exists and was not written by CodeRoom: move it away, or choose another folder or name=. "
+            f"{str(path)!r} exists and was not written by CodeRoom: move it away, or choose another folder or name. "
             "Nothing was written."
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,6 @@ from coderoom.generation.prompts import PROMPT_VERSION
 from coderoom.generation.repair import Program, Rules
 from coderoom.generation.runner import TestRunner, language_named, make_sandbox
 from coderoom.generation.solution import (
-    CUT_SHORT,
     CacheHit,
     GenerationEvent,
     Solution,
@@ -41,6 +41,7 @@ __all__ = [
 _log = logging.getLogger("coderoom.generation")
 
 _LONGEST = 100_000
+_MODULE = re.compile(r"[^\s,;]+")
 _LEAST = {
     "max_attempts": 1,
     "max_test_changes": 0,
@@ -151,6 +152,8 @@ class AICodeGenerator:
             test_timeout=test_timeout,
         )
         _check_rules(allowed_imports, block_severity)
+        if embeddings is not None and not (cache and hasattr(embeddings, "embed")):
+            raise RequestError("embeddings= needs the cache, and an object with `embed` such as OpenAIEmbeddings.")
         self._own_model: OpenAIModel | None = None
         if model_client is None:
             self._own_model = OpenAIModel(
@@ -332,6 +335,11 @@ class AICodeGenerator:
             if sandbox is None:
                 sandbox = await stack.enter_async_context(make_sandbox(self._wall, self._language))
             runner = TestRunner(sandbox, timeout=self._timeout, language=self._language, strict=self._strict)
+            if program.existing and (why := await runner.why_not_loaded(program.existing)):
+                raise RequestError(
+                    f"The module cannot be tested: {why}. In the sandbox it can import installed packages, but not the "
+                    "modules beside it."
+                )
             vector = None
             found = await self._find(key, runner, emit)
             if found is None and not program.existing and (vector := await self._embed(program)) is not None:
@@ -362,7 +370,7 @@ class AICodeGenerator:
                 self._cache.put(key, solution)
                 if vector is not None:
                     self._cache.put_vector(key, self._group(), vector)
-            if solution.stop_reason not in CUT_SHORT:
+            if not solution.stop_reason.cut_short:
                 journal.forget()
         return solution
 
@@ -441,12 +449,12 @@ async def _solution_of(stream: AsyncGenerator[GenerationEvent | Solution]) -> So
 def _check_rules(allowed_imports: object, block_severity: object) -> None:
     if block_severity not in (None, *get_args(Level)):
         levels = ", ".join(map(repr, get_args(Level)))
-        raise RequestError(f"block_severity={block_severity!r} must be {levels} or None.")
+        raise RequestError(f"block_severity={block_severity!r} must be {levels} or None (`none` on the command line).")
     if allowed_imports is None:
         return
     if isinstance(allowed_imports, str) or not isinstance(allowed_imports, Iterable):
         raise RequestError(f"allowed_imports={allowed_imports!r:.100} must be a list of module names.")
-    wrong = [each for each in allowed_imports if not isinstance(each, str)]
+    wrong = [each for each in allowed_imports if not isinstance(each, str) or not _MODULE.fullmatch(each)]
     if wrong:
         raise RequestError(f"allowed_imports: {wrong[0]!r:.100} is not a module name.")
 

@@ -241,7 +241,8 @@ def _last_result(state: RetryCallState) -> Reply | BaseException:
 
 def _described(error: BaseException) -> str:
     try:
-        return f"{type(error).__name__}: {error!s:.500} {advice_for(error)}".rstrip(": ")
+        text, advice = f"{type(error).__name__}: {error!s:.500}".rstrip(": "), advice_for(error)
+        return f"{text.rstrip('.')}. {advice}" if advice else text
     except Exception:  # Its text cannot be made.
         return type(error).__name__
 

@@ -27,7 +27,6 @@ from coderoom.generation.replies import (
 from coderoom.generation.runner import TestRunner
 from coderoom.generation.session import TestResult
 from coderoom.generation.solution import (
-    CUT_SHORT,
     Attempt,
     FunctionFinished,
     FunctionReport,
@@ -79,7 +78,7 @@ async def write_specs(client: BudgetedModel, instruction: str, language: Languag
 
     specs, problems = await _ask_twice(client, "specs", "", specs_request(instruction, language), SpecsForm, read)
     if specs is None:
-        raise GenerationError("No usable functions, even after a correction request:\n" + "\n".join(problems))
+        raise GenerationError("No usable functions, even after a correction request:\n" + ";\n".join(problems))
     return specs
 
 
@@ -98,6 +97,7 @@ async def write_tests(
         The valid tests, and the problems of the others.
     """
     kept: list[FunctionTest] = []
+    why: list[str] = []
 
     async def read(text: str) -> list[FunctionTest]:
         data = read_tests_data(text, spec.name)
@@ -107,10 +107,10 @@ async def write_tests(
         for test, values in await vacuous_tests(tests, spec, runner):
             wrong.append(f"the property of {test.name!r} also holds for {values}: {_SAY}")
             tests.remove(test)
-        if len(tests) >= len(kept):
-            kept[:] = tests
         if len(tests) < _LEAST_TESTS:
             wrong.append(f"there are {len(tests)} usable tests; write at least {_LEAST_TESTS}")
+        if len(tests) >= len(kept):
+            kept[:], why[:] = tests, wrong
         if wrong:
             raise GenerationError("\n".join(wrong))
         return tests
@@ -119,7 +119,7 @@ async def write_tests(
     tests, problems = await _ask_twice(client, "tests", spec.name, request, TestsForm, read)
     if tests is not None:
         return tests, []
-    return kept, [f"tests of {spec.name}: {problem}" for problem in problems]
+    return kept, [f"tests of {spec.name}: {problem}" for problem in (why if kept else problems)]
 
 
 async def _ask_twice(
@@ -291,7 +291,7 @@ class Pipeline:
         work = FunctionWork(spec, program, self._client, self._runner)
         self._attempts[spec.name] = work.attempts
         reason = self._reasons[spec.name] = await work.do()
-        if reason in CUT_SHORT:
+        if reason.cut_short:
             self._stopped = self._stopped or reason
             self._error = self._error or work.error
         last = work.attempts[-1] if work.attempts else None

@@ -13,7 +13,7 @@ from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.shell import ShellLanguage
 from coderoom.generation.run import Case, Judge, Run
-from coderoom.generation.session import TestResult
+from coderoom.generation.session import TestResult, TestSession
 from coderoom.sandbox import Limits, Sandbox
 
 __all__ = [
@@ -157,6 +157,18 @@ class TestRunner:
         )
         async with self._runs:
             return await run.do()
+
+    async def why_not_loaded(self, implementations: Mapping[str, str]) -> str:
+        """Why functions cannot be loaded; empty if they can.
+
+        Args:
+            implementations: The code of each function, dependencies first.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+        """
+        async with self._runs, TestSession(self._sandbox, self._language, implementations) as session:
+            return "; ".join(each.why for each in session.failures.values())
 
     async def look(
         self, properties: Sequence[tuple[str, Any, Mapping[str, Any], Mapping[str, Any] | None]]

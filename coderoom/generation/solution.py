@@ -16,7 +16,6 @@ from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.tests import FunctionTest
 
 __all__ = [
-    "CUT_SHORT",
     "Approach",
     "Attempt",
     "CacheHit",
@@ -66,9 +65,29 @@ class StopReason(StrEnum):
     FAILED = "failed"
     """The functions of the solution failed for different reasons."""
 
+    @property
+    def words(self) -> str:
+        """The reason in words."""
+        return _REASONS[self]
 
-CUT_SHORT = frozenset({StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS})
-"""The reasons that interrupt work and say nothing about the code: the same call continues from there."""
+    @property
+    def cut_short(self) -> bool:
+        """Whether the work was interrupted, so that it says nothing about the code and the same call continues it."""
+        return self in (StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS)
+
+
+_REASONS = {
+    StopReason.PASSED: "all tests passed",
+    StopReason.PASSED_CHANGED_TESTS: "it passes only because its tests were changed",
+    StopReason.ATTEMPTS: "all attempts failed",
+    StopReason.SAME_CODE: "the model repeated the same code",
+    StopReason.SAME_ERROR: "the code kept failing in the same way",
+    StopReason.TOKENS: "the token budget is used up",
+    StopReason.SECONDS: "the time budget is used up",
+    StopReason.MODEL_FAILED: "a request to the model failed",
+    StopReason.UNUSABLE: "the replies of the model could not be used",
+    StopReason.FAILED: "functions failed for different reasons",
+}
 
 
 class _Data(BaseModel):
@@ -373,7 +392,7 @@ class FunctionFinished(GenerationEvent):
         report, attempts = self.report, counted(len(self.report.attempts), "attempt")
         if report.passed:
             return f"{report.function}: passed after {attempts}"
-        return f"{report.function}: given up after {attempts}: {report.stop_reason}"
+        return f"{report.function}: given up after {attempts}: {report.stop_reason.words}"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ from coderoom.runs.interrupts import route_signals
 __all__ = ["Solved", "solve"]
 
 
+_CONTINUES = "The same command continues here, without repeating answered requests."
 _MOST_MISSING = 20
 _LONGEST = 300
 
@@ -96,8 +98,8 @@ class SolveView:
                 style = "red"
         self._say(str(event), style)
 
-    def end(self, solution: Solution, files: WrittenFiles | None) -> None:
-        """Show the result."""
+    def end(self, solution: Solution, files: WrittenFiles | None, continues: bool) -> None:
+        """Show the result, and whether the same command continues work that was cut short."""
         self.stop()
         console = self._console
         if files is None and not solution.tests_only:
@@ -122,11 +124,13 @@ class SolveView:
         if solution.all_tests_passed:
             console.print(Text(words, style="bold green"))
         else:
-            console.print(Text(f"{words}; not done: {solution.stop_reason}", style="bold red"))
+            console.print(Text(f"{words}; not done: {solution.stop_reason.words}", style="bold red"))
+            if continues and solution.stop_reason.cut_short:
+                self._say(_CONTINUES)
 
-    def show_cancelled(self) -> None:
+    def show_cancelled(self, continues: bool) -> None:
         """Show that it was cancelled."""
-        self._say("Cancelled. The same command resumes here, without repeating answered requests.", "yellow")
+        self._say(f"Cancelled. {_CONTINUES if continues else ''}", "yellow")
 
     def stop(self) -> None:
         """End the region that is redrawn."""
@@ -148,7 +152,7 @@ def _table(reports: tuple[FunctionReport, ...]) -> Table:
             f"{report.seconds * 1000:.1f} ms",
             f"{report.slowest * 1000:.1f} ms",
             memory,
-            "only by changed tests" if report.only_by_changed_tests else str(report.stop_reason),
+            "only by changed tests" if report.only_by_changed_tests else report.stop_reason.replace("_", " "),
         )
     return table
 
@@ -161,11 +165,13 @@ class Solved:
         solution: The solution; `None` if it was cancelled.
         files: The written files; `None` if nothing was written.
         cancelled: Whether it was cancelled.
+        continues: Whether the same command continues where this one was interrupted.
     """
 
     solution: Solution | None
     files: WrittenFiles | None
     cancelled: bool = False
+    continues: bool = False
 
     @property
     def succeeded(self) -> bool:
@@ -175,7 +181,11 @@ class Solved:
     def to_json(self) -> dict[str, Any]:
         """The facts, as plain data."""
         facts = {} if self.solution is None else self.solution.model_dump(mode="json")
-        missing = ["It was cancelled."] if self.solution is None else self.solution.missing
+        missing = (
+            [f"It was cancelled. {_CONTINUES if self.continues else ''}".rstrip()]
+            if self.solution is None
+            else self.solution.missing
+        )
         return {
             **facts,
             "succeeded": self.succeeded,
@@ -217,21 +227,28 @@ async def solve(
         MissingDependencyError: The model needs a key or a package that is missing.
         SandboxUnavailable: The sandbox broke, or no wall works.
     """
-    sandbox = make_sandbox(wall, (options or {}).get("language", "python"))
+    options = dict(options or {})
+    if not tests_for and not instruction.strip():
+        raise RequestError("The instruction is empty; say what the program should do.")
+    if name is not None and (out is None or tests_for):
+        why = "tests are named after the module" if tests_for else "it names the written module; add --out DIR"
+        raise RequestError(f"--name {name}: {why}.")
+    language = options.get("language", "python")
+    sandbox = make_sandbox(wall, language)
     path, functions = _existing(tests_for) if tests_for else (None, ())
     source = "" if path is None else _read(path)
-    name = name or (None if path is None else path.stem)
     if out is not None:
-        check_folder(out, name, (options or {}).get("language", "python"))
+        check_folder(out, name if path is None else path.stem, language, tests_only=path is not None)
     named = model or default_model()
     if named.startswith("replay:"):  # A recording has an order, and costs nothing.
-        options = {**(options or {}), "concurrency": 1, "cache": False}
-    if (options or {}).get("embeddings"):
-        options = {**(options or {}), "embeddings": OpenAIEmbeddings((options or {})["embeddings"])}
+        options |= {"concurrency": 1, "cache": False}
+    if options.get("embeddings"):
+        options["embeddings"] = OpenAIEmbeddings(options["embeddings"])
+    continues = options.get("cache", True)
     client = make_model(named)
     view = SolveView(console)
     try:
-        generator = AICodeGenerator(client, sandbox=sandbox, **(options or {}))
+        generator = AICodeGenerator(client, sandbox=sandbox, **options)
         async with sandbox:
             view.begin(sandbox.wall)
             stream = generator.stream(instruction)
@@ -242,20 +259,20 @@ async def solve(
         view.stop()
         await client.close()
     if solution is None:
-        view.show_cancelled()
-        return Solved(None, None, cancelled=True)
+        view.show_cancelled(continues)
+        return Solved(None, None, cancelled=True, continues=continues)
     files = None
     try:
         if out is not None:
-            files = write_solution(solution, out, name=name)
+            files = write_solution(solution, out, name=name, module=path)
     finally:  # If it cannot be written, it is at least shown.
-        view.end(solution, files)
+        view.end(solution, files, continues)
     return Solved(solution, files)
 
 
 def _existing(tests_for: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
     """The file and the functions that `--tests-for` names."""
-    pairs = [each.rpartition(":") if not each.endswith(".py") else (each, ":", "") for each in tests_for]
+    pairs = [each.rpartition(":") if re.search(r":\w+$", each) else (each, ":", "") for each in tests_for]
     paths = {path for path, _, _ in pairs}
     if len(paths) > 1:
         raise RequestError(f"Tests can be written for one module at a time, not for {', '.join(sorted(paths))}.")
@@ -268,7 +285,7 @@ def _read(path: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise RequestError(f"The module {str(path)!r} cannot be read: {why}. Write it as FILE.py:FUNCTION.") from error
+        raise RequestError(f"The module {str(path)!r} cannot be read: {why}.") from error
 
 
 async def _watch(stream: AsyncGenerator[GenerationEvent | Solution], view: SolveView) -> Solution | None:

@@ -84,7 +84,7 @@ def test_what_is_missing_is_said_and_written_too(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "-3 gives -6" in done.stdout
     assert "double: attempt 2 (patch), 2 lines: so" in done.stdout
-    assert "same_code" in done.stdout
+    assert "double: given up after 3 attempts: the model repeated the same code" in done.stdout
     assert "-6" in (tmp_path / "out" / "report.md").read_text()
 
 
@@ -165,6 +165,8 @@ def test_without_a_wall_that_is_said_first(tmp_path: Path) -> None:
         (["x", "--language", "cobol"], "cobol"),
         (["x", "--wall", "paper"], "paper"),
         (["x", "--name", "json", "--out", "out"], "json"),
+        (["x", "--name", "other"], "add --out DIR"),
+        (["x", "--allowed-imports", "os,sys"], "'os,sys' is not a module name"),
         (["x", "--max-attempts", "0"], "max-attempts"),
         (["x", "--max-test-changes", "-1"], "max-test-changes"),
         (["x", "--block-severity", "much"], "block_severity='much'"),
@@ -297,10 +299,13 @@ def test_tests_for_code_that_exists(tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"test_numbers_of.py", "test_numbers_of.json", "report.md", "report.json"}
     assert "a fault of the code or of the test" in (tmp_path / "out" / "report.md").read_text()
-    (tmp_path / "out" / "numbers_of.py").write_text(MODULE)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "out")]
-    tested = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "4 passed" in tested.stdout, tested.stdout
+    beside = solve(tmp_path, "--tests-for", "numbers_of.py", "--model", model, "--out", ".")
+    assert (beside.returncode, (tmp_path / "numbers_of.py").read_text()) == (1, MODULE)
+    for folder in ("out", "."):  # The tests find the module wherever they are started.
+        files = [str(path) for path in (tmp_path / folder).glob("test_*.py")]
+        command = [sys.executable, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+        tested = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+        assert "4 passed" in tested.stdout, tested.stdout
     one = solve(tmp_path, "--tests-for", "numbers_of.py:double", "--model", model, "--json")
     assert (one.returncode, list(json.loads(one.stdout)["tests"])) == (0, ["double"])
 
@@ -310,12 +315,18 @@ def test_tests_for_code_that_exists(tmp_path: Path) -> None:
     [
         (["numbers_of.py:half"], "The module has no function 'half' at its top level; there are 'double'"),
         (["nowhere.py"], "The module 'nowhere.py' cannot be read: No such file or directory."),
+        (["."], "The module '.' cannot be read: Is a directory."),
+        (["beside.py"], "No module named 'numbers_of'. In the sandbox it can import installed packages"),
+        (["numbers_of.py", "--name", "other"], "--name other: tests are named after the module."),
         (["numbers_of.py", "--language", "shell"], "Tests for existing code are written for Python only"),
         (["numbers_of.py:double", "--tests-for", "other.py"], "one module at a time, not for numbers_of.py, other.py"),
     ],
 )
 def test_tests_for_what_is_not_there(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "numbers_of.py").write_text(MODULE)
+    (tmp_path / "beside.py").write_text(
+        "from numbers_of import double\n\n\ndef four(x):\n    return double(double(x))\n"
+    )
     model = recording(tmp_path / "r.json", ["{}"])
     done = solve(tmp_path, "--tests-for", *arguments, "--model", model)
     assert (done.returncode, message in " ".join(done.stderr.split())) == (2, True), done.stderr

@@ -346,7 +346,7 @@ class Language(ABC):
 
         Args:
             tests: The tests by function name.
-            module: The module with the functions.
+            module: The name of the module with the functions, in Python perhaps after a folder: `../NAME`.
             specs: The functions, for languages with positional arguments only; by default the inputs of each test
                 are in order.
         """

@@ -35,7 +35,7 @@ from __future__ import annotations
 {imports}
 import pytest
 
-MODULE = {module!r}
+{path}MODULE = {module!r}
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), {cases!r})
 with open(CASES, encoding="utf-8") as file:
     CASES = json.load(file)["cases"]
@@ -111,9 +111,12 @@ def pytest_files(tests: Mapping[str, Sequence[FunctionTest]], module: str, funct
 
     Args:
         tests: The tests by function name.
-        module: The module with the functions.
+        module: The module with the functions, perhaps after its folder, seen from the tests: `../NAME`.
         functions: The functions that steps may call.
     """
+    folder, _, module = module.rpartition("/")
+    here = "os.path.dirname(os.path.abspath(__file__))"
+    path = f"sys.path.insert(0, os.path.join({here}, {folder!r}))\n" if folder else ""
     name = f"test_{module}"
     imports, support = _support()
     cases = [
@@ -123,7 +126,7 @@ def pytest_files(tests: Mapping[str, Sequence[FunctionTest]], module: str, funct
     ]
     data = {"about": f"Written by CodeRoom: the cases of {name}.py.", "cases": cases}
     return {
-        f"{name}.py": _FILE.format(module=module, cases=f"{name}.json", imports=imports, support=support),
+        f"{name}.py": _FILE.format(path=path, module=module, cases=f"{name}.json", imports=imports, support=support),
         f"{name}.json": json.dumps(data, indent=1, ensure_ascii=False) + "\n",
     }
 
