@@ -12,6 +12,7 @@ from autogen_agentchat.messages import (
     CodeGenerationEvent,
     ModelClientStreamingChunkEvent,
 )
+from markdown_it import MarkdownIt
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markdown import Markdown
@@ -33,6 +34,13 @@ _STREAMED_CHARACTERS: Final = 4000
 _OUTPUT_LINES: Final = 40
 _LONGEST_MARKDOWN: Final = 50_000
 _MOST_QUOTES: Final = 500
+_USER: Final = "user"  # The source of the task.
+# Without the rules that hide text, and with line breaks as they are: a traceback stays one.
+_PROSE: Final = (
+    MarkdownIt("commonmark", {"html": False, "breaks": True})
+    .enable(["strikethrough", "table"])
+    .disable(["autolink", "entity", "escape", "image", "link", "reference"])
+)
 _RECORDING: Final = (
     "The model is a recording ({}): its replies were written beforehand. Everything else is real: the code runs, its "
     "output is its own, and the outcome is computed."
@@ -134,14 +142,23 @@ class RunView:
             self._ran.discard(message.source)
             summary = message.metadata.get(keys.SUMMARY)
             return _markdown(summary) if summary else None
-        return _markdown(message.to_model_text())
+        text = message.to_model_text()
+        return Text(visible(text)) if message.source == _USER else _markdown(text)
+
+
+class _Prose(Markdown):
+    """Markdown that loses nothing but marks of its own: what looks like HTML, escapes or entities is text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, code_theme="ansi_dark", hyperlinks=False)
+        self.parsed = _PROSE.parse(text)
 
 
 def _markdown(text: str) -> RenderableType:
     # Rich needs more than linear time for Markdown, most of all for quotes.
     if len(text) > _LONGEST_MARKDOWN or text.count(">") > _MOST_QUOTES:
         return Text(visible(text))
-    return Markdown(visible(text), code_theme="ansi_dark", hyperlinks=False)
+    return _Prose(visible(text))
 
 
 def _bounded(output: str, whole: str | None = None) -> Text:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import hypothesis.strategies as st
 import pytest
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -12,6 +13,7 @@ from autogen_agentchat.messages import (
     TextMessage,
 )
 from autogen_core.code_executor import CodeResult
+from hypothesis import given
 from rich.console import Console
 
 from coderoom.runs import RunRecord, RunView
@@ -35,6 +37,34 @@ def execution(output: str, exit_code: int = 0, outcome: str = "ok") -> CodeExecu
     metadata = {"coderoom.outcome": outcome, "coderoom.exit_code": str(exit_code)}
     result = CodeResult(exit_code=exit_code, output=output)
     return CodeExecutionEvent(source="coder", retry_attempt=0, result=result, metadata=metadata)
+
+
+def characters(text: str) -> str:
+    """The text without white space and the borders of panels."""
+    return "".join(text.replace("│", "").split())
+
+
+# What is a character of its own on a terminal: no white space, controls or parts of characters, and no border.
+PLAIN = st.characters(codec="utf-8", exclude_categories=("C", "M", "Z"), exclude_characters="│")
+TEXTS = st.lists(st.text(PLAIN | st.sampled_from(" \t\\`*_#<>&[]"), max_size=200), max_size=30).map("\n".join)
+PROSE = (
+    "vector<int>", "<module>", "<b>bold</b>", "C:\\new\\_test", "&lt;&amp;", "[a](http://b)", "[x]: y", "<http://a.b/>",
+    "![i](j)", "a < b > c", "{x!r}", "<!-- no -->", '  File "<string>", line 1, in <module>', "<script>\n</script>",
+)  # fmt: skip
+
+
+@given(TEXTS)
+def test_every_character_of_a_task_and_of_output_is_shown(text: str) -> None:
+    task = TextMessage(source="user", content=text)
+    assert characters(text) in characters(shown(task))
+    assert characters(text) in characters(shown(execution(text)))
+
+
+@given(st.lists(st.sampled_from(PROSE), max_size=10).map("\n".join))
+def test_what_looks_like_html_or_an_escape_is_text_in_prose(text: str) -> None:
+    lines = shown(TextMessage(source="coder", content=text))
+    assert characters(text) in characters(lines)
+    assert all(line.strip() in lines for line in text.splitlines()), "each line is a line of its own"
 
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07[bold red]markup[/bold red] \x9b31m"
