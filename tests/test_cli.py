@@ -107,7 +107,7 @@ def test_an_agent_that_meets_its_limit_has_not_answered(tmp_path: Path) -> None:
     assert (done.returncode, run["outcome"], run["succeeded"], run["attempts"]) == (1, "unfinished", False, 10)
     assert run["agent_stop_reason"] == "max_steps"
     shown = " ".join(coderoom("run", "code-act", "Go on.", "--model", model, cwd=tmp_path).stdout.split())
-    assert "stopped max_steps: The turn was ended before there was an answer: the step limit was reached" in shown
+    assert "stopped The turn was ended before there was an answer: the step limit was reached" in shown
     assert "Maximum number of turns" not in shown
 
 

@@ -47,7 +47,7 @@ STOP_REASON: Final = "coderoom.stop_reason"
 FAILURE: Final = "coderoom.failure"
 """A fingerprint of the code and of how it failed; two equal ones are the same failure again."""
 OUTPUT_FILE: Final = "coderoom.output_file"
-"""The file with the whole output, where the message holds only its head and tail."""
+"""The file with the output, as far as the executor kept it, if the message has only its head and tail."""
 ARTIFACTS: Final = "coderoom.artifacts"
 """The files that the last attempt made or changed: a JSON list of objects with `name`, `media_type` and `path`."""
 CALLS: Final = "coderoom.calls"
@@ -107,17 +107,32 @@ class StopReason(StrEnum):
     @property
     def why_without_answer(self) -> str:
         """Why a turn that ended for this reason has no answer, in words; empty if it has one."""
-        why = _WHY_WITHOUT_ANSWER.get(self)
-        return "" if why is None else f"The turn was ended before there was an answer: {why}."
+        without = self in _WITHOUT_ANSWER
+        return f"The turn was ended before there was an answer: {self.words}." if without else ""
+
+    @property
+    def words(self) -> str:
+        """The reason in words."""
+        return _WORDS[self]
 
 
-_WHY_WITHOUT_ANSWER = {
+_WORDS = {
+    StopReason.SUCCEEDED: "the code succeeded",
+    StopReason.NO_CODE: "there was no code to run",
+    StopReason.REJECTED: "the code was rejected",
+    StopReason.CANCELLED: "the code was stopped from outside",
+    StopReason.FAILED: "the code failed",
+    StopReason.RETRIES_EXHAUSTED: "the last of the allowed attempts failed",
+    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
+    StopReason.ANSWERED: "the model answered",
     StopReason.MAX_STEPS: "the step limit was reached",
     StopReason.MAX_TOKENS: "the token limit was reached",
     StopReason.MAX_SECONDS: "the time limit was reached",
-    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
-    StopReason.CANCELLED: "the code was stopped from outside",
+    StopReason.NOT_RETRIED: "the model decided against another attempt",
 }
+_WITHOUT_ANSWER = frozenset(
+    [StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS, StopReason.SAME_FAILURE, StopReason.CANCELLED]
+)
 
 
 def read_outcome(metadata: Mapping[str, str]) -> Outcome | None:

@@ -15,6 +15,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.models import RequestUsage
 
+from coderoom import generation
 from coderoom.agents import StopReason
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
@@ -28,6 +29,9 @@ UNFINISHED = "unfinished"
 FAILED = "failed"
 """The outcome of a run that ended with the failure of an agent or a model."""
 
+# A `CodeGeneratorAgent` has reasons of its own.
+_REASONS: dict[str, str] = {each.value: each.words for each in generation.StopReason}
+_REASONS.update((each.value, each.words) for each in StopReason)
 _AT_A_LIMIT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS})
 
 
@@ -114,6 +118,14 @@ class RunRecord:
         """The limit that the agent reached before it answered, in words; empty if there was none."""
         reason = self.agent_stop_reason
         return StopReason(reason).why_without_answer if self.outcome == UNFINISHED and reason else ""
+
+    @property
+    def why_failed(self) -> str:
+        """Why the last agent that ran code made no further attempt, in words; empty if its code did not fail."""
+        reason = self.agent_stop_reason
+        if self.outcome not in {Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY, Outcome.REJECTED} or reason is None:
+            return ""
+        return _REASONS.get(reason, reason)
 
     @property
     def answer(self) -> str:

@@ -35,9 +35,9 @@ _OUTPUT_LINES: Final = 40
 _LONGEST_MARKDOWN: Final = 50_000
 _MOST_QUOTES: Final = 500
 _USER: Final = "user"  # The source of the task.
-# Without the rules that hide text, and with line breaks as they are: a traceback stays one.
+# Without the rules that hide text.
 _PROSE: Final = (
-    MarkdownIt("commonmark", {"html": False, "breaks": True})
+    MarkdownIt("commonmark", {"html": False})
     .enable(["strikethrough", "table"])
     .disable(["autolink", "entity", "escape", "image", "link", "reference"])
 )
@@ -152,6 +152,10 @@ class _Prose(Markdown):
     def __init__(self, text: str) -> None:
         super().__init__(text, code_theme="ansi_dark", hyperlinks=False)
         self.parsed = _PROSE.parse(text)
+        for token in self.parsed:
+            for child in token.children or ():
+                if child.type == "softbreak":  # A traceback stays one.
+                    child.type = "hardbreak"
 
 
 def _markdown(text: str) -> RenderableType:
@@ -169,7 +173,7 @@ def _bounded(output: str, whole: str | None = None) -> Text:
         left_out = f"{len(lines) - 2 * half} lines are" if whole is None else "lines are"
         lines = [*lines[:half], f"… {left_out} not shown …", *lines[-half:]]
     if whole is not None:
-        lines.append(f"(the whole output is in {visible(_short(Path(whole)))})")
+        lines.append(f"(more of the output is in {visible(_short(Path(whole)))})")
     text = "\n".join(lines)
     return Text(text) if text.strip() else Text("(no output)", style="dim")
 
@@ -189,9 +193,11 @@ def _summary(record: RunRecord) -> RenderableType:
     if record.error is not None:
         table.add_row("error", Text(visible(record.error)))
     elif record.why_unfinished:
-        table.add_row("stopped", Text(f"{record.agent_stop_reason}: {record.why_unfinished}"))
+        table.add_row("stopped", Text(record.why_unfinished))
     elif record.stop_reason:
         table.add_row("stopped", Text(visible(record.stop_reason)))
+    if record.why_failed:
+        table.add_row("failed", Text(record.why_failed))
     table.add_row("turns", f"{record.turns}, with {record.attempts} run{'' if record.attempts == 1 else 's'} of code")
     usage = record.usage
     table.add_row("tokens", f"{usage['total_tokens']} ({usage['prompt_tokens']} in, {usage['completion_tokens']} out)")

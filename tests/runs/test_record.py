@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent, TextMessage
 from autogen_core.models import RequestUsage
 
@@ -40,6 +41,19 @@ def test_a_verdict_against_it_counts_for_more() -> None:
 def test_words_are_no_success_where_code_should_run() -> None:
     assert record(said("user", "do"), said("a", "done!")).outcome == "no_code"
     assert record(said("user", "do"), said("a", "done!"), runs_code=False).outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("same_failure", "the same code failed in the same way as before"),
+        ("same_code", "the model repeated the same code"),
+        ("a reason of somebody else", "a reason of somebody else"),
+    ],
+)
+def test_why_there_was_no_further_attempt_is_said_in_words(reason: str, words: str) -> None:
+    assert record(said("a", "bad", outcome="error", stop_reason=reason)).why_failed == words
+    assert record(said("a", "out", outcome="ok", stop_reason="succeeded")).why_failed == ""
 
 
 def test_an_error_and_a_cancel_count_for_most() -> None:
