@@ -16,7 +16,7 @@ from autogen_core import ComponentModel
 from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter, ValidationError
 
 from coderoom._util.autogen import loads_past_versions
-from coderoom.configs.components import Components, Kind, ProviderError, kind_for
+from coderoom.configs.components import Components, Kind, ProviderError, constructor_defaults, kind_for
 from coderoom.configs.findings import Checked, describe, explain, is_under
 from coderoom.configs.reading import Document
 from coderoom.configs.variables import References, resolve_all
@@ -95,7 +95,8 @@ class _Walk:
             self._check_class(envelope, path, component_class, kind)
         if component_class is not None and self._knows_version(envelope, path, component_class):
             schema = component_class.component_config_schema
-            envelope["config"] = self.config(envelope["config"], schema, (*path, "config"))
+            given = {**constructor_defaults(component_class), **envelope["config"]}
+            envelope["config"] = self.config(given, schema, (*path, "config"))
         else:
             envelope["config"] = self._guess(envelope["config"], (*path, "config"))
         if component_class is not None:

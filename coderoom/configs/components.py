@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import pkgutil
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,6 +18,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, Workbench
+from pydantic import TypeAdapter
 
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
 from coderoom.approval import Approval
@@ -48,6 +51,30 @@ def provider_of(component_class: type) -> str:
     """The name under which AutoGen dumps a class."""
     override = getattr(component_class, "component_provider_override", None)
     return str(override or f"{component_class.__module__}.{component_class.__qualname__}")
+
+
+@functools.cache
+def constructor_defaults(component_class: Any) -> dict[str, Any]:
+    """The defaults of a class for fields that its config requires, as some of AutoGen's do."""
+    try:
+        parameters = inspect.signature(component_class).parameters
+    except (ValueError, TypeError):
+        return {}
+    defaults = {}
+    for name, known in component_class.component_config_schema.model_fields.items():
+        default = parameters[name].default if name in parameters else inspect.Parameter.empty
+        if known.is_required() and default is not inspect.Parameter.empty:
+            # The constructor of `AssistantAgent` takes `None` for a field that is a `bool` in its config.
+            defaults[name] = False if default is None and known.annotation is bool else default
+    return {name: default for name, default in defaults.items() if _fits(component_class, name, default)}
+
+
+def _fits(component_class: Any, name: str, default: Any) -> bool:
+    try:
+        TypeAdapter(component_class.component_config_schema.model_fields[name].annotation).validate_python(default)
+    except Exception:  # A validator may raise anything.
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

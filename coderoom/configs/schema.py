@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-from coderoom.configs.components import TEAM, Entry, Kind, all_kinds, catalog, kind_for
+from coderoom.configs.components import TEAM, Entry, Kind, all_kinds, catalog, constructor_defaults, kind_for
 
 _ANY = "component"
 _COMPONENT_REF = "#/$defs/ComponentModel"
@@ -111,6 +111,9 @@ def _component(entry: Entry, config: dict[str, Any], definitions: dict[str, Any]
         text = described.get(name) or described.get(f"{name}_func")
         if text:
             schema.setdefault("description", text)
+    if "required" in target:
+        filled_in = constructor_defaults(component_class)
+        target["required"] = [name for name in target["required"] if name not in filled_in]
     made: dict[str, Any] = {
         "properties": {
             "component_type": {"anyOf": [{"const": component_class.component_type}, {"type": "null"}]},

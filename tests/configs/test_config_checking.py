@@ -124,9 +124,8 @@ def test_left_out_config_is_empty(tmp_path: Path) -> None:
 
 
 def test_missing_key_has_the_line_of_its_mapping(tmp_path: Path) -> None:
-    text = changed(TEAM, '        tool_call_summary_format: "{result}"\n', "")
-    problems = found(write(tmp_path, text))
-    assert problems == [(8, f"{AGENT}.config", "the key 'tool_call_summary_format' is missing")]
+    problems = found(write(tmp_path, changed(TEAM, "        name: coder\n", "")))
+    assert problems == [(8, f"{AGENT}.config", "the key 'name' is missing")]
 
 
 def test_missing_provider(tmp_path: Path) -> None:
@@ -292,11 +291,10 @@ def test_thirty_mistakes_on_one_line(tmp_path: Path) -> None:
 
 
 def test_validator_that_raises_something_else(tmp_path: Path) -> None:
-    new = "name: coder\n        handoffs: [5]\n        max_tool_iterations: 0"
+    new = "handoffs: [5]\n        max_tool_iterations: 0"
     text = changed(changed(TEAM, "name: coder", new), "description: Writes code.", "descripton: Writes code.")
-    text = changed(text, "        reflect_on_tool_use: false\n", "")
     assert [(path, message.partition(":")[0]) for _, path, message in found(write(tmp_path, text))] == [
-        (f"{AGENT}.config", "the key 'reflect_on_tool_use' is missing"),
+        (f"{AGENT}.config", "the key 'name' is missing"),
         (f"{AGENT}.config.handoffs", "the value was refused"),
         (f"{AGENT}.config.max_tool_iterations", "expected at least 1, got 0 (an integer)"),
         (f"{AGENT}.config.descripton", "unknown key 'descripton'; did you mean 'description'?"),

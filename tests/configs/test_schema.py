@@ -41,6 +41,12 @@ def written(folder: Path, text: str) -> list[str]:
     return mistakes(write(folder, text))
 
 
+def test_what_the_constructor_of_autogens_class_fills_in_is_not_required() -> None:
+    schema: Any = validator().schema
+    for name, needed in (("AssistantAgentConfig", {"name", "model_client"}), ("TokenUsageTerminationConfig", set())):
+        assert set(schema["$defs"][name].get("required", [])) == needed
+
+
 @pytest.mark.parametrize("team", [*shipped_teams(), *EXAMPLES])
 def test_what_comes_with_the_package_is_right(team: str) -> None:
     assert mistakes(team) == []
