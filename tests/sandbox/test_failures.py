@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 
+import pytest
+
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, Sandbox, Session
 
@@ -105,6 +107,21 @@ async def test_a_long_chain_and_a_loop_of_exceptions(sandbox: Sandbox) -> None:
     assert text.count("ZeroDivisionError") < 40
     loop = "a, b = KeyError('a'), KeyError('b')\na.__cause__ = b\nb.__cause__ = a\nraise a"
     assert "KeyError: 'a'" in error_of(await sandbox.run(loop)).traceback
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("rang(3)", ". Did you mean: 'range'?\n"),
+        ("counter = 1\nprint(countr)", ". Did you mean: 'counter'?\n"),
+        ("[].appnd(1)", ". Did you mean: 'append'?\n"),
+        ("xyzzy", "'xyzzy' is not defined\n"),
+        ("class C:\n    def __dir__(self): raise ValueError\nC().name", "has no attribute 'name'\n"),
+    ],
+)
+async def test_the_name_that_was_probably_meant(sandbox: Sandbox, code: str, hint: str) -> None:
+    result = await sandbox.run(code)
+    assert result.stderr.endswith(hint)
 
 
 async def test_an_error_whose_text_fails(sandbox: Sandbox) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import sys
@@ -20,6 +21,7 @@ _LONGEST = 100_000
 _MOST_FRAMES = 500  # At either end.
 _MOST_FRAMES_LINKED = 20
 _MOST_LINKED = 30
+_LONGEST_NAME, _MOST_NAMES = 40, 1_000
 _LINKS = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
 _HEAD = "Traceback (most recent call last):\n"
 _GAP = " frames left out]"
@@ -63,8 +65,31 @@ def explain(error: BaseException) -> tuple[str, int | None]:
     if line is None and isinstance(error, SyntaxError):
         line = error.lineno
     _mark_gaps(whole, error, left_out)
-    text = "".join(_readable(list(whole.format())))
+    parts = _readable(list(whole.format()))
+    if parts and parts[-1].rstrip("\n").endswith(str(whole)):
+        parts[-1] = parts[-1].rstrip("\n") + _hint(error) + "\n"
+    text = "".join(parts)
     return (text if len(text) <= _LONGEST else text[: _LONGEST // 2] + "\n...\n" + text[-_LONGEST // 2 :]), line
+
+
+def _hint(error: BaseException) -> str:
+    """The name that is probably meant by an unknown one. Since Python 3.12, the traceback has it already."""
+    name: Any = getattr(error, "name", None)
+    if sys.version_info >= (3, 12) or not isinstance(name, str) or len(name) > _LONGEST_NAME:
+        return ""
+    known: list[Any] = []
+    try:
+        if isinstance(error, NameError) and error.__traceback__ is not None:
+            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+            known = [*frame.f_locals, *frame.f_globals, *dir(builtins)]
+        elif isinstance(error, AttributeError):
+            known = dir(getattr(error, "obj", None))
+        import difflib
+
+        close = difflib.get_close_matches(name, [each for each in known[:_MOST_NAMES] if isinstance(each, str)], 1, 0.7)
+    except Exception:  # The object may define what its attributes are.
+        return ""
+    return f". Did you mean: {close[0]!r}?" if close else ""
 
 
 def _linked(error: BaseException) -> list[BaseException]:
