@@ -124,6 +124,16 @@ async def test_the_name_that_was_probably_meant(sandbox: Sandbox, code: str, hin
     assert result.stderr.endswith(hint)
 
 
+async def test_an_async_function_without_await_is_an_error_that_says_so(sandbox: Sandbox) -> None:
+    code = "async def fetch():\n    return 1\n"
+    result = await sandbox.run(f"{code}fetch()")
+    assert (result.outcome, error_of(result).type) == (Outcome.ERROR, "RuntimeError")
+    assert result.stderr.endswith(
+        "RuntimeError: fetch() was called without `await`, so it did not run: write `await fetch(...)`\n"
+    )
+    assert (await sandbox.run(f"{code}await fetch()")).value == 1
+
+
 async def test_an_error_whose_text_fails(sandbox: Sandbox) -> None:
     result = await sandbox.run("class E(Exception):\n    def __str__(self): raise SystemExit(3)\nraise E")
     assert (result.outcome, result.exit_code) == (Outcome.ERROR, 1)

@@ -21,6 +21,7 @@ _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 
+_NOT_AWAITED = "{0}() was called without `await`, so it did not run: write `await {0}(...)`"
 _CO_COROUTINE = 128
 _NO_INPUT = "input() is not available: nobody can answer here. Put the values into the code."
 
@@ -88,6 +89,9 @@ class Interpreter:
             value = self._execute(code, filename)
             if value is None and named and self.names.get(named) is not before:
                 value = self.names[named]
+            if isinstance(value, types.CoroutineType):
+                value.close()
+                raise RuntimeError(_NOT_AWAITED.format(value.__qualname__))
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
         except BaseException as error:
             answer = self.failure(error)
