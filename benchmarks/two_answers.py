@@ -38,6 +38,7 @@ CONDITIONS: dict[str, dict[str, str]] = {
         "the time of day": "time.time_ns() // {slow} % 2",
         "bytes of the system": "os.urandom(1)[0] < {byte}",
         "the number of the process": "os.getpid() % 2",
+        "the number of its parent": "os.getppid() % {few} == 0",
         "page faults": "resource.getrusage(resource.RUSAGE_SELF).ru_minflt < 400",
         "the type of the stream": "type(sys.stdout).__name__ == 'Out'",
         "the number of calls": "len(SEEN) == {few}",

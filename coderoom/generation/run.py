@@ -283,7 +283,7 @@ class Run:
                 continue
             if variation is not Variation.NONE and case.function not in repeatable:
                 # Nothing runs before it.
-                [alone] = await self._see_in_order(session, [case], _CHECKS, min(variation, Variation.CALL))
+                [alone] = await self._see_in_order(session, [case], _CHECKS, variation)
                 repeatable[case.function] = not alone.why
             if not repeatable.get(case.function, True):
                 self._results[case.number] = self._not_repeatable(case, self._passed(case), seen)

@@ -28,6 +28,8 @@ datetime.datetime.now().microsecond % 8
 time.monotonic() % 1 < 0.5
 os.getpid() % 4
 os.getppid() % 2
+os.getppid() % 3 < 2
+os.getsid(0) % 3 > 0
 os.getpid() < 50
 id(object()) >> 12 & 1
 id(object()) >> 16 & 1

@@ -56,7 +56,7 @@ def run_in_order(
         seconds: The time limit of each job.
         longest: The maximum length of the answers of a process together in characters.
         new: Whether they are new processes of Python; otherwise, they are forks of this one.
-        pause: The most seconds between two processes.
+        pause: The most seconds between two processes; if it is above 0, their numbers are varied too.
 
     Returns:
         The different answers of each job; `None` is among them if a process ended or took too long.
@@ -66,7 +66,8 @@ def run_in_order(
         tidy()
         with contextlib.ExitStack() as stack:
             for process in [
-                stack.enter_context(_Process(program, jobs, longest, flags if new else ())) for flags in _WAYS[:count]
+                stack.enter_context(_Process(program, jobs, longest, flags if new else (), pause > 0))
+                for flags in _WAYS[:count]
             ]:
                 answers: List[Optional[str]] = [*process.answers(len(jobs), seconds, longest)]
                 answers += [None] * (len(jobs) - len(answers))
@@ -78,8 +79,18 @@ def run_in_order(
     return found
 
 
+def _skip_numbers() -> None:
+    for _ in range(_random.randrange(4)):
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+
 class _Process:
-    def __init__(self, program: str, jobs: List[Dict[str, Any]], longest: int, flags: Tuple[str, ...]) -> None:
+    def __init__(
+        self, program: str, jobs: List[Dict[str, Any]], longest: int, flags: Tuple[str, ...], numbers: bool
+    ) -> None:
         self._folder = tempfile.mkdtemp()
         name = "".join(_random.choice(string.ascii_lowercase) for _ in range(_LETTERS))
         path = os.path.join(self._folder, name + ".py")
@@ -88,17 +99,33 @@ class _Process:
         reader, writer = os.pipe()
         self._answers = io.FileIO(reader)
         arguments = (jobs, longest, writer, self._folder, name)
-        self._pid = self._start(flags, writer, arguments) if flags else self._fork(arguments)
+        if numbers:
+            _skip_numbers()
+        # Every second one leads no session, and has another parent.
+        start = self._start_elsewhere if numbers and flags == _WAYS[-1] else self._start
+        self._pid = start(flags, writer, arguments) if flags else self._fork(arguments)
         os.close(writer)
 
-    def _start(self, flags: Tuple[str, ...], writer: int, arguments: Any) -> int:
+    def _start_elsewhere(self, flags: Tuple[str, ...], writer: int, arguments: Any) -> int:
+        """Start a process as the child of one that only waits for it."""
+        pid = os.fork()
+        if not pid:
+            try:
+                os.setsid()
+                _skip_numbers()
+                os.waitpid(self._start(flags, writer, arguments, new_session=False), 0)
+            finally:
+                os._exit(0)
+        return pid
+
+    def _start(self, flags: Tuple[str, ...], writer: int, arguments: Any, new_session: bool = True) -> int:
         process = subprocess.Popen(
             [sys.executable, *flags, "-c", _START],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=[writer],
-            start_new_session=True,
+            start_new_session=new_session,
             cwd=self._folder,
         )
         try:
