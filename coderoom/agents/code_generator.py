@@ -387,7 +387,9 @@ def _words(event: GenerationEvent) -> str:
             return f"Tests of {event.function}:\n" + "\n".join(f"- {test.name}" for test in event.tests)
         case CodeRefused():
             return f"{str(event)[:_LONGEST]}{_reason(event.reason)}"
-        case TestsFrozen() | TestChanged() | CacheHit() | Warned():
+        case TestsFrozen():
+            return f"{event.tests.count} tests are frozen, sha256 {event.tests.hash}."
+        case TestChanged() | CacheHit() | Warned():
             return str(event)
         case FunctionFinished(report=report) if not report.passed:
             return str(event)
