@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 from collections import Counter, deque
@@ -15,6 +16,7 @@ from typing import Any, Self
 
 from coderoom.generation.languages import Job, Language, Variation
 from coderoom.generation.languages.python.pytest_file import job_of, plain_inputs
+from coderoom.generation.languages.python.varying import variation
 from coderoom.generation.session import (
     Answer,
     Failure,
@@ -81,7 +83,8 @@ class Judge:
     def __init__(self, sandbox: Sandbox, language: Language, count: int) -> None:
         self._sessions = [TestSession(sandbox, language, {}) for _ in range(count)]
         self._lock = asyncio.Lock()
-        self._known: dict[bytes, Answer] = {}
+        self._known: dict[bytes | int, Answer] = {}
+        self._numbers = itertools.count()
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,8 +94,8 @@ class Judge:
             await session.close()
 
     async def look_at(self, jobs: Sequence[Job]) -> list[Answer | None]:
-        """Evaluate many properties, each only once for the same values."""
-        keys = [hashlib.sha256(json.dumps(job).encode()).digest() for job in jobs]
+        """Evaluate many properties, each only once for the same values if its answer cannot vary."""
+        keys = [self._key(job) for job in jobs]
         new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in self._known}
         looks = TestQueue([*new.values()], [str(job["property"]) for job in new.values()])
         if new:
@@ -101,6 +104,12 @@ class Judge:
                 await _all([session.work(looks) for session in sessions])
         self._known.update((key, each) for key, each in zip(new, looks.answers, strict=True) if each is not None)
         return [self._known.get(key) for key in keys]
+
+    def _key(self, job: Job) -> bytes | int:
+        """The same key for the same property of the same values; a new one for a property whose answer may vary."""
+        if variation((str(job["property"]),)) is not Variation.NONE:
+            return next(self._numbers)
+        return hashlib.sha256(json.dumps(job).encode()).digest()
 
     async def look(self, job: Job) -> str:
         """Evaluate one property; return why it does not hold."""
