@@ -96,6 +96,7 @@ def run(
     """
     from rich.console import Console
 
+    from coderoom._util.terminal import pausing_for_questions
     from coderoom.runs import RunView, prepare_run, run_team
 
     prepared = prepare_run(
@@ -107,7 +108,8 @@ def run(
     record = prepared.record
     try:
         begin = partial(view.begin, record)
-        asyncio.run(run_team(prepared.team, record, view.show, begin=begin, owns_process=bool(context.obj)))
+        with pausing_for_questions(view.pause):
+            asyncio.run(run_team(prepared.team, record, view.show, begin=begin, owns_process=bool(context.obj)))
     finally:
         view.stop()
     view.end(record)

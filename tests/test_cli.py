@@ -4,10 +4,12 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -288,6 +290,28 @@ def test_an_interrupt_ends_the_run_and_leaves_nothing(tmp_path: Path) -> None:
     assert json.loads(out)["outcome"] == "cancelled"
     assert b"Traceback" not in err
     assert alive(mark) == []
+
+
+def test_a_question_is_not_overwritten_by_the_display_around_it(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", ["```python\nprint(6 * 7)\n```", "Done."])
+    command = [sys.executable, "-m", "coderoom", "run", "human-approves", "Count.", "--model", model]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment({"TERM": "xterm"}), stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # The other side is closed.
+            while data := os.read(ours, 65536):
+                shown += data
+                if data.endswith(b"[y/N] "):
+                    os.write(ours, b"y\n")
+    os.close(ours)
+    assert process.returncode == 0, shown
+    before, _, after = shown.partition(b"[y/N] y\r\n")
+    assert b"waits for the model" in before
+    # No line above the answer is erased.
+    assert b"\x1b[1A" not in after.partition(b"exit code 0")[0]
 
 
 AUTOGENS = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -15,6 +15,7 @@ from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
+    CodeExecutionEvent,
     HandoffMessage,
     ModelClientStreamingChunkEvent,
     TextMessage,
@@ -46,11 +47,11 @@ from coderoom.agents.attempt import (
     execution_event,
     select_blocks,
 )
-from coderoom.agents.messages import picture_of, plain_answer, with_output
+from coderoom.agents.messages import picture_of, plain_answer
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.outcome import Outcome
-from coderoom.sandbox import OutputChunk
+from coderoom.sandbox import OutputChunk, with_output
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -59,6 +60,8 @@ Item = BaseAgentEvent | BaseChatMessage | Response
 
 OnOutput = Callable[[OutputChunk], None]
 
+_QUIET_SECONDS = 0.25
+"""Code that ends sooner after its first output has none streamed, since the event that follows has it all."""
 _NOT_RUN = "The turn was ended before the code above was run."
 
 
@@ -190,7 +193,8 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._runner = runner
         self._languages = list(languages)
         self._code_format = code_format
-        self._streams_output = self._shows_pictures = False
+        self._quiet_seconds = _QUIET_SECONDS
+        self._shows_pictures = False
         self._resumed = asyncio.Event()
         self._resumed.set()
 
@@ -225,7 +229,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
 
     @abstractmethod
     async def _attempt(
-        self, turn: TurnT, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput | None
+        self, turn: TurnT, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput
     ) -> Attempt:
         """Run the selected code as the turn's next attempt."""
 
@@ -280,26 +284,34 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         yield execution_event(self.name, turn.attempts[-1])
 
     async def _run(self, turn: TurnT, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
-        """Run the code, yield its output if that is streamed, and add what happened to the context."""
+        """Run the code, yield its output, and add what happened to the context."""
         await self._wait_if_paused(turn.token)
         context = await self._model_context.get_messages()
-        if not self._streams_output:
-            await self._keep(turn, await self._attempt(turn, selection, context, None))
-            return
-        message_id = str(uuid.uuid4())
-        run = with_output(lambda report: self._attempt(turn, selection, context, report))
+        run = self._with_output(lambda report: self._attempt(turn, selection, context, report))
         async with aclosing(run) as items:
             async for item in items:
                 if isinstance(item, Attempt):
                     await self._keep(turn, item)
                 else:
-                    # The event has one of AutoGen's types; its metadata identifies it.
-                    yield ModelClientStreamingChunkEvent(
-                        content=item.text,
-                        source=self.name,
-                        full_message_id=message_id,
-                        metadata={keys.EVENT: keys.OUTPUT},
-                    )
+                    yield item
+
+    async def _with_output(
+        self, run: Callable[[OnOutput], Coroutine[Any, Any, Attempt]]
+    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | Attempt, None]:
+        """Run code; yield its output while it runs, and last the attempt."""
+        message_id = str(uuid.uuid4())
+        async with aclosing(with_output(run, self._quiet_seconds)) as items:
+            async for item in items:
+                if isinstance(item, Attempt):
+                    yield item
+                    continue
+                # The event has one of AutoGen's types; its metadata identifies it.
+                yield ModelClientStreamingChunkEvent(
+                    content=item.text,
+                    source=self.name,
+                    full_message_id=message_id,
+                    metadata={keys.EVENT: keys.OUTPUT},
+                )
 
     async def _keep(self, turn: TurnT, attempt: Attempt) -> None:
         """Add an attempt to the turn and to the context, with the code's pictures if the model has vision."""
@@ -316,6 +328,15 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         else:
             turn.interrupted = True
             await self._keep(turn, self._runner.last_attempt)
+
+    @property
+    def interrupted(self) -> CodeExecutionEvent | None:
+        """The run of code that a cancellation has ended, with its output so far; `None` if there was none.
+
+        A team's stream ends with the cancellation, so it does not have this event.
+        """
+        last = self._runner.last_attempt
+        return None if last is None or last.outcome is not Outcome.CANCELLED else execution_event(self.name, last)
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Wait before the next model call or run, until `on_resume`."""

@@ -165,7 +165,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         workbench: An AutoGen workbench, or several, all of whose tools the code can call. They are started on first
             use and stopped in `close()`.
         model_context: Where the conversation is kept; by default the last 50 messages.
-        model_client_stream: Whether to yield the model's chunks and the code's output as they arrive.
+        model_client_stream: Whether to yield the model's chunks as they arrive, and the output of the code from its
+            beginning. Otherwise, only output of code that goes on for more than a quarter of a second is yielded.
         description: What the agent is for, for other agents.
         system_message: The first message of every model call; the functions' signatures follow it.
         code_format: Where code is in the model's replies: in fenced blocks (`fence`), or in `<execute>` tags
@@ -246,7 +247,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._approval = approval_func
         self._max_output_chars = max_output_chars
         self._session = CodeSession(executor, runner, self._tools, self._workbench, on_error)
-        self._streams_output = model_client_stream
+        if model_client_stream:
+            self._quiet_seconds = 0.0
         self._shows_pictures = bool(model_client.model_info.get("vision"))
 
     # --- The interface of AutoGen's agents ---
@@ -301,6 +303,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             if not turn.ran_out_of_time:
                 raise
             if turn.interrupted:
+                self._runner.last_attempt = None
                 yield execution_event(self.name, turn.attempts[-1])
         finally:
             turn.close()
@@ -331,7 +334,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         return plain_answer(self.name, message_id, reply, past, StopReason.ANSWERED)
 
     async def _attempt(
-        self, turn: LimitedTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput | None
+        self, turn: LimitedTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput
     ) -> Attempt:
         return await self._session.run(turn.number, selection, context, turn.token, on_output)
 

@@ -242,7 +242,13 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             return
         context = [message.to_model_message() for message in messages]
         await self._wait_if_paused(cancellation_token)
-        attempt = await self._runner.attempt(1, selection, context, cancellation_token)
+        run = self._with_output(lambda report: self._runner.attempt(1, selection, context, cancellation_token, report))
+        async with aclosing(run) as items:
+            async for item in items:
+                if isinstance(item, Attempt):
+                    attempt = item
+                else:
+                    yield item
         yield execution_event(self.name, attempt)
         stop_reason = RetryTurn(cancellation_token, [attempt]).stop_reason
         text = attempt.describe() if attempt.blocks else no_code
@@ -296,7 +302,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             turn.gave_up = True
 
     async def _attempt(
-        self, turn: RetryTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput | None
+        self, turn: RetryTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput
     ) -> Attempt:
         if self._saved is not None:
             await await_with_token(self._runner.executor.start(), turn.token)

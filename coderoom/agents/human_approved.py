@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any, Final, Generic, Literal, Self, TypeVar, cast
 
 from autogen_agentchat.agents import UserProxyAgent
-from autogen_agentchat.messages import BaseChatMessage, TextMessage, UserInputRequestedEvent
+from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent, TextMessage, UserInputRequestedEvent
 from autogen_core import CancellationToken, ComponentLoader, ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
@@ -171,6 +171,11 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
     def code_executor(self) -> CodeExecutor:
         """Where the code runs."""
         return self._agent.code_executor
+
+    @property
+    def interrupted(self) -> CodeExecutionEvent | None:
+        """The run of code that a cancellation has ended, if any."""
+        return self._agent.interrupted
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:

@@ -1,12 +1,9 @@
-"""Answers and stops as messages, and the output of code while it runs. Used by all agents."""
+"""Answers as messages, and pictures in them. Used by all agents."""
 
 from __future__ import annotations
 
-import asyncio
 import io
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
@@ -16,20 +13,11 @@ from autogen_core import Image
 from autogen_core.models import CreateResult
 from PIL import Image as PILImage
 
-from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, cut_of, facts, report
 from coderoom.agents.metadata import StopReason
-from coderoom.sandbox import Artifact, OutputChunk
+from coderoom.sandbox import Artifact
 
-T = TypeVar("T")
-
-
-_MOST_STREAMED = 1_000_000
-_MOST_AT_ONCE = 100
-"""How many chunks are passed on as they arrive. Later ones are combined, since showing each of them costs time."""
-_GATHER_SECONDS = 0.05
-_NO_MORE = "\n[Further output of the code is not shown while it runs.]\n"
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
 _LARGEST_PICTURE = 8 * 1024 * 1024
 _MOST_PIXELS = 25_000_000
@@ -50,51 +38,6 @@ def plain_answer(
         text = report(text, attempts[-1])
     metadata |= cut_of(reply)
     return TextMessage(id=message_id, content=text, source=source, models_usage=reply.usage, metadata=metadata)
-
-
-async def with_output(
-    run: Callable[[Callable[[OutputChunk], None]], Coroutine[Any, Any, T]],
-) -> AsyncGenerator[OutputChunk | T, None]:
-    """Run a coroutine that reports output to its argument; yield the output, up to a limit, and last its result."""
-    waiting: deque[OutputChunk] = deque()
-    news = asyncio.Event()
-    size = 0
-
-    def report_output(chunk: OutputChunk) -> None:
-        nonlocal size
-        if size < _MOST_STREAMED:
-            size += len(chunk.text)
-            waiting.append(chunk if size < _MOST_STREAMED else OutputChunk("stderr", _NO_MORE))
-            news.set()
-
-    task = asyncio.ensure_future(run(report_output))
-    task.add_done_callback(lambda _: news.set())
-    pieces = 0
-    try:
-        while waiting or not task.done():
-            if not waiting:
-                news.clear()
-                await news.wait()
-                continue
-            pieces += 1
-            if pieces > _MOST_AT_ONCE:
-                await asyncio.wait([task], timeout=_GATHER_SECONDS)
-                while waiting:
-                    yield _gathered(waiting)
-            else:
-                yield waiting.popleft()
-        yield await task
-    finally:
-        await cancel_and_wait(task)
-
-
-def _gathered(waiting: deque[OutputChunk]) -> OutputChunk:
-    """The first chunk, combined with those after it of the same stream."""
-    first = waiting.popleft()
-    texts = [first.text]
-    while waiting and waiting[0].stream == first.stream:
-        texts.append(waiting.popleft().text)
-    return OutputChunk(first.stream, "".join(texts))
 
 
 def picture_of(artifact: Artifact) -> Image | None:

@@ -24,6 +24,7 @@ from rich.text import Text
 from coderoom._util.autogen import forget_early_answers
 from coderoom._util.components import Seconds, TimedConfig
 from coderoom._util.tasks import retrieve_exception
+from coderoom._util.terminal import asking
 from coderoom._util.text import visible
 from coderoom.approval.base import Approval, call_in_thread, is_async, no
 from coderoom.blocks import extract_code_blocks, fence
@@ -236,7 +237,8 @@ async def _terminal_to_oneself() -> AsyncIterator[None]:
     while not _terminal.acquire(blocking=False):  # noqa: ASYNC110 (the owner may run in another event loop)
         await asyncio.sleep(_POLL_SECONDS)
     try:
-        yield
+        with asking():
+            yield
     finally:
         _terminal.release()
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     CodeExecutionEvent,
+    CodeGenerationEvent,
     ModelClientStreamingChunkEvent,
+    ToolCallRequestEvent,
 )
+from autogen_core.code_executor import CodeResult
 from autogen_core.models import RequestUsage
 
 from coderoom import generation
@@ -42,6 +46,10 @@ def usage_of(used: Iterable[RequestUsage]) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
+def _outcome_of(result: CodeResult) -> Outcome:
+    return getattr(result, "outcome", Outcome.OK if result.exit_code == 0 else Outcome.ERROR)
+
+
 @dataclass
 class RunRecord:
     """The record of a run. Every fact is computed from the messages and the files; none is a model's claim.
@@ -59,6 +67,8 @@ class RunRecord:
         exception: The exception behind `error`.
         cancelled: Whether it was interrupted.
         runs_code: Whether the team has an agent that runs code.
+        activity: What the team does at the moment; empty if that is not known.
+        since: When that began, as a time of `time.monotonic`.
     """
 
     team: str
@@ -73,11 +83,40 @@ class RunRecord:
     exception: Exception | None = None
     cancelled: bool = False
     runs_code: bool = True
+    activity: str = ""
+    since: float = field(default_factory=monotonic)
+    _runs: int = 0
+    _results: dict[str, CodeResult] = field(default_factory=dict)
 
-    def add(self, message: BaseAgentEvent | BaseChatMessage) -> None:
-        """Record a message."""
-        if not isinstance(message, ModelClientStreamingChunkEvent):
-            self.messages.append(message)
+    def add(self, message: BaseAgentEvent | BaseChatMessage) -> BaseAgentEvent | BaseChatMessage:
+        """Record a message; return it, with the outcome of code that its agent does not report itself."""
+        if isinstance(message, ModelClientStreamingChunkEvent):
+            return message
+        if isinstance(message, BaseChatMessage) and (result := self._results.pop(message.source, None)) is not None:
+            facts = {keys.OUTCOME: _outcome_of(result).value, keys.EXIT_CODE: str(result.exit_code)}
+            message = message.model_copy(update={"metadata": message.metadata | facts})
+        self.messages.append(message)
+        if isinstance(message, CodeGenerationEvent) and message.code_blocks:
+            self.begin(message.source, "runs code")
+        elif isinstance(message, ToolCallRequestEvent):
+            self.begin(message.source, "calls tools")
+        elif isinstance(message, BaseAgentEvent):
+            self.begin(message.source, "waits for the model")
+        return message
+
+    def begin(self, agent: str, activity: str) -> None:
+        """An agent begins something."""
+        self.activity, self.since = f"{agent} {activity}", monotonic()
+
+    def begin_code(self, agent: str) -> None:
+        """An agent that does not report its runs of code begins one."""
+        self.begin(agent, "runs code")
+        self._runs += 1
+
+    def end_code(self, agent: str, result: CodeResult) -> None:
+        """The code has ended, whose outcome belongs to the agent's next message."""
+        self.begin(agent, "waits for the model")
+        self._results[agent] = result
 
     @property
     def outcome(self) -> str:
@@ -146,7 +185,8 @@ class RunRecord:
     @property
     def attempts(self) -> int:
         """The number of times that code ran."""
-        return sum(isinstance(m, CodeExecutionEvent) and m.metadata.get(keys.RAN) != "false" for m in self.messages)
+        events = [m for m in self.messages if isinstance(m, CodeExecutionEvent) and keys.OUTCOME in m.metadata]
+        return self._runs + sum(event.metadata.get(keys.RAN) != "false" for event in events)
 
     @property
     def usage(self) -> dict[str, int]:

@@ -24,6 +24,7 @@ from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
 from coderoom.errors import AgentError, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
+from coderoom.runs.activity import note_activity
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
 from coderoom.sandbox import Sandbox
@@ -149,6 +150,7 @@ async def run_team(
         adopt_orphans()
     executors = executors_of(team)
     record.runs_code = bool(executors)
+    note_activity(team, record)
     changes = FileChanges([folder for executor in executors if (folder := folder_of(executor))])
     token = CancellationToken()
     try:
@@ -158,6 +160,9 @@ async def run_team(
             begin()
             await _run(team, record, watch, token)
     finally:
+        for agent in agents_of(team, hidden=True):
+            if (event := getattr(agent, "interrupted", None)) is not None:
+                watch(record.add(event))
         record.seconds = time.monotonic() - started
         record.files = changes.written()
         for close in closers_of(team):
@@ -203,8 +208,7 @@ async def _run(team: Team, record: RunRecord, watch: Watcher, token: Cancellatio
             if isinstance(item, TaskResult):
                 record.stop_reason = item.stop_reason
             else:
-                record.add(item)
-                watch(item)
+                watch(record.add(item))
     finally:
         await stream.aclose()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 from autogen_agentchat.messages import (
@@ -18,6 +21,7 @@ from rich.live import Live
 from rich.markdown import Markdown
 from rich.panel import Panel
 from rich.rule import Rule
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +33,7 @@ from coderoom.runs.record import RunRecord
 from coderoom.runs.team_run import NO_CODE_IS_RUN
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
+_FRAMES_PER_SECOND: Final = 10
 _STREAMED_LINES: Final = 12
 _STREAMED_CHARACTERS: Final = 4000
 _OUTPUT_LINES: Final = 40
@@ -58,7 +63,9 @@ class RunView:
         self._console = console
         self._speaker: str | None = None
         self._colours: dict[str, str] = {}
+        self._record: RunRecord | None = None
         self._live: Live | None = None
+        self._spinner = Spinner("dots", style="cyan")
         self._streamed = ""
         self._ran: set[str] = set()
 
@@ -69,13 +76,17 @@ class RunView:
         if record.model is not None and record.model.startswith("replay:"):
             self._console.print(Text(visible(_RECORDING.format(record.model.removeprefix("replay:"))), style="yellow"))
         self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
+        self._record = record
+        self._start()
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
         """Show a message."""
         if isinstance(message, ModelClientStreamingChunkEvent):
             self._stream(message)
             return
-        self.stop()
+        self._streamed = ""
+        if self._live is not None:
+            self._live.refresh()
         rendering = self._render(message)
         if rendering is not None:
             self._name(message.source)
@@ -84,15 +95,32 @@ class RunView:
     def end(self, record: RunRecord) -> None:
         """Show the summary."""
         self.stop()
+        if self._streamed:  # The run ended before the message was complete.
+            self._console.print(Text(visible(self._streamed), style="dim"))
         self._console.print(Rule(style="dim"))
         self._console.print(_summary(record))
 
     def stop(self) -> None:
-        """End the region in which tokens stream."""
+        """End the region that shows what the run waits for, and what streams."""
         if self._live is not None:
             self._live.stop()
             self._live = None
-        self._streamed = ""
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Leave the terminal to somebody else."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self._start()
+
+    def _start(self) -> None:
+        if self._console.is_terminal and not self._console.quiet:
+            self._live = Live(
+                console=self._console, get_renderable=self._now, transient=True, refresh_per_second=_FRAMES_PER_SECOND
+            )
+            self._live.start()
 
     def _name(self, source: str) -> None:
         if source == self._speaker:
@@ -102,19 +130,27 @@ class RunView:
         self._console.print()
         self._console.print(Rule(Text(visible(source), style=f"bold {colour}"), align="left", style="dim"))
 
-    # The region of streamed tokens is erased when the complete message is shown.
+    # What streams is erased when the complete message is shown.
 
     def _stream(self, chunk: ModelClientStreamingChunkEvent) -> None:
-        if not self._console.is_terminal:
-            return
         if self._live is None:
-            self._name(chunk.source)
-            self._live = Live(console=self._console, transient=True, refresh_per_second=12)
-            self._live.start()
+            return
+        self._name(chunk.source)
         # Only the end is shown.
         self._streamed = (self._streamed + chunk.content)[-_STREAMED_CHARACTERS:]
+
+    def _now(self) -> RenderableType:
+        """What streams, and what the run waits for."""
+        record = self._record
+        if record is None:
+            return ""
+        facts = [f"{monotonic() - record.since:.0f} s", f"turn {record.turns + 1}"]
+        if tokens := record.usage["total_tokens"]:
+            facts.append(f"{tokens} tokens")
+        waiting = Text(f"{visible(record.activity or record.team)} · {' · '.join(facts)}", style="dim")
+        self._spinner.update(text=waiting)
         tail = visible(self._streamed).splitlines()[-_STREAMED_LINES:]
-        self._live.update(Text("\n".join(tail), style="dim"))
+        return Group(Text("\n".join(tail), style="dim"), self._spinner) if tail else self._spinner
 
     def _render(self, message: BaseAgentEvent | BaseChatMessage) -> RenderableType | None:
         if isinstance(message, CodeExecutionEvent):
@@ -125,24 +161,29 @@ class RunView:
             return _markdown(message.content)
         if isinstance(message, BaseChatMessage):
             return _verdict(message) if keys.APPROVED in message.metadata else self._chat(message)
-        return Text(visible(message.to_text()), style="dim italic")
+        text = message.to_text()
+        return Text(visible(text), style="dim italic") if text else None
 
     def _execution(self, message: CodeExecutionEvent) -> RenderableType:
         self._ran.add(message.source)
-        outcome = message.metadata.get(keys.OUTCOME, "")
-        style = "green" if outcome == Outcome.OK else "red"
-        ran = message.metadata.get(keys.RAN) != "false"
-        title = f"{outcome or 'ran'} · " + (f"exit code {message.result.exit_code}" if ran else "not run")
-        output = _bounded(message.to_text(), message.metadata.get(keys.OUTPUT_FILE))
-        return Panel(output, title=title, title_align="left", border_style=style)
+        code = message.result.exit_code
+        # AutoGen's agent says no outcome.
+        outcome = message.metadata.get(keys.OUTCOME) or (Outcome.ERROR if code else Outcome.OK).value
+        end = "not run" if message.metadata.get(keys.RAN) == "false" else f"exit code {code}"
+        return _panel(_bounded(message.to_text(), message.metadata.get(keys.OUTPUT_FILE)), outcome, end)
 
     def _chat(self, message: BaseChatMessage) -> RenderableType | None:
-        if message.source in self._ran:
-            # The event before showed code and output; only the summary is new.
-            self._ran.discard(message.source)
-            summary = message.metadata.get(keys.SUMMARY)
-            return _markdown(summary) if summary else None
+        ran = message.source in self._ran
+        self._ran.discard(message.source)
         text = message.to_model_text()
+        if keys.STOP_REASON in message.metadata:
+            if ran:
+                # The event before showed code and output; only the summary is new.
+                summary = message.metadata.get(keys.SUMMARY)
+                return _markdown(summary) if summary else None
+        elif not ran and (outcome := message.metadata.get(keys.OUTCOME)) is not None:
+            # AutoGen's agent without a model answers with the output.
+            return _panel(_bounded(text), outcome, f"exit code {message.metadata[keys.EXIT_CODE]}")
         return Text(visible(text)) if message.source == _USER else _markdown(text)
 
 
@@ -176,6 +217,11 @@ def _bounded(output: str, whole: str | None = None) -> Text:
         lines.append(f"(more of the output is in {visible(_short(Path(whole)))})")
     text = "\n".join(lines)
     return Text(text) if text.strip() else Text("(no output)", style="dim")
+
+
+def _panel(output: Text, outcome: str, end: str) -> RenderableType:
+    style = "green" if outcome == Outcome.OK else "red"
+    return Panel(output, title=f"{outcome} · {end}", title_align="left", border_style=style)
 
 
 def _verdict(message: BaseChatMessage) -> RenderableType:

@@ -15,6 +15,7 @@ what it may do.
 from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox.cell import with_output
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.functions import CallRecorder, HostFunction, RecordedCall, check_functions, host_functions
 from coderoom.sandbox.guest.restricted import Rulebook
@@ -49,4 +50,5 @@ __all__ = [
     "host_functions",
     "probe_walls",
     "restricted_rules",
+    "with_output",
 ]

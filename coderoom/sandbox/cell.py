@@ -1,28 +1,36 @@
-"""A cell: the check of a request before anything runs, the collector of its output, and results of stopped cells.
+"""A cell: the check of a request before anything runs, its output, and results of stopped cells.
 
-Used by `Sandbox`, `Session` and the engines.
+Used by `Sandbox`, `Session`, the engines, and by agents that stream output.
 """
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from coderoom._util.tasks import cancel_and_wait
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import SandboxConfig, shown
 from coderoom.sandbox.policy import check_restricted
 from coderoom.sandbox.result import CodeError, ExecutionResult, Limit, OutputChunk
 
-__all__ = ["LANGUAGES", "Collector", "Program", "StreamName", "check_cell", "stopped"]
+__all__ = ["LANGUAGES", "Collector", "Program", "StreamName", "check_cell", "stopped", "with_output"]
 
 StreamName = Literal["stdout", "stderr"]
+T = TypeVar("T")
 
 _STREAMS: tuple[StreamName, StreamName] = ("stdout", "stderr")
+_MOST_STREAMED = 1_000_000
+_MOST_AT_ONCE = 100
+"""How many chunks are passed on as they arrive. Later ones are combined, since showing each of them costs time."""
+_GATHER_SECONDS = 0.05
+_NO_MORE = "\n[Further output of the code is not shown while it runs.]\n"
 _Decoder = codecs.getincrementaldecoder("utf-8")
 
 
@@ -196,3 +204,54 @@ class Collector:
                 self._tail.appendleft((name, rest, size))
                 self._tail_size += size
             self._dropped[name] += len(oldest) - len(rest)
+
+
+async def with_output(
+    run: Callable[[Callable[[OutputChunk], None]], Coroutine[Any, Any, T]], quiet_seconds: float = 0.0
+) -> AsyncGenerator[OutputChunk | T, None]:
+    """Run a coroutine that reports output to its argument; yield the output, up to a limit, and last its result.
+
+    Output is not yielded if the coroutine ends within `quiet_seconds` of its first output.
+    """
+    waiting: deque[OutputChunk] = deque()
+    news = asyncio.Event()
+    size = 0
+
+    def report_output(chunk: OutputChunk) -> None:
+        nonlocal size
+        if size < _MOST_STREAMED:
+            size += len(chunk.text)
+            waiting.append(chunk if size < _MOST_STREAMED else OutputChunk("stderr", _NO_MORE))
+            news.set()
+
+    task = asyncio.ensure_future(run(report_output))
+    task.add_done_callback(lambda _: news.set())
+    pieces = 0
+    try:
+        while waiting or not task.done():
+            if not waiting:
+                news.clear()
+                await news.wait()
+                if quiet_seconds and not pieces and (await asyncio.wait([task], timeout=quiet_seconds))[0]:
+                    waiting.clear()
+                continue
+            pieces += 1
+            if pieces > _MOST_AT_ONCE:
+                await asyncio.wait([task], timeout=_GATHER_SECONDS)
+                while waiting:
+                    yield _gathered(waiting)
+            else:
+                yield waiting.popleft()
+        yield await task
+    finally:
+        if not task.done():
+            await cancel_and_wait(task)
+
+
+def _gathered(waiting: deque[OutputChunk]) -> OutputChunk:
+    """The first chunk, combined with those after it of the same stream."""
+    first = waiting.popleft()
+    texts = [first.text]
+    while waiting and waiting[0].stream == first.stream:
+        texts.append(waiting.popleft().text)
+    return OutputChunk(first.stream, "".join(texts))

@@ -1,13 +1,24 @@
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
-from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.agents import CodeExecutorAgent as AutoGenExecutorAgent
 from autogen_agentchat.base import Response, Team
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+)
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken
+from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom.agents import CodeExecutorAgent, CodeGeneratorAgent
 from coderoom.configs import ReplayModel
@@ -114,3 +125,43 @@ async def test_without_a_sandbox_nothing_is_asked(monkeypatch: pytest.MonkeyPatc
         await run_team(both, RunRecord("t", "x"), said.append, begin=lambda: said.append("begun"))
     assert said == []
     assert asks.closed == 1
+
+
+@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor", "ignore:No approval function")
+@pytest.mark.parametrize("own_model", [True, False])
+@pytest.mark.parametrize(("code", "outcome"), [("print(6 * 7)", "ok"), ("1 / 0", "error")])
+async def test_the_code_of_autogens_own_agent_counts(tmp_path: Path, code: str, outcome: str, own_model: bool) -> None:
+    model = ReplayModel([f"```python\n{code}\n```", "The answer is above."])
+    executor = LocalCommandLineCodeExecutor(work_dir=tmp_path)
+    agents: list[BaseChatAgent] = [
+        AutoGenExecutorAgent("executor", executor, model_client=model if own_model else None)
+    ]
+    if not own_model:
+        agents.insert(0, AssistantAgent("coder", model))
+    record = await run_team(RoundRobinGroupChat([*agents], max_turns=len(agents)), RunRecord("t", "x"), lambda _: None)
+    assert (record.outcome, record.attempts) == (outcome, 1)
+    if outcome == "ok":
+        assert record.answer.strip() == ("The answer is above." if own_model else "42")
+
+
+@pytest.mark.parametrize("own_model", [True, False])
+async def test_output_streams_and_is_kept_after_an_interrupt(own_model: bool) -> None:
+    """It streams from every agent, and after the interrupt the record has the run of the code and its output."""
+    code = "import time\nprint('begun', flush=True)\ntime.sleep(60)"
+    model = ReplayModel([f"```python\n{code}\n```"])
+    executes = CodeExecutorAgent("executor", SandboxCodeExecutor(), model_client=model if own_model else None)
+    agents: list[BaseChatAgent] = [executes] if own_model else [AssistantAgent("coder", model), executes]
+    seen: list[BaseAgentEvent | BaseChatMessage] = []
+
+    def watch(message: BaseAgentEvent | BaseChatMessage) -> None:
+        seen.append(message)
+        if isinstance(message, ModelClientStreamingChunkEvent):
+            assert message.content == "begun\n"
+            os.kill(os.getpid(), signal.SIGINT)
+
+    record = await run_team(RoundRobinGroupChat([*agents], max_turns=2), RunRecord("t", "x"), watch)
+    assert (record.outcome, record.attempts) == ("cancelled", 1)
+    last = record.messages[-1]
+    assert isinstance(last, CodeExecutionEvent)
+    assert last.result.output.startswith("begun\n")
+    assert seen[-1] == last

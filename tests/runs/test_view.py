@@ -97,7 +97,7 @@ def test_the_report_after_a_run_is_not_shown_twice() -> None:
     final = TextMessage(
         source="coder",
         content="It is 42.\n\nAttempt 1: ok …",
-        metadata={"coderoom.outcome": "ok", "coderoom.summary": "It is 42."},
+        metadata={"coderoom.outcome": "ok", "coderoom.stop_reason": "success", "coderoom.summary": "It is 42."},
     )
     text = shown(execution("42"), final)
     assert "Attempt 1" not in text
@@ -121,9 +121,11 @@ def test_long_output_is_cut_in_the_middle() -> None:
 def test_tokens_stream_on_a_terminal_and_not_into_a_file() -> None:
     chunks = [ModelClientStreamingChunkEvent(source="coder", content=part) for part in ("str", "eamed\x1b[2J")]
     final = TextMessage(source="coder", content="whole")
-    on_terminal, in_file = shown(*chunks, final, terminal=True), shown(*chunks, final)
-    assert "streamed" in on_terminal
-    assert "\x1b[2J" not in on_terminal
+    ended_early, on_terminal, in_file = (
+        shown(*chunks, terminal=True), shown(*chunks, final, terminal=True), shown(*chunks, final)
+    )  # fmt: skip
+    assert "streamed" in ended_early.split("turns")[0]
+    assert "\x1b[2J" not in ended_early
     assert "whole" in on_terminal
     assert "streamed" not in in_file
     assert "whole" in in_file

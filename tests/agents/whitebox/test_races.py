@@ -13,8 +13,7 @@ from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, LLMMessage
 
-from coderoom.agents.messages import with_output
-from coderoom.sandbox import OutputChunk
+from coderoom.sandbox import OutputChunk, with_output
 from tests.agents.acting import SLEEPS, MakeActor, outputs, remembered, there_is
 from tests.agents.helpers import (
     TASK,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from coderoom.agents.messages import with_output
-from coderoom.sandbox import OutputChunk
+from coderoom.sandbox import OutputChunk, with_output
 
 PIECES = 400
 

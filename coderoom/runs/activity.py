@@ -1,0 +1,72 @@
+"""What a team's agents do at the moment, and the facts about AutoGen's agents that their messages do not have.
+
+Used by `run_team`, which prepares each team here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_core.code_executor import CodeResult
+
+from coderoom._util.autogen import agents_of, executor_of, model_client_of
+from coderoom._util.terminal import asking
+from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent
+from coderoom.runs.record import RunRecord
+
+_SETTLE_SECONDS: Final = 0.15
+
+
+def note_activity(team: Any, record: RunRecord) -> None:
+    """Have the record told who takes a turn, when an agent of AutoGen's runs code, and when one asks a person."""
+    for agent in agents_of(team, hidden=True):
+        agent.on_messages_stream = _noting_turn(agent, record)
+        executor = executor_of(agent)
+        if executor is not None and not isinstance(agent, CodeExecutorAgent | CodeActAgent | HumanApprovedAgent):
+            executor.execute_code_blocks = _noting_run(agent.name, executor.execute_code_blocks, record)
+        if isinstance(agent, UserProxyAgent) and not isinstance(agent, HumanApprovedAgent):
+            agent.input_func = _noting_question(agent.name, agent.input_func, record)
+
+
+def _first_activity(agent: Any) -> str:
+    if model_client_of(agent) is not None:
+        return "waits for the model"
+    return "works" if executor_of(agent) is None else "runs code"
+
+
+def _noting_turn(agent: Any, record: RunRecord) -> Callable[..., AsyncGenerator[Any, None]]:
+    take_turn = agent.on_messages_stream
+
+    async def noted(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        record.begin(agent.name, _first_activity(agent))
+        async with aclosing(take_turn(*args, **kwargs)) as items:
+            async for item in items:
+                yield item
+
+    return noted
+
+
+def _noting_run(name: str, execute: Callable[..., Any], record: RunRecord) -> Callable[..., Any]:
+    async def noted(*args: Any, **kwargs: Any) -> CodeResult:
+        record.begin_code(name)
+        result: CodeResult = await execute(*args, **kwargs)
+        record.end_code(name, result)
+        return result
+
+    return noted
+
+
+def _noting_question(name: str, ask: Any, record: RunRecord) -> Any:
+    async def noted(*args: Any, **kwargs: Any) -> str:
+        record.begin(name, "waits for a person")
+        # A team passes messages on with a short delay.
+        await asyncio.sleep(_SETTLE_SECONDS)
+        with asking():
+            answer: str = await ask(*args, **kwargs)
+        return answer
+
+    return noted
