@@ -23,6 +23,7 @@ NAMES: Final = (
     "web.managers.connection:TeamManager._create_team",
     "web.managers.connection:TeamManager.run_stream",
     "web.managers.connection:WebSocketManager",
+    "web.managers.connection:WebSocketManager._save_message",
     "web.managers.run_context:RunContext.current_run_id",
     "web.routes.gallery:create_default_gallery",
     "web.routes.teams:create_default_gallery",
@@ -58,6 +59,15 @@ def current_run() -> Any:
     with contextlib.suppress(RuntimeError):  # There is no run.
         return None if module is None else module.RunContext.current_run_id()
     return None
+
+
+async def store(message: Any) -> None:
+    """Add a message to the session of the current run."""
+    from autogenstudio.web.deps import _websocket_manager as manager
+
+    run = current_run()
+    if manager is not None and run is not None:
+        await manager._save_message(run, message)
 
 
 def _without_side_effects(make: Callable[[], Any]) -> Callable[[], Any]:

@@ -79,7 +79,7 @@ class StudioMessages:
         if isinstance(item, CodeExecutionEvent):
             # An agent that runs the code of other agents answers with the output, which the page renders as Markdown.
             is_plain = _PLAIN.fullmatch(item.result.output.strip()) is not None
-            return _run(item, with_output=item.source in self._wrote or not is_plain)
+            return run_message(item, with_output=item.source in self._wrote or not is_plain)
         if isinstance(item, ThoughtEvent):
             quoted = "\n".join(f"> {line}".rstrip() for line in item.content[:_LONGEST].split("\n"))
             return _message(item.source, "thought", quoted, item.models_usage)
@@ -134,7 +134,8 @@ def _not_to_run(reply: str) -> str:
     return marked if all(block.no_run for block in extract_code_blocks(marked)) else fence(reply, "text", "no-run")
 
 
-def _run(event: CodeExecutionEvent, *, with_output: bool) -> TextMessage | MultiModalMessage:
+def run_message(event: CodeExecutionEvent, *, with_output: bool = True) -> TextMessage | MultiModalMessage:
+    """The message about code that has run."""
     result, facts = event.result, event.metadata
     outcome = facts.get(keys.OUTCOME) or (Outcome.OK if result.exit_code == 0 else Outcome.ERROR).value
     number, output = event.retry_attempt + 1, without_escapes(result.output.strip("\n")[:_LONGEST])

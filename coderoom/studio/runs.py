@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final
 from weakref import WeakSet
 
 from coderoom._util.autogen import agents_of, closers_of
 from coderoom._util.calls import at_end_of_run, closing_what_opens
 from coderoom.executors import end_descendants
-from coderoom.studio.autogenstudio import current_run, going_runs
-from coderoom.studio.messages import StudioMessages, error_message
+from coderoom.studio.autogenstudio import current_run, going_runs, store
+from coderoom.studio.messages import StudioMessages, error_message, run_message
 
 _LOOK_SECONDS: Final = 0.2
 # Before these, processes and tasks can end by themselves.
@@ -67,17 +67,19 @@ def with_messages(team_manager: type[Any]) -> type[Any]:
             team = await super()._create_team(*args, **kwargs)
             for close in closers_of(team):
                 at_end_of_run(close)
-            for agent in agents_of(team, hidden=True):
+            self.agents += agents_of(team, hidden=True)
+            for agent in self.agents:
                 agent.on_messages_stream = _noting(agent.name, agent.on_messages_stream, self.failures)
             return team
 
         async def run_stream(self, task: Any, team_config: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
             """Run the team; a failure becomes a message before it is raised."""
             self.failures: list[tuple[str, Exception]] = []
+            self.agents: list[Any] = []
             began = False
             messages = StudioMessages(_limit_questions(team_config))
             run = super().run_stream(task, team_config, *args, **kwargs)
-            async with closing_what_opens(), aclosing(run) as items:
+            async with closing_what_opens(), storing_interrupted(self.agents), aclosing(run) as items:
                 try:
                     async for item in items:
                         began = True
@@ -91,6 +93,17 @@ def with_messages(team_manager: type[Any]) -> type[Any]:
                     raise
 
     return TeamManager
+
+
+@asynccontextmanager
+async def storing_interrupted(agents: list[Any]) -> AsyncGenerator[None, None]:
+    """When the run has ended, store the output of code that was stopped: Studio reads nothing more of the stream."""
+    try:
+        yield
+    finally:
+        for agent in agents:
+            if (event := getattr(agent, "interrupted", None)) is not None:
+                await store(run_message(event))
 
 
 def _noting(

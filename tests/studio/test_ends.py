@@ -159,6 +159,20 @@ def test_stop_ends_it_at_once(case: str, kind: str, studio_server: Server, drive
             assert request.hung_up.wait(SECONDS)
 
 
+@pytest.mark.parametrize("kind", [CODING, ROUND])
+def test_output_before_a_stop_is_streamed_and_stored(kind: str, driver: Studio, tmp_path: Path) -> None:
+    coder = writes(python("import time\nprint('begun', flush=True)\ntime.sleep(60)"))
+    with OpenAIServer([]) as model, driver.running(team(kind, coder(model, tmp_path)), "Go.") as run:
+        while "begun" not in run.chunks:
+            run.next()
+        run.stop()
+        assert run.wait_for_record()["status"] == "stopped"
+        wait_for(lambda: "exit code" in texts(run.stored())[-1])
+        last = texts(run.stored())[-1]
+    assert "begun" in last
+    assert "cancelled, exit code" in last
+
+
 @pytest.mark.parametrize(
     ("case", "kind"),
     [
