@@ -1,0 +1,218 @@
+"""The generator on the command line: `solve`, and `cache` for its cache."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coderoom._util.text import counted, visible
+from coderoom.cli.app import DebugOption, JsonOption, WallOption, app, silence_autogen, text_of
+from coderoom.errors import RequestError
+from coderoom.exit_codes import EXIT_OK, end_code, print_json
+
+
+@contextmanager
+def _log_to_stderr() -> Iterator[None]:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+    logger = logging.getLogger("coderoom")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+SolveDebugOption = Annotated[
+    bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
+]
+SolveModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE or a YAML file; CODEROOM_MODEL by default.",
+    ),
+]
+
+
+CacheDirOption = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", metavar="DIR", help="The folder of the cache; the user's cache folder by default."),
+]
+_NOT_GENERATOR_OPTIONS = frozenset(["instruction", "tests_for", "out", "name", "model", "wall", "as_json", "debug"])
+
+
+@app.command()
+def solve(
+    instruction: Annotated[
+        str,
+        typer.Argument(help="What the program must do; '-' reads standard input. Optional with --tests-for."),
+    ] = "",
+    tests_for: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE[:NAME]",
+            help="Write only tests, for a function of FILE.py or all public ones. May be repeated.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Write the module, its tests and a report to this folder."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the module in DIR.")] = None,
+    model: SolveModelOption = None,
+    language: Annotated[str, typer.Option("--language", metavar="NAME", help="python, javascript, shell.")] = "python",
+    wall: WallOption = "auto",
+    max_attempts: Annotated[int, typer.Option(metavar="N", min=1, help="Attempts for each function.")] = 6,
+    max_test_changes: Annotated[int, typer.Option(metavar="N", min=0, help="Changes of tests for each function.")] = 2,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Token budget; without it, unlimited.")
+    ] = None,
+    max_answer_tokens: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tokens of one reply.")] = None,
+    request_timeout: Annotated[
+        float | None, typer.Option(metavar="SEC", min=0, help="Timeout of a request, which is then repeated.")
+    ] = None,
+    max_seconds: Annotated[
+        float,
+        typer.Option(metavar="SEC", min=0, help="Time budget; a running request is cut off."),
+    ] = 1800.0,
+    concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Concurrent requests.")] = 4,
+    requests_per_minute: Annotated[float | None, typer.Option(metavar="N", min=0, help="Requests per minute.")] = None,
+    retries: Annotated[int, typer.Option(metavar="N", min=0, help="Retries after a connection error.")] = 4,
+    test_timeout: Annotated[float, typer.Option(metavar="SEC", min=0, help="Timeout of each test.")] = 5.0,
+    allowed_imports: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Let the code import only this module. May be repeated."),
+    ] = None,
+    block_severity: Annotated[
+        str,
+        typer.Option(
+            metavar="LEVEL",
+            help="Do not run code in which the scanner finds this severity or more: low, medium, high or none.",
+        ),
+    ] = "high",
+    accept_changed_tests: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changed-tests", help="Count functions as passed if their tests were changed during the repair."
+        ),
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail tests that pass alone, but not after the others in one process.")
+    ] = False,
+    cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
+    embeddings: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Reuse solutions of similar instructions, too, by this embedding model."),
+    ] = None,
+    similarity: Annotated[
+        float,
+        typer.Option(metavar="N", min=0, max=1, help="With --embeddings: the least cosine."),
+    ] = 0.95,
+    cache_dir: CacheDirOption = None,
+    as_json: JsonOption = False,
+    debug: SolveDebugOption = False,
+) -> int:
+    """Turn an instruction into tested functions: specs, tests, code, and repair until the tests pass.
+
+    All code runs in a sandbox, and test results are computed outside of it. Exit code 1: not all tests passed.
+    """
+    options = {name: value for name, value in locals().items() if name not in _NOT_GENERATOR_OPTIONS}
+    options["block_severity"] = None if block_severity == "none" else block_severity
+    from rich.console import Console
+
+    from coderoom.runs import solve
+
+    if not debug:
+        silence_autogen()
+    # Progress bars would be torn by the log.
+    console = Console(quiet=as_json, force_interactive=False if debug else None)
+    with _log_to_stderr() if debug else nullcontext():
+        solved = asyncio.run(
+            solve(
+                text_of(instruction),
+                console,
+                model=model,
+                out=out,
+                name=name,
+                wall=wall,
+                options=options,
+                tests_for=tests_for or (),
+            )
+        )
+    if as_json:
+        print_json(solved.to_json())
+    return end_code(solved.succeeded, solved.cancelled)
+
+
+cache_app = typer.Typer(help="Show or clear what `solve` has cached.", no_args_is_help=True)
+app.add_typer(cache_app, name="cache")
+
+
+_LONGEST_SHOWN = 80
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (0, "s"))
+
+
+@cache_app.command("show")
+def show_cache(
+    cache_dir: CacheDirOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Show the cached solutions, the most recently used first, and the size of the cache."""
+    from coderoom.generation import SolutionCache
+
+    cache = SolutionCache(cache_dir)
+    if cache.path.exists() and not cache.path.is_dir():
+        raise RequestError(f"The cache {str(cache.path)!r} is not a folder.")
+    stats, entries = cache.stats(), cache.entries()
+    if as_json:
+        facts = {"solutions": stats.entries, "replies": stats.answers, "bytes": stats.bytes}
+        listed = [asdict(entry) | {"used": entry.used.isoformat()} for entry in entries]
+        print_json({"folder": str(cache.path), **facts, "max_bytes": stats.max_bytes, "entries": listed})
+        return EXIT_OK
+    replies = f", {counted(stats.answers, 'reply', 'replies')} of unfinished work" if stats.answers else ""
+    typer.echo(visible(f"{cache.path}: {counted(stats.entries, 'solution')}{replies}, {stats.bytes:,} bytes"))
+    for entry in entries:
+        instruction = " ".join(entry.instruction.split())
+        shown = instruction if len(instruction) <= _LONGEST_SHOWN else f"{instruction[:_LONGEST_SHOWN]}..."
+        typer.echo(visible(f"{_age(entry.used):>7}  {entry.bytes:>9,} bytes  {entry.model}  {shown}"))
+    return EXIT_OK
+
+
+@cache_app.command("clear")
+def clear_cache(
+    cache_dir: CacheDirOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Remove all cached solutions, and all stored replies of unfinished work."""
+    from coderoom.generation import SolutionCache
+
+    cache = SolutionCache(cache_dir)
+    removed = cache.clear()
+    if as_json:
+        print_json({"succeeded": True, "folder": str(cache.path), "removed": removed})
+    else:
+        typer.echo(visible(f"{cache.path}: {counted(removed, 'solution')} removed"))
+    return EXIT_OK
+
+
+def _age(used: datetime) -> str:
+    """How long ago a solution was used, in the largest unit that fits."""
+    seconds = max((datetime.now(UTC) - used).total_seconds(), 0)
+    size, unit = next(each for each in _UNITS if seconds >= each[0])
+    return f"{seconds / (size or 1):.0f} {unit}"

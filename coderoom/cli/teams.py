@@ -1,0 +1,133 @@
+"""The commands about team files: `validate`, `schema`, and `gallery` and `studio` for AutoGen Studio."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from coderoom._util.text import visible
+from coderoom.cli.app import (
+    DebugOption,
+    ForceOption,
+    JsonOption,
+    ModelOption,
+    OutFileOption,
+    TeamsOption,
+    TrustOption,
+    app,
+)
+from coderoom.errors import Problem, RequestError
+from coderoom.exit_codes import EXIT_OK, EXIT_WRONG_REQUEST, print_json
+
+
+@app.command()
+def validate(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Team files, or names of shipped teams.")],
+    trust: TrustOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Check team files without building anything, and print every mistake."""
+    from coderoom.configs import check_team
+
+    found: dict[str, list[Problem]] = {}
+    for file in files:
+        try:
+            found[file] = check_team(file, trust=trust or ())
+        except RequestError as error:
+            found[file] = [Problem(str(error), file)]
+    if as_json:
+        listed = [{"file": file, "problems": [asdict(p) for p in problems]} for file, problems in found.items()]
+        print_json({"valid": not any(found.values()), "files": listed})
+    else:
+        for file, problems in found.items():
+            for line in [str(problem) for problem in problems] or [f"{file}: ok"]:
+                typer.echo(visible(line))
+    return EXIT_WRONG_REQUEST if any(found.values()) else EXIT_OK
+
+
+@app.command()
+def gallery(
+    teams: TeamsOption = None,
+    model: ModelOption = None,
+    out: OutFileOption = None,
+    force: ForceOption = False,
+    trust: TrustOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Make a gallery for AutoGen Studio: the shipped teams, your own, and their parts.
+
+    It contains nothing of this machine: no keys, no paths, and no values of variables except those of --model.
+    """
+    from coderoom.configs import make_gallery
+
+    made = make_gallery(teams or (), model=model, trust=trust or ())
+    counts = {name: len(components) for name, components in made["components"].items()}
+    return _write_or_print(made, out, force=force, as_json=as_json, facts={"components": counts})
+
+
+@app.command()
+def studio(
+    teams: TeamsOption = None,
+    model: ModelOption = None,
+    appdir: Annotated[
+        Path | None,
+        typer.Option("--appdir", metavar="DIR", help="Where Studio keeps its teams, sessions and runs."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8081,
+    trust: TrustOption = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Start AutoGen Studio with the shipped teams and your own, until Ctrl-C.
+
+    The first start installs Studio in an environment of its own. It listens on this machine only, and has no
+    authentication: anyone who can reach its port can run code as you.
+    """
+    from rich.console import Console
+
+    from coderoom.studio import RunningStudio, run_studio
+
+    console = Console(quiet=as_json)
+
+    def begin(running: RunningStudio) -> None:
+        if as_json:
+            typer.echo(json.dumps(running.to_json()))
+        else:
+            running.show(console)
+        if browser:
+            running.open()
+
+    run_studio(teams or (), console, appdir=appdir, port=port, model=model, trust=trust or (), begin=begin)
+
+
+@app.command()
+def schema(
+    out: OutFileOption = None, force: ForceOption = False, as_json: JsonOption = False, debug: DebugOption = False
+) -> int:
+    """Print the JSON Schema of team files, with which editors complete and check them."""
+    from coderoom.configs import make_schema
+
+    return _write_or_print(make_schema(), out, force=force, as_json=as_json, facts={})
+
+
+def _write_or_print(
+    made: dict[str, Any], out: Path | None, *, force: bool, as_json: bool, facts: dict[str, Any]
+) -> int:
+    from coderoom.configs import write_made
+
+    if out is None:
+        print_json(made)
+        return EXIT_OK
+    write_made(out, made, force=force)
+    if as_json:
+        print_json({"succeeded": True, "file": str(out), **facts})
+    else:
+        typer.echo(visible(f"{out}: written"))
+    return EXIT_OK
