@@ -5,15 +5,45 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from coderoom import __version__
 from coderoom.errors import RequestError
 
+
+class _PlainHelp:
+    """Help in which a flag has no type, and an argument is a word in capitals."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if isinstance(param, TyperOption) and param.is_flag:
+                param.metavar = ""
+            elif isinstance(param, TyperArgument):
+                param.metavar = param.metavar or (param.name or "").upper()
+                param.display_type_rich = lambda ctx: ""  # type: ignore[method-assign]
+        return params
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
+        return [piece.replace("{", "").replace("}", "") for piece in pieces]
+
+
+class Command(_PlainHelp, TyperCommand):
+    """A command of the application."""
+
+
+class Group(_PlainHelp, TyperGroup):
+    """Several commands."""
+
+
 app = typer.Typer(
+    cls=Group,
     name="coderoom",
     help="Teams of LLM agents that write, run, repair and review code.",
     pretty_exceptions_enable=False,
@@ -34,6 +64,10 @@ TrustOption = Annotated[
 ]
 
 
+command = partial(app.command, cls=Command)
+"""Adds a function as a command."""
+
+
 @app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
@@ -43,6 +77,12 @@ def _options(
         typer.echo(f"coderoom {__version__}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+@command(hidden=True)
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"coderoom {__version__}")
 
 
 ModelOption = Annotated[

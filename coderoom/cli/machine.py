@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 import typer
 
-from coderoom.cli.app import DebugOption, JsonOption, app
+from coderoom.cli.app import DebugOption, JsonOption, command
 from coderoom.exit_codes import EXIT_OK, print_json
 
 
-@app.command()
+@command()
 def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
     """Show what works on this machine, and what is missing."""
     from coderoom.runs import examine

@@ -18,7 +18,7 @@ from coderoom.cli.app import (
     ModelOption,
     TrustOption,
     WallOption,
-    app,
+    command,
     silence_autogen,
     standard_input,
     text_of,
@@ -26,7 +26,7 @@ from coderoom.cli.app import (
 from coderoom.exit_codes import end_code, print_json
 
 
-@app.command()
+@command()
 def run(
     context: typer.Context,
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
@@ -97,7 +97,7 @@ ExecTimeoutOption = Annotated[
 ]
 
 
-@app.command("exec")
+@command("exec")
 def execute(
     file: FileArgument,
     arguments: ScriptArguments = None,

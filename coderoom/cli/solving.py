@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from coderoom._util.text import counted, visible
-from coderoom.cli.app import DebugOption, JsonOption, WallOption, app, silence_autogen, text_of
+from coderoom.cli.app import Command, DebugOption, Group, JsonOption, WallOption, app, command, silence_autogen, text_of
 from coderoom.errors import RequestError
 from coderoom.exit_codes import EXIT_OK, end_code, print_json
 
@@ -55,7 +55,7 @@ CacheDirOption = Annotated[
 _NOT_GENERATOR_OPTIONS = frozenset(["instruction", "tests_for", "out", "name", "model", "wall", "as_json", "debug"])
 
 
-@app.command()
+@command()
 def solve(
     instruction: Annotated[
         str,
@@ -158,7 +158,7 @@ def solve(
     return end_code(solved.succeeded, solved.cancelled)
 
 
-cache_app = typer.Typer(help="Show or clear what `solve` has cached.", no_args_is_help=True)
+cache_app = typer.Typer(cls=Group, help="Show or clear what `solve` has cached.", no_args_is_help=True)
 app.add_typer(cache_app, name="cache")
 
 
@@ -166,7 +166,7 @@ _LONGEST_SHOWN = 80
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (0, "s"))
 
 
-@cache_app.command("show")
+@cache_app.command("show", cls=Command)
 def show_cache(
     cache_dir: CacheDirOption = None,
     as_json: JsonOption = False,
@@ -193,7 +193,7 @@ def show_cache(
     return EXIT_OK
 
 
-@cache_app.command("clear")
+@cache_app.command("clear", cls=Command)
 def clear_cache(
     cache_dir: CacheDirOption = None,
     as_json: JsonOption = False,

@@ -18,15 +18,15 @@ from coderoom.cli.app import (
     OutFileOption,
     TeamsOption,
     TrustOption,
-    app,
+    command,
 )
 from coderoom.errors import Problem, RequestError
 from coderoom.exit_codes import EXIT_OK, EXIT_WRONG_REQUEST, print_json
 
 
-@app.command()
+@command()
 def validate(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Team files, or names of shipped teams.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Team files, or names of shipped teams.")],
     trust: TrustOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -50,7 +50,7 @@ def validate(
     return EXIT_WRONG_REQUEST if any(found.values()) else EXIT_OK
 
 
-@app.command()
+@command()
 def gallery(
     teams: TeamsOption = None,
     model: ModelOption = None,
@@ -71,7 +71,7 @@ def gallery(
     return _write_or_print(made, out, force=force, as_json=as_json, facts={"components": counts})
 
 
-@app.command()
+@command()
 def studio(
     teams: TeamsOption = None,
     model: ModelOption = None,
@@ -107,7 +107,7 @@ def studio(
     run_studio(teams or (), console, appdir=appdir, port=port, model=model, trust=trust or (), begin=begin)
 
 
-@app.command()
+@command()
 def schema(
     out: OutFileOption = None, force: ForceOption = False, as_json: JsonOption = False, debug: DebugOption = False
 ) -> int:
