@@ -38,6 +38,27 @@ def run(
     ] = None,
     wall: Annotated[str | None, typer.Option("--wall", metavar="NAME", help=WALL_HELP)] = None,
     files: CopiedFilesOption = None,
+    max_turns: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The most turns, instead of the team's own limit.")
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(metavar="SEC", min=0.1, help="End the run after this time.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="End the run when it has used this many tokens.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SEC", min=0.1, help="The timeout of each piece of code, instead of the team's own."),
+    ] = None,
+    network: Annotated[
+        bool | None,
+        typer.Option(
+            "--network/--no-network",
+            help="Let the code use the network or not, instead of the team's own.",
+            show_default=False,
+        ),
+    ] = None,
     trust: TrustOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -54,7 +75,16 @@ def run(
     from coderoom.runs import RunView, prepare_run, run_team
 
     prepared = prepare_run(
-        team, text_of(task), model=model, workspace=workspace, wall=wall, files=files or (), trust=trust or ()
+        team,
+        text_of(task),
+        model=model,
+        workspace=workspace,
+        wall=wall,
+        files=files or (),
+        trust=trust or (),
+        max_turns=max_turns,
+        network=network,
+        timeout=timeout,
     )
     if not debug:
         silence_autogen()
@@ -63,7 +93,17 @@ def run(
     try:
         begin = partial(view.begin, record)
         with pausing_for_questions(view.pause):
-            asyncio.run(run_team(prepared.team, record, view.show, begin=begin, owns_process=bool(context.obj)))
+            asyncio.run(
+                run_team(
+                    prepared.team,
+                    record,
+                    view.show,
+                    begin=begin,
+                    owns_process=bool(context.obj),
+                    max_seconds=max_seconds,
+                    max_tokens=max_tokens,
+                )
+            )
     finally:
         view.stop()
     view.end(record)

@@ -44,6 +44,9 @@ def load_team(
     *,
     trust: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
+    max_turns: int | None = None,
+    network: bool | None = None,
+    timeout: float | None = None,
 ) -> Team:
     """Load a team from a file, or a shipped team by its name.
 
@@ -54,13 +57,16 @@ def load_team(
             a key `model_client`. What the file says there is not checked.
         trust: Namespaces whose providers may be imported, besides `autogen_*` and `coderoom`.
         env: The variables that `${NAME}` refers to; by default the environment.
+        max_turns: Replaces the team's `max_turns`.
+        network: Replaces `network` of every executor that has this field.
+        timeout: Replaces `timeout` of every executor, in seconds.
 
     Returns:
         The team.
 
     Raises:
         ConfigError: The file has mistakes; all of them are listed.
-        RequestError: There is no such file, team or model.
+        RequestError: There is no such file, team or model, or nothing in the team has a field to replace.
         MissingDependencyError: A package is not installed, or a key is not set.
     """
     from coderoom.configs.models import resolve_model  # It imports this module.
@@ -68,10 +74,34 @@ def load_team(
     env = os.environ if env is None else env
     checked = examine(find_source(path_or_name), TEAM, trust, env, replace_models=model is not None)
     checked.refuse_mistakes()
+    _replace(checked, "team", max_turns=max_turns)
+    _replace(checked, "code_executor", network=network, timeout=timeout)
     client = None if model is None else resolve_model(model, env=env, trust=trust)
     team = build(checked, Team, client)  # type: ignore[type-abstract]
     remember(team, checked)
     return team
+
+
+def _replace(checked: Checked, kind: str, **settings: Any) -> None:
+    """Replace settings, which are not `None`, of the team itself or of all executors."""
+    for name, value in settings.items():
+        if value is None:
+            continue
+        components: dict[Location, Any] = dict(checked.components)
+        paths = [
+            path
+            for path, component in components.items()
+            if component.component_type == kind
+            and name in component.component_config_schema.model_fields
+            and (kind != "team" or path == ())
+        ]
+        if not paths:
+            where = "the team" if kind == "team" else "no executor of the team"
+            raise RequestError(
+                f"{name} cannot be set: {where} {'does not have' if kind == 'team' else 'has'} this field."
+            )
+        for path in paths:
+            value_at(checked.data, path)["config"][name] = value
 
 
 def check_team(

@@ -29,7 +29,7 @@ NO_CODE = "no_code"
 NOT_APPROVED = "not_approved"
 """The outcome of a run whose code succeeded, but whose reviewer did not approve it."""
 UNFINISHED = "unfinished"
-"""The outcome of a run whose code succeeded, but whose agent reached a limit before it answered."""
+"""The outcome of a run that ended at a limit before there was an answer."""
 FAILED = "failed"
 """The outcome of a run that ended with the failure of an agent or a model."""
 
@@ -66,6 +66,7 @@ class RunRecord:
         error: Why the run failed, in words.
         exception: The exception behind `error`.
         cancelled: Whether it was interrupted.
+        limit: Which limit of the run ended it, in words; empty if none did.
         runs_code: Whether the team has an agent that runs code.
         activity: What the team does at the moment; empty if that is not known.
         since: When that began, as a time of `time.monotonic`.
@@ -82,6 +83,7 @@ class RunRecord:
     error: str | None = None
     exception: Exception | None = None
     cancelled: bool = False
+    limit: str = ""
     runs_code: bool = True
     activity: str = ""
     since: float = field(default_factory=monotonic)
@@ -125,6 +127,8 @@ class RunRecord:
             return Outcome.CANCELLED.value
         if self.error is not None:
             return FAILED
+        if self.limit:
+            return UNFINISHED
         last = self._last_with(keys.OUTCOME)
         if last is None:
             return NO_CODE if self.runs_code else Outcome.OK.value
@@ -154,7 +158,9 @@ class RunRecord:
 
     @property
     def why_unfinished(self) -> str:
-        """The limit that the agent reached before it answered, in words; empty if there was none."""
+        """The limit that the run or its agent reached before there was an answer, in words; empty if there was none."""
+        if self.limit:
+            return self.limit
         reason = self.agent_stop_reason
         return StopReason(reason).why_without_answer if self.outcome == UNFINISHED and reason else ""
 

@@ -58,6 +58,9 @@ def prepare_run(
     wall: str | None = None,
     files: Sequence[Path] = (),
     trust: Sequence[str] = (),
+    max_turns: int | None = None,
+    network: bool | None = None,
+    timeout: float | None = None,
 ) -> PreparedRun:
     """Load a team and copy files into its workspace.
 
@@ -69,6 +72,9 @@ def prepare_run(
         wall: The wall, for a team file that refers to `CODEROOM_WALL`.
         files: Files to copy into the workspace.
         trust: Namespaces of other packages whose components may be loaded.
+        max_turns: The team's turns, in place of those of its file.
+        network: Whether the code may use the network, in place of what the team's file says.
+        timeout: The seconds that code may run, in place of those of the team's file.
 
     Raises:
         ConfigError: The team file has mistakes.
@@ -77,12 +83,12 @@ def prepare_run(
     """
     if not task.strip():
         raise RequestError("The task is empty. Write what the team must do.")
-    folder = _folder(workspace or Path(DEFAULT_WORKSPACE))
+    folder = _folder(workspace or Path(os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE))
     env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
     if wall is not None:
         Sandbox(wall)  # Rejects an unknown name.
         env[WALL_VARIABLE] = wall
-    loaded = load_team(team, model=model, trust=trust, env=env)
+    loaded = load_team(team, model=model, trust=trust, env=env, max_turns=max_turns, network=network, timeout=timeout)
     executors = executors_of(loaded)
     ours = [one for one in executors if isinstance(one, SandboxCodeExecutor | CodeGeneratorAgent)]
     if wall is not None and not any(one.wall == wall for one in ours):
@@ -124,6 +130,8 @@ async def run_team(
     *,
     begin: Callable[[], None] = lambda: None,
     owns_process: bool = False,
+    max_seconds: float | None = None,
+    max_tokens: int | None = None,
 ) -> RunRecord:
     """Run `team` on the task of `record` and fill the record in.
 
@@ -136,6 +144,8 @@ async def run_team(
         begin: Called when the sandboxes have started and `record.isolation` is known, before any request to a model.
         owns_process: Whether the process does nothing else. Then no child process outlives the run, whatever executor
             started it, and a signal ends the process even if an agent does not end.
+        max_seconds: Ends the run after this time, also in the middle of a request or of code; `None`: no limit.
+        max_tokens: Ends the run when its requests have used as many; `None`: no limit.
 
     Returns:
         The same record.
@@ -158,7 +168,7 @@ async def run_team(
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
-            await _run(team, record, watch, token)
+            await _run(team, record, watch, token, max_seconds, max_tokens)
     finally:
         for agent in agents_of(team, hidden=True):
             if (event := getattr(agent, "interrupted", None)) is not None:
@@ -181,7 +191,7 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
     except asyncio.CancelledError:
         if not token.is_cancelled():
             raise
-        record.cancelled = True
+        record.cancelled = not record.limit
     except AgentError as error:
         cause = _root(error)
         if isinstance(cause, SandboxUnavailable):
@@ -201,7 +211,21 @@ async def _start(executors: Sequence[Any]) -> None:
             await executor.start()
 
 
-async def _run(team: Team, record: RunRecord, watch: Watcher, token: CancellationToken) -> None:
+async def _run(
+    team: Team,
+    record: RunRecord,
+    watch: Watcher,
+    token: CancellationToken,
+    max_seconds: float | None,
+    max_tokens: int | None,
+) -> None:
+    def stop(limit: str) -> None:
+        record.limit = limit
+        token.cancel()
+
+    timer = None
+    if max_seconds is not None:
+        timer = asyncio.get_running_loop().call_later(max_seconds, stop, f"the limit of {max_seconds:g} s was reached")
     stream: Any = team.run_stream(task=record.task, cancellation_token=token)
     try:
         async for item in stream:
@@ -209,7 +233,11 @@ async def _run(team: Team, record: RunRecord, watch: Watcher, token: Cancellatio
                 record.stop_reason = item.stop_reason
             else:
                 watch(record.add(item))
+                if max_tokens is not None and record.usage["total_tokens"] >= max_tokens:
+                    stop(f"the limit of {max_tokens:,} tokens was reached")
     finally:
+        if timer is not None:
+            timer.cancel()
         await stream.aclose()
 
 
