@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 from functools import partial
@@ -13,6 +14,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from coderoom import __version__
+from coderoom.configs.user import apply_user_config
 from coderoom.errors import RequestError
 
 
@@ -77,6 +79,8 @@ def _options(
         typer.echo(f"coderoom {__version__}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
+    else:
+        apply_user_config(os.environ)
 
 
 @command(hidden=True)

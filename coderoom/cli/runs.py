@@ -25,6 +25,11 @@ from coderoom.cli.app import (
 )
 from coderoom.exit_codes import end_code, print_json
 
+WorkspaceOption = Annotated[
+    Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="The folder that the code works in.")
+]
+TeamWallOption = Annotated[str | None, typer.Option("--wall", metavar="NAME", help=WALL_HELP)]
+
 
 @command()
 def run(
@@ -32,11 +37,8 @@ def run(
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
     task: Annotated[str, typer.Argument(help="The task. '-' reads it from standard input.")],
     model: ModelOption = None,
-    workspace: Annotated[
-        Path | None,
-        typer.Option("--workspace", "-w", metavar="DIR", help="The folder that the code works in."),
-    ] = None,
-    wall: Annotated[str | None, typer.Option("--wall", metavar="NAME", help=WALL_HELP)] = None,
+    workspace: WorkspaceOption = None,
+    wall: TeamWallOption = None,
     files: CopiedFilesOption = None,
     max_turns: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="The most turns, instead of the team's own limit.")
@@ -112,6 +114,35 @@ def run(
     if record.exception is not None and debug:
         traceback.print_exception(record.exception)
     return end_code(record.succeeded, record.cancelled)
+
+
+@command()
+def chat(
+    context: typer.Context,
+    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
+    task: Annotated[str, typer.Argument(help="The first task.")] = "",
+    model: ModelOption = None,
+    workspace: WorkspaceOption = None,
+    wall: TeamWallOption = None,
+    files: CopiedFilesOption = None,
+    trust: TrustOption = None,
+    debug: DebugOption = False,
+) -> int:
+    """Run a team on one task after the other.
+
+    Tasks are lines of standard input. The team goes on with its conversation, its variables and its files.
+    """
+    from rich.console import Console
+
+    from coderoom.runs import chat, prepare_run
+
+    prepared = prepare_run(
+        team, task, model=model, workspace=workspace, wall=wall, files=files or (), trust=trust or (), more_tasks=True
+    )
+    if not debug:
+        silence_autogen()
+    records = asyncio.run(chat(prepared, Console(), owns_process=bool(context.obj)))
+    return end_code(all(record.succeeded for record in records), cancelled=False)
 
 
 FileArgument = Annotated[

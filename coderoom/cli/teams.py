@@ -1,8 +1,9 @@
-"""The commands about team files: `validate`, `schema`, and `gallery` and `studio` for AutoGen Studio."""
+"""The commands about team files, and those for AutoGen Studio."""
 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,73 @@ from coderoom.cli.app import (
 )
 from coderoom.errors import Problem, RequestError
 from coderoom.exit_codes import EXIT_OK, EXIT_WRONG_REQUEST, print_json
+
+
+@command()
+def teams(as_json: JsonOption = False, debug: DebugOption = False) -> int:
+    """List the shipped teams."""
+    from coderoom.configs import shipped_teams
+
+    shipped = shipped_teams()
+    if as_json:
+        print_json({"teams": [{"name": name, "description": text} for name, text in shipped.items()]})
+        return EXIT_OK
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table.grid("", "", padding=(0, 2))
+    for name, text in shipped.items():
+        table.add_row(name, text)
+    Console(highlight=False).print(table)
+    return EXIT_OK
+
+
+@command()
+def show(
+    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Show what a team consists of: its agents, their models, where code runs, and when it ends."""
+    from coderoom.configs import read_team
+    from coderoom.runs import team_tree
+
+    content = read_team(team)
+    if as_json:
+        print_json(content)
+        return EXIT_OK
+    from rich.console import Console
+
+    Console(highlight=False).print(team_tree(content))
+    return EXIT_OK
+
+
+_STARTER = "team.yaml"
+
+
+@command()
+def init(
+    file: Annotated[str | None, typer.Argument(help=f"The file to write; {_STARTER} by default.")] = None,
+    team: Annotated[
+        str | None, typer.Option("--team", metavar="NAME", help="Copy this shipped team, instead of the starter.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="NAME", help="The default model in the file.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
+    force: ForceOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Write a team file with comments, to start from."""
+    from coderoom.configs import write_starter
+
+    if not yes and sys.stdin is not None and sys.stdin.isatty():
+        file = file or typer.prompt("File", default=_STARTER)
+        model = model or typer.prompt("Default model", default="gpt-4o")
+    path = Path(file or _STARTER)
+    write_starter(path, team, model, force=force)
+    typer.echo(visible(f'{path}: written. Run it with: coderoom run {path} "your task"'))
+    return EXIT_OK
 
 
 @command()

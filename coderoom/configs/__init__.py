@@ -1,7 +1,8 @@
 """Team files: AutoGen's component format in YAML or JSON, checked as a whole before anything is built.
 
 `load_team` loads a team from a file, or a shipped team by name; `dump_team` writes a team; `check_team` lists all
-mistakes of a file; `shipped_teams` lists the teams that come with the package. `make_model` makes a model client from a
+mistakes of a file; `read_team` reads one to show it; `shipped_teams` lists the teams that come with the package, and
+`write_starter` writes a team file to start from. `make_model` makes a model client from a
 short text such as `openai:gpt-4o`; `default_model` is that text if none is given, and `resolve_model` also accepts a
 client. `ReplayModel` is the client behind `replay:FILE`. `make_gallery` makes a gallery for AutoGen Studio, and
 `make_schema` the JSON Schema of team files; `write_made` writes either to a file.
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from coderoom.configs.gallery import make_gallery
     from coderoom.configs.loading import check_team, load_team, shipped_teams
     from coderoom.configs.models import default_model, make_model, resolve_model
+    from coderoom.configs.reading import read_team
     from coderoom.configs.replay import ReplayModel
     from coderoom.configs.schema import make_schema
+    from coderoom.configs.starter import write_starter
 
 __all__ = [
     "ReplayModel",
@@ -29,9 +32,11 @@ __all__ = [
     "make_gallery",
     "make_model",
     "make_schema",
+    "read_team",
     "resolve_model",
     "shipped_teams",
     "write_made",
+    "write_starter",
 ]
 
 _MODULES = {
@@ -43,9 +48,11 @@ _MODULES = {
     "make_gallery": "gallery",
     "make_model": "models",
     "make_schema": "schema",
+    "read_team": "reading",
     "resolve_model": "models",
     "shipped_teams": "loading",
     "write_made": "dumping",
+    "write_starter": "starter",
 }
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from coderoom.configs.variables import is_secret_key
 from coderoom.configs.yaml import Location, Mark, Reader, nearest, show, show_key
 from coderoom.errors import ConfigError, Problem, RequestError
 
@@ -185,3 +186,31 @@ def _is_utf16(data: bytes) -> bool:
     even, odd = data[0:8:2], data[1:8:2]
     little_endian, big_endian = all(even) and not any(odd), all(odd) and not any(even)
     return len(odd) > 1 and (little_endian or big_endian)
+
+
+def read_team(path_or_name: str | Path) -> dict[str, Any]:
+    """Read a team file without checking it, for showing it.
+
+    Args:
+        path_or_name: As for `load_team`.
+
+    Returns:
+        The content, with references to variables as they are, and without the values of keys and passwords.
+
+    Raises:
+        ConfigError: It is not YAML or JSON, or does not describe a component.
+        RequestError: There is no such file or team.
+    """
+    document = read_component(find_source(path_or_name))
+    if not isinstance(document.data, dict) or not isinstance(document.data.get("provider"), str):
+        raise ConfigError([document.problem((), "expected a team (a mapping with 'provider' and 'config')")])
+    return cast("dict[str, Any]", _masked(document.data))
+
+
+def _masked(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {
+            key: "**********" if isinstance(value, str) and is_secret_key(key) and "${" not in value else _masked(value)
+            for key, value in data.items()
+        }
+    return [_masked(value) for value in data] if isinstance(data, list) else data

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coderoom.runs.chatting import chat
     from coderoom.runs.doctor import NOT_ISOLATED, Finding, examine
     from coderoom.runs.exec import BlockRun, FileResult, run_file
     from coderoom.runs.exec_source import read_blocks
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         prepare_run,
         run_team,
     )
+    from coderoom.runs.team_view import team_tree
     from coderoom.runs.view import RunView
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "RunRecord",
     "RunView",
     "Solved",
+    "chat",
     "examine",
     "execute_code",
     "prepare_run",
@@ -46,9 +49,11 @@ __all__ = [
     "run_file",
     "run_team",
     "solve",
+    "team_tree",
 ]
 
 _MODULES = {
+    "chatting": ("chat",),
     "doctor": ("NOT_ISOLATED", "Finding", "examine"),
     "exec": ("BlockRun", "FileResult", "run_file"),
     "exec_source": ("read_blocks",),
@@ -58,6 +63,7 @@ _MODULES = {
     "record": ("RunRecord",),
     "solving": ("Solved", "solve"),
     "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),
+    "team_view": ("team_tree",),
     "view": ("RunView",),
 }
 

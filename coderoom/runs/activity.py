@@ -6,8 +6,8 @@ Used by `run_team`, which prepares each team here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
 from typing import Any, Final
 
 from autogen_agentchat.agents import UserProxyAgent
@@ -21,15 +21,23 @@ from coderoom.runs.record import RunRecord
 _SETTLE_SECONDS: Final = 0.15
 
 
-def note_activity(team: Any, record: RunRecord) -> None:
+@contextmanager
+def noting_activity(team: Any, record: RunRecord) -> Iterator[None]:
     """Have the record told who takes a turn, when an agent of AutoGen's runs code, and when one asks a person."""
-    for agent in agents_of(team, hidden=True):
-        agent.on_messages_stream = _noting_turn(agent, record)
-        executor = executor_of(agent)
-        if executor is not None and not isinstance(agent, CodeExecutorAgent | CodeActAgent | HumanApprovedAgent):
-            executor.execute_code_blocks = _noting_run(agent.name, executor.execute_code_blocks, record)
-        if isinstance(agent, UserProxyAgent) and not isinstance(agent, HumanApprovedAgent):
-            agent.input_func = _noting_question(agent.name, agent.input_func, record)
+    with ExitStack() as stack:
+
+        def put(owner: Any, name: str, noting: Any) -> None:
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, noting)
+
+        for agent in agents_of(team, hidden=True):
+            put(agent, "on_messages_stream", _noting_turn(agent, record))
+            executor = executor_of(agent)
+            if executor is not None and not isinstance(agent, CodeExecutorAgent | CodeActAgent | HumanApprovedAgent):
+                put(executor, "execute_code_blocks", _noting_run(agent.name, executor.execute_code_blocks, record))
+            if isinstance(agent, UserProxyAgent) and not isinstance(agent, HumanApprovedAgent):
+                put(agent, "input_func", _noting_question(agent.name, agent.input_func, record))
+        yield
 
 
 def _first_activity(agent: Any) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from coderoom.configs.user import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError
 from coderoom.sandbox import Sandbox, WallReport, probe_walls
 
@@ -49,6 +50,7 @@ async def examine() -> list[Finding]:
         *_walls(await probe_walls()),
         await _monty(),
         *_languages(),
+        _config(),
         _key(),
     ]
 
@@ -102,6 +104,14 @@ def _languages() -> list[Finding]:
         detail = "pip install 'coderoom[javascript]' to generate functions in JavaScript"
         found.append(Finding("generated javascript", "missing", detail))
     return found
+
+
+def _config() -> Finding:
+    path = user_config_path()
+    settings = ", ".join(f"{key}: {value}" for key, value in apply_user_config({}).items())
+    if not path.is_file():
+        return Finding("config file", "missing", f"{path} can set the default model, wall and workspace")
+    return Finding("config file", "ok", f"{path} sets {settings or 'nothing'}")
 
 
 def _key() -> Finding:

@@ -24,7 +24,7 @@ from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
 from coderoom.errors import AgentError, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
-from coderoom.runs.activity import note_activity
+from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
 from coderoom.sandbox import Sandbox
@@ -43,10 +43,12 @@ class PreparedRun:
     Attributes:
         team: The team.
         record: The record to fill in.
+        files: The names of the files that were copied into the workspace.
     """
 
     team: Team
     record: RunRecord
+    files: Sequence[str] = ()
 
 
 def prepare_run(
@@ -61,6 +63,7 @@ def prepare_run(
     max_turns: int | None = None,
     network: bool | None = None,
     timeout: float | None = None,
+    more_tasks: bool = False,
 ) -> PreparedRun:
     """Load a team and copy files into its workspace.
 
@@ -75,13 +78,14 @@ def prepare_run(
         max_turns: The team's turns, in place of those of its file.
         network: Whether the code may use the network, in place of what the team's file says.
         timeout: The seconds that code may run, in place of those of the team's file.
+        more_tasks: Whether tasks follow, so that the first one may be empty.
 
     Raises:
         ConfigError: The team file has mistakes.
         RequestError: A file or team does not exist, or an option does not fit the team.
         MissingDependencyError: The model needs a key or a package that is missing.
     """
-    if not task.strip():
+    if not task.strip() and not more_tasks:
         raise RequestError("The task is empty. Write what the team must do.")
     folder = _folder(workspace or Path(os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE))
     env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
@@ -103,10 +107,13 @@ def prepare_run(
             f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
         )
     names = copy_in(files, folder)
-    if names:
-        task = f"{task}\n\nFiles in the working folder: {', '.join(names)}"
-    record = RunRecord(team=team, task=task, model=model, isolation=isolation_of(executors))
-    return PreparedRun(loaded, record)
+    record = RunRecord(team=team, task=with_files(task, names), model=model, isolation=isolation_of(executors))
+    return PreparedRun(loaded, record, names)
+
+
+def with_files(task: str, names: Sequence[str]) -> str:
+    """A task that names the files that were copied into the workspace; empty if there is no task."""
+    return f"{task}\n\nFiles in the working folder: {', '.join(names)}" if task and names else task
 
 
 def _folder(workspace: Path) -> Path:
@@ -132,6 +139,7 @@ async def run_team(
     owns_process: bool = False,
     max_seconds: float | None = None,
     max_tokens: int | None = None,
+    close: bool = True,
 ) -> RunRecord:
     """Run `team` on the task of `record` and fill the record in.
 
@@ -146,6 +154,7 @@ async def run_team(
             started it, and a signal ends the process even if an agent does not end.
         max_seconds: Ends the run after this time, also in the middle of a request or of code; `None`: no limit.
         max_tokens: Ends the run when its requests have used as many; `None`: no limit.
+        close: Whether to close the team at the end. An open one goes on with its conversation and its sessions.
 
     Returns:
         The same record.
@@ -160,11 +169,14 @@ async def run_team(
         adopt_orphans()
     executors = executors_of(team)
     record.runs_code = bool(executors)
-    note_activity(team, record)
     changes = FileChanges([folder for executor in executors if (folder := folder_of(executor))])
     token = CancellationToken()
     try:
-        with _noting_failure(record, token), cancel_on_signal(token, owns_process=owns_process):
+        with (
+            noting_activity(team, record),
+            _noting_failure(record, token),
+            cancel_on_signal(token, owns_process=owns_process),
+        ):
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
@@ -175,12 +187,18 @@ async def run_team(
                 watch(record.add(event))
         record.seconds = time.monotonic() - started
         record.files = changes.written()
-        for close in closers_of(team):
-            with suppress(Exception):
-                await close()
+        if close:
+            await close_team(team)
         if owns_process:
             end_descendants()
     return record
+
+
+async def close_team(team: Team) -> None:
+    """Close everything that belongs to a team."""
+    for close in closers_of(team):
+        with suppress(Exception):
+            await close()
 
 
 @contextmanager

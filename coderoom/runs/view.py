@@ -71,6 +71,10 @@ class RunView:
 
     def begin(self, record: RunRecord) -> None:
         """Show the team, and how its code is isolated from this machine, or that it is not."""
+        if self._record is not None:  # A further task for the same team.
+            self._record, self._speaker = record, None
+            self._start()
+            return
         if record.isolation != NO_CODE_IS_RUN:
             self._console.print(isolation_words(record.isolation))
         if record.model is not None and record.model.startswith("replay:"):

@@ -1,0 +1,41 @@
+"""Writes team files to start from, for `coderoom init`."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from coderoom.configs.reading import find_source, has_suffix, shipped_sources
+from coderoom.errors import RequestError
+
+
+def write_starter(path: Path, team: str | None = None, model: str | None = None, *, force: bool = False) -> None:
+    """Write a team file to start from, with comments.
+
+    Args:
+        path: The file.
+        team: The shipped team to copy; `None`: a coder and a reviewer.
+        model: The name of the default model; `None`: as it is in the team.
+        force: Replace a file.
+
+    Raises:
+        RequestError: There is such a file, or no such team, or the file cannot be written.
+    """
+    if not has_suffix(path.name) or path.name.endswith(".json"):
+        raise RequestError(f"the file {str(path)!r} must end with .yaml: it has comments")
+    if team is None:
+        text = resources.files("coderoom.configs").joinpath("starter.yaml").read_text("utf-8")
+    elif team in shipped_sources():
+        text = shipped_sources()[team].data.decode()
+    else:
+        find_source(team)  # Refuses an unknown name.
+        raise RequestError(f"{team!r} is not a shipped team; copy that file instead")
+    if model is not None:
+        text = text.replace("${CODEROOM_MODEL:-gpt-4o}", f"${{CODEROOM_MODEL:-{model}}}")
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise RequestError(f"the file {str(path)!r} is there already; --force replaces it") from None
+    except OSError as error:
+        raise RequestError(f"the file {str(path)!r} cannot be written: {error.strerror}") from error
