@@ -26,13 +26,14 @@ __all__ = [
     "run_and_exit",
 ]
 
-EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
 
 def run_and_exit(app: typer.Typer, *, owns_process: bool) -> NoReturn:
     """Run a command line and exit.
 
-    Exit codes: 0 worked, 1 the task failed, 2 wrong request, 3 something is missing, 130 interrupted.
+    Exit codes: 0 worked, 1 the task failed, 2 wrong request, 3 something is missing, 130 interrupted, 141 the
+    reader of the output has closed it, as by `head`.
 
     Args:
         app: The command line.
@@ -55,7 +56,7 @@ def run_and_exit(app: typer.Typer, *, owns_process: bool) -> NoReturn:
     except BrokenPipeError:
         # The reader of the output has closed it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_FAILED
+        code = EXIT_BROKEN_PIPE
     except CodeRoomError as error:
         code = _report(error)
     except Exception as error:

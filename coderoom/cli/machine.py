@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import textwrap
 from dataclasses import asdict
 
 import typer
@@ -21,6 +23,8 @@ def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
         print_json({"findings": [asdict(finding) for finding in findings]})
         return EXIT_OK
     signs = {"ok": typer.style("✓", fg="green"), "missing": "-", "warning": typer.style("!", fg="yellow")}
+    width = max(shutil.get_terminal_size().columns, 60)
     for finding in findings:
-        typer.echo(f"{signs[finding.state]} {finding.name:18} {finding.detail}")
+        lines = textwrap.wrap(finding.detail, width - 22, break_long_words=False, break_on_hyphens=False) or [""]
+        typer.echo(f"{signs[finding.state]} {finding.name:18} " + f"\n{'':21}".join(lines))
     return EXIT_OK

@@ -71,6 +71,7 @@ def _opened(fd: int) -> Iterator[int]:
         os.close(fd)
 
 
+_MOST_OUTPUTS = 20
 _OUTPUTS = ".coderoom"
 _LEAST = 200
 
@@ -108,7 +109,7 @@ def bound_output(
 
 
 def save_output(text: str, folder: Path) -> Path:
-    """Save a whole output to a new file in the folder's `.coderoom`.
+    """Save a whole output to a new file in the folder's `.coderoom`, which keeps the newest of them.
 
     Args:
         text: The output. Characters that UTF-8 cannot encode become `?`.
@@ -119,7 +120,14 @@ def save_output(text: str, folder: Path) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     # The code may have created links there.
-    return write_inside(folder, f"{_OUTPUTS}/output-{uuid.uuid4().hex[:12]}.txt", text.encode("utf-8", "replace"))
+    name = f"{_OUTPUTS}/output-{uuid.uuid4().hex[:12]}.txt"
+    path = write_inside(folder, name, text.encode("utf-8", "replace"))
+    with contextlib.suppress(OSError), _opened(os.open(path.parent, _FOLDER | os.O_NOFOLLOW)) as outputs:
+        names = [name for name in os.listdir(outputs) if name.startswith("output-")]  # noqa: PTH208 (a descriptor)
+        names.sort(key=lambda name: os.stat(name, dir_fd=outputs, follow_symlinks=False).st_mtime_ns)
+        for name in names[:-_MOST_OUTPUTS]:
+            os.unlink(name, dir_fd=outputs)
+    return path
 
 
 def bound_and_save(result: ExecutionResult, limit: int, folder: Path, *, is_shared: bool = True) -> tuple[str, Path]:
@@ -191,6 +199,6 @@ def _limit(result: ExecutionResult, limits: Limits) -> str:
         case "file_size":
             return f"The code may write files of up to {limits.file_bytes:,} bytes."
         case "disk":
-            return f"The code may write {limits.disk_bytes // _MIB:,} MiB."
+            return f"The disk is full, or /tmp has the {limits.disk_bytes // _MIB:,} MiB that it may have."
         case _:
             return ""

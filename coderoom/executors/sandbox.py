@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autogen_core import Component
+from pydantic import ValidationError
 
 from coderoom.errors import RequestError
 from coderoom.executors.base import Runtime, SandboxedExecutor
@@ -21,7 +22,7 @@ from coderoom.executors.config import (
     WallName,
     as_texts,
 )
-from coderoom.sandbox import Checkpoint, HostFunction, Limits
+from coderoom.sandbox import Checkpoint, HostFunction, Limits, Sandbox
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,21 +88,27 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         options: Mapping[str, Any] | None = None,
         engine: EngineName = "cpython",
     ) -> None:
-        config = SandboxCodeExecutorConfig(
-            work_dir=None if work_dir is None else str(work_dir),
-            timeout=timeout,
-            state=state,
-            wall=wall,
-            preload=as_texts("preload", preload),
-            network=network,
-            policy=policy,
-            limits=limits if limits is None or isinstance(limits, Limits) else Limits(**limits),
-            env=as_texts("env", env),
-            python=None if python is None else str(python),
-            readable=as_texts("readable", readable),
-            options=dict(options or {}),
-            engine=engine,
-        )
+        try:
+            config = SandboxCodeExecutorConfig(
+                work_dir=None if work_dir is None else str(work_dir),
+                timeout=timeout,
+                state=state,
+                wall=wall,
+                preload=as_texts("preload", preload),
+                network=network,
+                policy=policy,
+                limits=limits if limits is None or isinstance(limits, Limits) else Limits(**limits),
+                env=as_texts("env", env),
+                python=None if python is None else str(python),
+                readable=as_texts("readable", readable),
+                options=dict(options or {}),
+                engine=engine,
+            )
+        except ValidationError as error:
+            Sandbox(str(wall))  # Suggests the name that was meant.
+            first = error.errors(include_url=False)[0]
+            where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+            raise RequestError(f"{where}={first['input']!r} is wrong: {why}." if where else f"{why}.") from None
         super().__init__(config, shows_values=True)
 
     async def offer(self, functions: Sequence[HostFunction]) -> None:

@@ -121,12 +121,12 @@ class FileResult:
         }
 
 
-def _remarks(result: ExecutionResult) -> str:
-    """The text after the printed output of a cell: its value, or why it was ended.
+def _remarks(result: ExecutionResult, source: Source) -> str:
+    """The text after the printed output of a cell: its value, which Python shows of no script, or why it was ended.
 
     It does not say whether variables are kept: after a failure no further block runs.
     """
-    said = [] if result.value_repr is None else [result.value_repr]
+    said = [] if result.value_repr is None or source.kind == "script" else [result.value_repr]
     error = result.error
     if error is not None and not error.traceback and error.type != "Exit":
         said.append(f"[{_without_state(error.message)}]")
@@ -351,7 +351,7 @@ class _FileRun:
         if result is None or result.success:
             code = code_to_run(block, self._arguments)
             result = await self._run_cell(session, code, block.run_language)
-        more = _remarks(result)
+        more = _remarks(result, self._source)
         self._view.show_output(more)
         error = result.error
         return BlockRun(

@@ -68,6 +68,7 @@ class RunRecord:
         cancelled: Whether it was interrupted.
         limit: Which limit of the run ended it, in words; empty if none did.
         runs_code: Whether the team has an agent that runs code.
+        notices: What the user should know about the preparation.
         activity: What the team does at the moment; empty if that is not known.
         since: When that began, as a time of `time.monotonic`.
     """
@@ -85,6 +86,7 @@ class RunRecord:
     cancelled: bool = False
     limit: str = ""
     runs_code: bool = True
+    notices: list[str] = field(default_factory=list)
     activity: str = ""
     since: float = field(default_factory=monotonic)
     _runs: int = 0
@@ -221,6 +223,7 @@ class RunRecord:
             "stop_reason": self.stop_reason,
             "agent_stop_reason": self.agent_stop_reason,
             "error": self.error,
+            "notices": self.notices,
             "turns": self.turns,
             "attempts": self.attempts,
             "usage": self.usage,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import filecmp
 import os
 import shutil
 import time
@@ -24,6 +25,7 @@ from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
 from coderoom.errors import AgentError, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
+from coderoom.executors.output import write_inside
 from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
@@ -106,8 +108,10 @@ def prepare_run(
             f"The team {team!r} does not let us choose its folder: --workspace and --file need an executor with "
             f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
         )
-    names = copy_in(files, folder)
-    record = RunRecord(team=team, task=with_files(task, names), model=model, isolation=isolation_of(executors))
+    names, replaced = copy_in(files, folder)
+    record = RunRecord(
+        team=team, task=with_files(task, names), model=model, isolation=isolation_of(executors), notices=replaced
+    )
     return PreparedRun(loaded, record, names)
 
 
@@ -305,23 +309,33 @@ def _wall_of(executor: Any) -> str:
     return next((kind.__name__ for kind in type(executor).__mro__ if kind.__name__ in _ISOLATING), NO_WALL)
 
 
-def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
-    """Copy files into the workspace, under their own names, which are returned."""
+def copy_in(files: Sequence[Path], workspace: Path) -> tuple[list[str], list[str]]:
+    """Copy files into the workspace, under their own names; return these, and sentences about files that were there.
+
+    A file of the same name with other content is kept in `.coderoom/replaced`.
+    """
     names = [file.name for file in files]
     doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
         raise RequestError(f"Two files have the name {doubles[0]!r}: they would overwrite each other.")
+    replaced = []
     for file in files:
         try:
             workspace.mkdir(parents=True, exist_ok=True)
             if (workspace / file.name).is_symlink():
                 # Earlier code may have made the link, to redirect this write.
                 (workspace / file.name).unlink()
-            if not (workspace / file.name).exists() or not file.samefile(workspace / file.name):
-                shutil.copyfile(file, workspace / file.name)
+            target = workspace / file.name
+            if not target.exists():
+                shutil.copyfile(file, target)
+            elif not filecmp.cmp(file, target, shallow=False):
+                kept = f"{_OWN_FOLDER}/replaced/{file.name}"
+                write_inside(workspace, kept, target.read_bytes())
+                shutil.copyfile(file, target)
+                replaced.append(f"{file.name} in the workspace had other content, which is in {kept} now.")
         except OSError as error:
             raise RequestError(f"Cannot copy {str(file)!r} into the workspace: {error.strerror or error}.") from error
-    return names
+    return names, replaced
 
 
 class FileChanges:

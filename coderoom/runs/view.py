@@ -79,6 +79,8 @@ class RunView:
             self._console.print(isolation_words(record.isolation))
         if record.model is not None and record.model.startswith("replay:"):
             self._console.print(Text(visible(_RECORDING.format(record.model.removeprefix("replay:"))), style="yellow"))
+        for notice in record.notices:
+            self._console.print(Text(visible(notice), style="yellow"))
         self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
         self._record = record
         self._start()

@@ -229,7 +229,7 @@ def test_markdown_comes_from_standard_input(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("language", "script", "output"),
-    [("python", "import sys\nsys.argv", "['-', 'x']\n"), ("bash", 'a=("$1" y); echo ${a[1]}', "y\n")],
+    [("python", "import sys\nprint(sys.argv)\nsys.argv", "['-', 'x']\n"), ("bash", 'a=("$1" y); echo ${a[1]}', "y\n")],
 )
 def test_a_script_comes_from_standard_input(tmp_path: Path, language: str, script: str, output: str) -> None:
     [run] = runs("-", "--language", language, "--", "x", cwd=tmp_path, stdin=script)

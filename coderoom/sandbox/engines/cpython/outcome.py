@@ -40,7 +40,6 @@ _LIMIT_OF_ERRNO: dict[int, Limit] = {
 _FIELD_OF_LIMIT: dict[Limit, str] = {
     "open_files": "open_files",
     "file_size": "file_bytes",
-    "disk": "disk_bytes",
     "processes": "processes",
 }
 
@@ -192,6 +191,8 @@ def _error(untrusted: Any, limits: Limits) -> tuple[CodeError, Limit | None]:
 
 
 def _with_limit(message: str, limit: Limit | None, limits: Limits) -> str:
+    if limit == "disk":
+        return f"{message.rstrip('.')}. The disk is full, or /tmp has met the limit disk_bytes={limits.disk_bytes:,}."
     field = _FIELD_OF_LIMIT.get(limit) if limit is not None else None
     if field is None:
         return message
