@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from coderoom.generation.languages import Job, Language, Variation
 from coderoom.generation.languages.python.pytest_file import job_of, plain_inputs
+from coderoom.generation.languages.python.stateless import is_stateless_expression
 from coderoom.generation.languages.python.varying import variation
 from coderoom.generation.session import (
     Answer,
@@ -107,7 +108,8 @@ class Judge:
 
     def _key(self, job: Job) -> bytes | int:
         """The same key for the same property of the same values; a new one for a property whose answer may vary."""
-        if variation((str(job["property"]),)) is not Variation.NONE:
+        text, names = str(job["property"]), frozenset({*job["inputs"], "result", "after"})
+        if variation((text,)) is not Variation.NONE or not is_stateless_expression(text, names):
             return next(self._numbers)
         return hashlib.sha256(json.dumps(job).encode()).digest()
 
