@@ -292,11 +292,11 @@ class Run:
         for case, seen in zip(cases, await self._see_in_order(session, cases, count, variation), strict=True):
             if not seen.why:
                 continue
-            if variation is not Variation.NONE and case.function not in repeatable:
+            if case.function not in repeatable:
                 # Nothing runs before it.
                 [alone] = await self._see_in_order(session, [case], _CHECKS, variation)
                 repeatable[case.function] = not alone.why
-            if not repeatable.get(case.function, True):
+            if not repeatable[case.function]:
                 self._results[case.number] = self._not_repeatable(case, self._passed(case), seen)
                 continue
             text = f"it passes alone, but after the other tests it {seen.said()}: the code keeps state"
