@@ -67,10 +67,10 @@ class Case:
         """The job for the process with the code."""
         return job_of(self.function, self.test, self.program)
 
-    def takes_sets(self) -> bool:
-        """Whether the program gets a set, whose order depends on the process."""
-        given = canonical([self.test.inputs, *(step.model_dump() for step in self.test.setup)])
-        return '"$set"' in given or '"$frozenset"' in given
+    def may_use_sets(self) -> bool:
+        """Whether the program or a step may get a set, whose order depends on the process."""
+        given = canonical(self.test.inputs)
+        return self.test.has_steps or '"$set"' in given or '"$frozenset"' in given
 
     def look(self, answer: Answer) -> Job:
         """The job that evaluates the property for an answer."""
@@ -207,7 +207,7 @@ class Run:
                 cases.append(case)
         await self._run_once(cases)
         variation = self._language.variation(self._sources.values())
-        if any(case.takes_sets() for case in cases):
+        if any(case.may_use_sets() for case in cases):
             variation = max(variation, Variation.PROCESS)
         if failures:  # Parts of code that could not be loaded may be there.
             variation = Variation.CLOCK
@@ -282,15 +282,17 @@ class Run:
         for session in self._sessions:  # The program in them could change what new processes do.
             await session.close()
         async with TestSession(self._sandbox, self._language, {}) as session:
-            for several in self._parts(cases, session.longest // max(4 * count, 1)):
+            for several in self._parts(cases, session.longest // (8 * count)):
                 await self._see_several_in_order(session, several, count, variation)
 
     async def _see_several_in_order(
         self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation
     ) -> None:
         repeatable: dict[str, bool] = {}
+        if variation is not Variation.NONE:
+            cases = [*cases, *cases]  # A call may spoil a later one with the same arguments only.
         for case, seen in zip(cases, await self._see_in_order(session, cases, count, variation), strict=True):
-            if not seen.why:
+            if not seen.why or not self._results[case.number].passed:
                 continue
             if case.function not in repeatable:
                 # Nothing runs before it.

@@ -155,6 +155,7 @@ def scatter() -> None:
         flips = os.urandom(count)
         _filling.append([made[number] for number in range(count) if flips[number] & 1])
         made.reverse()  # The newest is freed last, so its place is taken first.
+    _filling.append([[] for _ in range(int.from_bytes(os.urandom(2), "big") % 700)])  # When garbage is collected.
 
 
 def warm() -> None:

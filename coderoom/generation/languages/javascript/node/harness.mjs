@@ -224,8 +224,10 @@ async function perform(steps, look) {
 
 on('beforeExit', () => tellOfTest('Unsettled', 'nothing was left to do, and the promise that it returned was not settled'));
 on('uncaughtException', (error) => tellOfTest('Uncaught', `outside of the call: ${without(messageOf(error))}`.slice(0, MOST_TOLD)));
-Error.stackTraceLimit = MOST_FRAMES;
-if (!request.plain) process.argv.length = 1;
+if (!request.plain) {
+  Error.stackTraceLimit = MOST_FRAMES;
+  process.argv.length = 1;
+}
 
 async function answer() {
   let call, value;
