@@ -48,6 +48,7 @@ _MOST_TIMEOUTS = 3  # After this many, the other tests of a function are not run
 _RUNS = 100  # The runs of all tests of a function, so that code that answers at random cannot pass.
 _LEAST_RUNS = 3
 _SECONDS_TO_REPEAT = 0.4
+_SECONDS_TO_RUN_TWICE = 2.0  # Slower tests run only once in each process in order.
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
 _HEAD = 200
@@ -289,7 +290,8 @@ class Run:
         self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation
     ) -> None:
         repeatable: dict[str, bool] = {}
-        if variation is not Variation.NONE:
+        seconds = sum(self._results[case.number].duration for case in cases)
+        if variation is not Variation.NONE and seconds < _SECONDS_TO_RUN_TWICE:
             cases = [*cases, *cases]  # A call may spoil a later one with the same arguments only.
         for case, seen in zip(cases, await self._see_in_order(session, cases, count, variation), strict=True):
             if not seen.why or not self._results[case.number].passed:

@@ -89,6 +89,12 @@ async def test_state_that_spoils_a_second_call_with_the_same_arguments_is_a_warn
     assert not any(each.passed for each in await run(sandbox, source, 3, strict=True))
 
 
+@pytest.mark.parametrize("end", ["threading.Timer(0.05, os._exit, (0,)).start()", "atexit.register(os._exit, 3)"])
+async def test_code_that_ends_the_process_later_fails(sandbox: Sandbox, end: str) -> None:
+    source = f"import atexit, os, threading\ndef even(n):\n    {end}\n    return n % 2 == 0\n"
+    assert not all(each.passed for each in await run(sandbox, source, 3))
+
+
 async def test_few_tests_of_a_function_that_hangs_are_run(sandbox: Sandbox) -> None:
     runner = TestRunner(sandbox, timeout=0.6)
     [spec] = read_specs([{"name": "f", "purpose": "p", "inputs": [], "outputs": {"type": "int"}}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import math
 import os
@@ -119,8 +120,10 @@ def answer_now(job: Dict[str, Any]) -> str:
     return answer(call, Encoder())
 
 
-def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, name: str) -> None:
+def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, name: str, linger: float) -> None:
     """Import the program as a module from a folder, run jobs, each in a folder of its own, and write a line for each.
+
+    When Python exits, one more line is written: the program has not ended the process.
 
     Args:
         jobs: The jobs.
@@ -128,7 +131,9 @@ def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, na
         writer: The descriptor to write to.
         folder: The folder.
         name: The name of the module.
+        linger: The seconds to wait after the jobs, since the program could end the process later.
     """
+    atexit.register(os.write, writer, b"end\n")  # What is registered first runs last.
     os.chdir(folder)
     sys.path.insert(0, folder)
     for each in [each for each in sys.modules if each.startswith(__package__)]:
@@ -144,6 +149,7 @@ def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, na
         while found:
             found = found[os.write(writer, found) :]
         os.chdir("..")
+    time.sleep(linger)
 
 
 def scatter() -> None:

@@ -37,6 +37,7 @@ _SCRIPT = "main.py"
 # process; the last one is a script without flags.
 _WAYS = (("-I", "-S", "-c", _START), (_SCRIPT,))
 _LETTERS = 6
+_LINGER = 0.3
 _modules: List[Tuple[str, Any]] = []
 _random = random.SystemRandom()
 
@@ -68,7 +69,7 @@ def run_in_order(
         tidy()
         with contextlib.ExitStack() as stack:
             for process in [
-                stack.enter_context(_Process(program, jobs, longest, way if new else (), pause > 0))
+                stack.enter_context(_Process(program, jobs, longest, way if new else (), pause > 0, count))
                 for way in _WAYS[:count]
             ]:
                 answers: List[Optional[str]] = [*process.answers(len(jobs), seconds, longest)]
@@ -91,7 +92,7 @@ def _skip_numbers() -> None:
 
 class _Process:
     def __init__(
-        self, program: str, jobs: List[Dict[str, Any]], longest: int, way: Tuple[str, ...], numbers: bool
+        self, program: str, jobs: List[Dict[str, Any]], longest: int, way: Tuple[str, ...], numbers: bool, left: int
     ) -> None:
         self._folder = tempfile.mkdtemp()
         name = "".join(_random.choice(string.ascii_lowercase) for _ in range(_LETTERS))
@@ -100,7 +101,7 @@ class _Process:
                 file.write(text)
         reader, writer = os.pipe()
         self._answers = io.FileIO(reader)
-        arguments = (jobs, longest, writer, self._folder, name)
+        arguments = (jobs, longest, writer, self._folder, name, _LINGER if numbers and left <= len(_WAYS) else 0)
         if numbers:
             _skip_numbers()
         # Every second one leads no session, and has another parent.
@@ -149,6 +150,7 @@ class _Process:
                     for fd in range(3):
                         os.dup2(null.fileno(), fd)
                     serve(*arguments)
+                    os.write(arguments[2], b"end\n")
             finally:
                 os._exit(0)
         return pid
@@ -170,13 +172,13 @@ class _Process:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def answers(self, count: int, seconds: float, longest: int) -> List[str]:
-        """Read up to `count` answers."""
+        """Read up to `count` answers; without the last one if the process does not exit as it should."""
         found: List[str] = []
         for line in lines(self._answers, seconds):
+            if len(found) == count:
+                return found
             longest -= len(line)
             if longest < 0:
                 break
             found.append(line.decode("utf-8", "replace"))
-            if len(found) == count:
-                break
-        return found
+        return found[: count - 1]
