@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from coderoom.generation.languages import Job, Language, Variation
 from coderoom.generation.languages.python.pytest_file import job_of, plain_inputs
+from coderoom.generation.languages.python.stateless import is_stateless_expression
 from coderoom.generation.languages.python.varying import variation
 from coderoom.generation.session import (
     Answer,
@@ -47,6 +48,7 @@ _MOST_TIMEOUTS = 3  # After this many, the other tests of a function are not run
 _RUNS = 100  # The runs of all tests of a function, so that code that answers at random cannot pass.
 _LEAST_RUNS = 3
 _SECONDS_TO_REPEAT = 0.4
+_SECONDS_TO_RUN_TWICE = 2.0  # Slower tests run only once in each process in order.
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
 _HEAD = 200
@@ -66,10 +68,10 @@ class Case:
         """The job for the process with the code."""
         return job_of(self.function, self.test, self.program)
 
-    def takes_sets(self) -> bool:
-        """Whether the program gets a set, whose order depends on the process."""
-        given = canonical([self.test.inputs, *(step.model_dump() for step in self.test.setup)])
-        return '"$set"' in given or '"$frozenset"' in given
+    def may_use_sets(self) -> bool:
+        """Whether the program or a step may get a set, whose order depends on the process."""
+        given = canonical(self.test.inputs)
+        return self.test.has_steps or '"$set"' in given or '"$frozenset"' in given
 
     def look(self, answer: Answer) -> Job:
         """The job that evaluates the property for an answer."""
@@ -107,7 +109,8 @@ class Judge:
 
     def _key(self, job: Job) -> bytes | int:
         """The same key for the same property of the same values; a new one for a property whose answer may vary."""
-        if variation((str(job["property"]),)) is not Variation.NONE:
+        text, names = str(job["property"]), frozenset({*job["inputs"], "result", "after"})
+        if variation((text,)) is not Variation.NONE or not is_stateless_expression(text, names):
             return next(self._numbers)
         return hashlib.sha256(json.dumps(job).encode()).digest()
 
@@ -205,7 +208,7 @@ class Run:
                 cases.append(case)
         await self._run_once(cases)
         variation = self._language.variation(self._sources.values())
-        if any(case.takes_sets() for case in cases):
+        if any(case.may_use_sets() for case in cases):
             variation = max(variation, Variation.PROCESS)
         if failures:  # Parts of code that could not be loaded may be there.
             variation = Variation.CLOCK
@@ -280,21 +283,24 @@ class Run:
         for session in self._sessions:  # The program in them could change what new processes do.
             await session.close()
         async with TestSession(self._sandbox, self._language, {}) as session:
-            for several in self._parts(cases, session.longest // max(4 * count, 1)):
+            for several in self._parts(cases, session.longest // (8 * count)):
                 await self._see_several_in_order(session, several, count, variation)
 
     async def _see_several_in_order(
         self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation
     ) -> None:
         repeatable: dict[str, bool] = {}
+        seconds = sum(self._results[case.number].duration for case in cases)
+        if variation is not Variation.NONE and seconds < _SECONDS_TO_RUN_TWICE:
+            cases = [*cases, *cases]  # A call may spoil a later one with the same arguments only.
         for case, seen in zip(cases, await self._see_in_order(session, cases, count, variation), strict=True):
-            if not seen.why:
+            if not seen.why or not self._results[case.number].passed:
                 continue
-            if variation is not Variation.NONE and case.function not in repeatable:
+            if case.function not in repeatable:
                 # Nothing runs before it.
                 [alone] = await self._see_in_order(session, [case], _CHECKS, variation)
                 repeatable[case.function] = not alone.why
-            if not repeatable.get(case.function, True):
+            if not repeatable[case.function]:
                 self._results[case.number] = self._not_repeatable(case, self._passed(case), seen)
                 continue
             text = f"it passes alone, but after the other tests it {seen.said()}: the code keeps state"

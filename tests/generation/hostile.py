@@ -87,6 +87,9 @@ AT_CALL = {
         "    __name__ = property(lambda cls: 'ValueError')\nclass A(Exception, metaclass=M): pass\nraise A('empty')"
     ),
     "raises everything": "class A(ValueError, KeyError, TypeError): pass\nraise A",
+    "raises when its fields are read": "class A:\n    @property\n    def __dict__(self): raise ValueError('empty')\nreturn A()",
+    "raises when it is listed": "class M(type):\n    __eq__ = lambda cls, other: True\n    __hash__ = type.__hash__\nclass A(metaclass=M):\n    def __iter__(self): raise ValueError('empty')\nreturn A()",
+    "has the name of a coroutine": "class coroutine: pass\nreturn coroutine()",
     "raises a group": "raise ExceptionGroup('empty', [ValueError('empty')])",
     # Patches
     "patches the comparison": "import builtins, operator, math\noperator.eq = math.isclose = lambda *a, **k: True\nfor name in ('isinstance', 'type', 'len', 'sorted', 'all', 'any', 'bool', 'abs'):\n    setattr(builtins, name, lambda *a, **k: True)\nreturn 0",

@@ -136,7 +136,17 @@ async def test_a_median_that_cheats_when_it_is_loaded(hasty: TestRunner, median_
     assert not all(each.passed for each in results if each.function == "median")
 
 
-@pytest.mark.parametrize("name", ["raises a class of that name", "raises a class whose class lies", "raises a group"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "raises a class of that name",
+        "raises a class whose class lies",
+        "raises a group",
+        "raises when its fields are read",
+        "raises when it is listed",
+        "has the name of a coroutine",
+    ],
+)
 async def test_an_exception_that_lies_is_not_the_one_that_is_expected(
     runner: TestRunner, median_tests: FrozenTests, name: str
 ) -> None:

@@ -145,3 +145,10 @@ async def test_the_hunter_finds_what_is_there(sandbox: Sandbox) -> None:
     test = test_of(inputs={"x": secret}, expected_output=secret)
     (result,) = await runner.run({"f": HUNTER}, freeze({"f": [test]}))
     assert result.passed, result
+
+
+async def test_what_a_getter_throws_is_not_thrown_by_the_function(sandbox: Sandbox) -> None:
+    source = "function f(x) { return { get a() { throw new RangeError('no') } } }"
+    runner = TestRunner(sandbox, timeout=10, language=JavaScriptLanguage())
+    (result,) = await runner.run({"f": source}, freeze({"f": [test_of(inputs={"x": 1}, expected_error="RangeError")]}))
+    assert "reading it throws an error" in result.why

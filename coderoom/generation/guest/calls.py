@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import math
 import os
@@ -9,8 +10,8 @@ import sys
 import time
 
 from .reading import decode
-from .steps import StepError, Steps
-from .values import Encoder
+from .steps import COROUTINE, StepError, Steps
+from .values import Encoder, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -38,7 +39,6 @@ budget = {"text": 400_000}
 space = {"program": "__main__"}  # The module with the functions.
 # A metaclass may say something else.
 _classes_of = type.__dict__["__mro__"].__get__
-_name_of = type.__dict__["__name__"].__get__
 
 
 def _make_dumps() -> Callable[[Any], str]:
@@ -89,16 +89,26 @@ def answer(call: Call, encoder: Encoder) -> str:
     """Make a call and return its answer."""
     function, positional, named, after = call
     try:
-        report = {"value": encoder.encode(_finished(function(*positional, **named)))}
-        if after is not None:
-            report["after"] = {name: encoder.encode(item) for name, item in after.items()}
+        value = encoder.listed(_finished(function(*positional, **named)))
     except BaseException as error:
         report = _failed(error)
+    else:
+        report = _report(value, after, encoder)
     text = _dumps(report)
     if len(text) > budget["text"]:
         why = "it has more than %d characters as data" % budget["text"]
         text = _dumps({"value": {"$opaque": {"type": "value", "why": why}}})
     return text
+
+
+def _report(value: Any, after: Optional[Dict[str, Any]], encoder: Encoder) -> Dict[str, Any]:
+    try:
+        report = {"value": encoder.encode(value)}
+        if after is not None:
+            report["after"] = {name: encoder.encode(item) for name, item in after.items()}
+        return report
+    except BaseException:  # The function itself has not raised it.
+        return {"value": {"$opaque": {"type": "value", "why": "reading it raises an exception"}}}
 
 
 def answer_now(job: Dict[str, Any]) -> str:
@@ -110,8 +120,10 @@ def answer_now(job: Dict[str, Any]) -> str:
     return answer(call, Encoder())
 
 
-def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, name: str) -> None:
+def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, name: str, linger: float) -> None:
     """Import the program as a module from a folder, run jobs, each in a folder of its own, and write a line for each.
+
+    When Python exits, one more line is written: the program has not ended the process.
 
     Args:
         jobs: The jobs.
@@ -119,7 +131,9 @@ def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, na
         writer: The descriptor to write to.
         folder: The folder.
         name: The name of the module.
+        linger: The seconds to wait after the jobs, since the program could end the process later.
     """
+    atexit.register(os.write, writer, b"end\n")  # What is registered first runs last.
     os.chdir(folder)
     sys.path.insert(0, folder)
     for each in [each for each in sys.modules if each.startswith(__package__)]:
@@ -135,6 +149,7 @@ def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, na
         while found:
             found = found[os.write(writer, found) :]
         os.chdir("..")
+    time.sleep(linger)
 
 
 def scatter() -> None:
@@ -146,6 +161,7 @@ def scatter() -> None:
         flips = os.urandom(count)
         _filling.append([made[number] for number in range(count) if flips[number] & 1])
         made.reverse()  # The newest is freed last, so its place is taken first.
+    _filling.append([[] for _ in range(int.from_bytes(os.urandom(2), "big") % 700)])  # When garbage is collected.
 
 
 def warm() -> None:
@@ -204,7 +220,7 @@ def _with_steps(job: Dict[str, Any], after: Dict[str, Any]) -> Any:
 
 
 def _finished(value: Any) -> Any:
-    if type(value).__name__ != "coroutine":
+    if type(value) is not COROUTINE:
         return value
     import asyncio
 
@@ -225,14 +241,14 @@ def _failed(error: BaseException) -> Dict[str, Any]:
     if type(error) is not StepError:
         return {"error": _explain(error)}
     report = _explain(error.error)
-    kind = _name_of(type(error.error))
+    kind = name_of(type(error.error))
     return {"error": {**report, "types": [], "base": "StepError", "message": "%s: %s" % (kind, report["message"])}}
 
 
 def _explain(error: BaseException) -> Dict[str, Any]:
     """The report of an exception: its class, base classes, message, and the frames of the code under test."""
     kind = type(error)
-    classes = [(_name_of(each), each) for each in _classes_of(kind)]
+    classes = [(name_of(each), each) for each in _classes_of(kind)]
     own = [name for name, each in classes if getattr(builtins, name, None) is not each]
     base = next(name for name, each in classes if getattr(builtins, name, None) is each)
     try:

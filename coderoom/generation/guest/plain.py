@@ -32,9 +32,12 @@ for name, code in modules:
 module.scatter()
 module.serve(*arguments)
 """
-# The flags of the processes that run at a time. They differ, since code could take what it sees for the user's process.
-_WAYS = (("-I", "-S"), ("-E", "-s"))
+_SCRIPT = "main.py"
+# The arguments of the processes that run at a time. They differ, since code could take what it sees for the user's
+# process; the last one is a script without flags.
+_WAYS = (("-I", "-S", "-c", _START), (_SCRIPT,))
 _LETTERS = 6
+_LINGER = 0.3
 _modules: List[Tuple[str, Any]] = []
 _random = random.SystemRandom()
 
@@ -66,8 +69,8 @@ def run_in_order(
         tidy()
         with contextlib.ExitStack() as stack:
             for process in [
-                stack.enter_context(_Process(program, jobs, longest, flags if new else (), pause > 0))
-                for flags in _WAYS[:count]
+                stack.enter_context(_Process(program, jobs, longest, way if new else (), pause > 0, count))
+                for way in _WAYS[:count]
             ]:
                 answers: List[Optional[str]] = [*process.answers(len(jobs), seconds, longest)]
                 answers += [None] * (len(jobs) - len(answers))
@@ -89,38 +92,39 @@ def _skip_numbers() -> None:
 
 class _Process:
     def __init__(
-        self, program: str, jobs: List[Dict[str, Any]], longest: int, flags: Tuple[str, ...], numbers: bool
+        self, program: str, jobs: List[Dict[str, Any]], longest: int, way: Tuple[str, ...], numbers: bool, left: int
     ) -> None:
         self._folder = tempfile.mkdtemp()
         name = "".join(_random.choice(string.ascii_lowercase) for _ in range(_LETTERS))
-        path = os.path.join(self._folder, name + ".py")
-        with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
-            file.write(program)
+        for path, text in ((name + ".py", program), *([(_SCRIPT, _START)] if _SCRIPT in way else [])):
+            with open(os.path.join(self._folder, path), "w", encoding="utf-8", errors="surrogatepass") as file:
+                file.write(text)
         reader, writer = os.pipe()
         self._answers = io.FileIO(reader)
-        arguments = (jobs, longest, writer, self._folder, name)
+        arguments = (jobs, longest, writer, self._folder, name, _LINGER if numbers and left <= len(_WAYS) else 0)
         if numbers:
             _skip_numbers()
         # Every second one leads no session, and has another parent.
-        start = self._start_elsewhere if numbers and flags == _WAYS[-1] else self._start
-        self._pid = start(flags, writer, arguments) if flags else self._fork(arguments)
+        start = self._start_elsewhere if numbers and way == _WAYS[-1] else self._start
+        self._pid = start(way, writer, arguments) if way else self._fork(arguments)
         os.close(writer)
 
-    def _start_elsewhere(self, flags: Tuple[str, ...], writer: int, arguments: Any) -> int:
+    def _start_elsewhere(self, way: Tuple[str, ...], writer: int, arguments: Any) -> int:
         """Start a process as the child of one that only waits for it."""
         pid = os.fork()
         if not pid:
             try:
                 os.setsid()
                 _skip_numbers()
-                os.waitpid(self._start(flags, writer, arguments, new_session=False), 0)
+                os.waitpid(self._start(way, writer, arguments, new_session=False), 0)
             finally:
                 os._exit(0)
         return pid
 
-    def _start(self, flags: Tuple[str, ...], writer: int, arguments: Any, new_session: bool = True) -> int:
+    def _start(self, way: Tuple[str, ...], writer: int, arguments: Any, new_session: bool = True) -> int:
         process = subprocess.Popen(
-            [sys.executable, *flags, "-c", _START],
+            [sys.executable, *way],
+            env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -146,6 +150,7 @@ class _Process:
                     for fd in range(3):
                         os.dup2(null.fileno(), fd)
                     serve(*arguments)
+                    os.write(arguments[2], b"end\n")
             finally:
                 os._exit(0)
         return pid
@@ -167,13 +172,13 @@ class _Process:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def answers(self, count: int, seconds: float, longest: int) -> List[str]:
-        """Read up to `count` answers."""
+        """Read up to `count` answers; without the last one if the process does not exit as it should."""
         found: List[str] = []
         for line in lines(self._answers, seconds):
+            if len(found) == count:
+                return found
             longest -= len(line)
             if longest < 0:
                 break
             found.append(line.decode("utf-8", "replace"))
-            if len(found) == count:
-                break
-        return found
+        return found[: count - 1]

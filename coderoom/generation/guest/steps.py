@@ -17,7 +17,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
     from typing import Any, Dict, List
 
-__all__ = ["BUILTINS", "StepError", "Steps"]
+__all__ = ["BUILTINS", "COROUTINE", "StepError", "Steps"]
+
+
+async def _wait() -> None:
+    pass
+
+
+_waiting = _wait()
+COROUTINE = type(_waiting)
+_waiting.close()
 
 BUILTINS = frozenset(
     str.split(
@@ -83,7 +92,7 @@ class Steps:
         args = [self.decode(each, "args") for each in step.get("args", ())]
         kwargs = {name: self.decode(each, name) for name, each in step.get("kwargs", {}).items()}
         value = function(*args, **kwargs)
-        if type(value).__name__ == "coroutine":
+        if type(value) is COROUTINE:
             import asyncio
 
             value = asyncio.run(value)

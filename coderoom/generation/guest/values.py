@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     Path = List[Tuple[str, Any]]
 
-__all__ = ["DEEPEST", "MOST_CHARACTERS", "MOST_ITEMS", "Encoder", "Record", "place"]
+__all__ = ["DEEPEST", "MOST_CHARACTERS", "MOST_ITEMS", "Encoder", "Record", "name_of", "place"]
 
 
 class Record:
@@ -59,11 +59,13 @@ _WHY = {
     "BufferedWriter": "it is an open file; return its content",
 }
 
-_ITERATED = (range, map, filter, zip, enumerate, reversed, *map(type, (
+_ITERATED = frozenset(map(id, (range, map, filter, zip, enumerate, reversed, *map(type, (
     {}.keys(), {}.values(), {}.items(), iter([]), iter(()), iter({}), iter(set()), iter(""), iter(range(0)),
     (lambda: (yield))(), reversed([]), iter({}.items()), iter({}.values()),
-)))  # fmt: skip
-"""The types that become a list of their items: generators, iterators and views."""
+)))))  # fmt: skip
+"""The types that become a list of their items: generators, iterators and views. A metaclass may define equality."""
+
+name_of = type.__dict__["__name__"].__get__  # A metaclass may say something else.
 
 
 def place(root: str, path: Path) -> str:
@@ -200,10 +202,18 @@ class Encoder:
         pairs = [[self._cut(str(name)), self._at("field", name, item)] for name, item in fields.items()]
         return {tag: {"type": self._cut(kind), "fields": pairs, **more}}
 
-    def _derived(self, value: Any, kind: type) -> Any:
-        if kind in _ITERATED or kind.__module__ == "itertools":
+    def listed(self, value: Any) -> Any:
+        """The items of a generator, iterator or view; another value unchanged."""
+        kind = type(value)
+        if id(kind) in _ITERATED or kind is getattr(sys.modules.get("itertools"), name_of(kind), None):
             # An endless one ends here; one item more than allowed is refused.
-            return self._list([item for item, _ in zip(value, range(max(self._items, 0) + 1))])  # noqa: B905
+            return [item for item, _ in zip(value, range(max(self._items, 0) + 1))]  # noqa: B905
+        return value
+
+    def _derived(self, value: Any, kind: type) -> Any:
+        items = self.listed(value)
+        if items is not value:
+            return self._list(items)
         for find in (self._enum, self._numpy, self._named, self._of_library):
             found = find(value, kind)
             if found is not None:
@@ -217,9 +227,10 @@ class Encoder:
         enum = sys.modules.get("enum")
         if enum is None or not issubclass(kind, enum.Enum):
             return None
-        mixed = issubclass(kind, (int, str, float))
-        content = {"type": self._cut(kind.__name__), "name": self._cut(str(value._name_)), "mixed": mixed}
-        return {"$enum": {**content, "value": self._at("field", "value", value._value_)}}
+        bases = [base for base in (int, str, float) if issubclass(kind, base)]
+        content = {"type": self._cut(kind.__name__), "name": self._cut(str(value._name_)), "mixed": bool(bases)}
+        plain = _plain(value, bases[0]) if bases else value._value_  # Comparisons with a mixed one see its base.
+        return {"$enum": {**content, "value": self._at("field", "value", plain)}}
 
     def _numpy(self, value: Any, kind: type) -> Any:
         numpy = sys.modules.get("numpy")

@@ -128,7 +128,7 @@ class ShellLanguage(Language):
     labels = frozenset({"shell", "bash", "sh"})
     suffix = ".sh"
     reserved = frozenset(_COMMANDS.split())
-    processes = 8
+    processes = 16
     ways = (
         "Bash, as functions that are sourced: at the top level there are only functions, variables and comments, each "
         "function ends with } in the first column, and directly above it stands the given comment with its signature. "

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from coderoom.generation import PythonLanguage
 from coderoom.generation.languages import Variation
 from coderoom.generation.languages.python.varying import variation
 
@@ -31,6 +32,14 @@ PROCESS = {
     "the text of an iterator": "def f(x):\n    return '%s' % iter(x)\n",
     "the text of a generator": "def f(x):\n    return repr(each for each in x)\n",
     "the text of a method": "def f(x):\n    name = x.append\n    return f'{name}'\n",
+    "the text of an iterator by another name": "def f(x):\n    i = iter\n    return str(i(x))\n",
+    "the text of an iterator of a library": "import re\ndef f(x):\n    return str(re.finditer(x, x))\n",
+    "the text of a library's function": "import statistics\ndef f(x):\n    return str(statistics.mean)\n",
+    "the text of an imported function": "from statistics import mean\ndef f(x):\n    return str(mean)\n",
+    "the text of an item": "def f(x):\n    return str(dict(a=iter(x)))\n",
+    "the text of the largest iterator": "def f(x):\n    return str(max(iter(x), x, key=len))\n",
+    "the text by a template in a variable": "def f(x, y):\n    return x % (each for each in y)\n",
+    "the text in an exception": "def f(x):\n    try:\n        [].index(iter(x))\n    except ValueError as e:\n        return e.args\n",
     "a method that shows": "class A: ...\ndef f(x):\n    return A().__repr__()\n",
 }
 CALL = {"random numbers": "import random\ndef f(x):\n    return random.random()\n"}
@@ -55,6 +64,15 @@ CLOCK = {
     "annotations": "from typing import get_type_hints\ndef f(x: \"__import__('os')\"): ...\n",
     "an attribute getter": "import operator\ndef f(x):\n    return operator.attrgetter(x)(f)\n",
     "copied attributes": "from functools import wraps\ndef f(x):\n    return wraps(f, ('__globals__',))(x)\n",
+    "copied attributes by another name": "from functools import wraps as w\ndef f(x):\n    return w(f, ('__globals__',))(x)\n",
+    "copied attributes by a variable": "import functools\nw = functools.wraps\n",
+    "copied attributes by a list": "from functools import wraps\ndef f(x):\n    return wraps(*x)(f)\n",
+    "getattr as a value": "def f(x):\n    return x(getattr, 'a', f, '__globals__')\n",
+    "a template by a name": "def f(x):\n    return getattr(str, 'format')(x, f)\n",
+    "frames by a template": "def f(x):\n    return '{0.gi_frame.f_globals}'.format(x)\n",
+    "all of a module": "from operator import *\ndef f(x):\n    return attrgetter(x)(f)\n",
+    "attributes named by a class": "def f(x, C):\n    match f:\n        case C(g):\n            return g\n",
+    "the stream": "import contextlib\nclass A(contextlib.redirect_stdout):\n    _stream = 'modules'\n",
     "a relative import": "from . import os\n",
 }
 
@@ -66,6 +84,12 @@ CLOCK = {
 )
 def test_it_is_found(expected: Variation, sources: dict[str, str]) -> None:
     assert {name: variation((source,)) for name, source in sources.items()} == dict.fromkeys(sources, expected)
+
+
+def test_only_code_without_state_is_run_once() -> None:
+    stateful = ("a class", "state", "modules", "attributes by name")
+    found = {name: PythonLanguage().variation([source]) for name, source in NONE.items() if name != "messages"}
+    assert found == {name: Variation.PROCESS if name in stateful else Variation.NONE for name in found}
 
 
 def test_the_worst_source_counts() -> None:

@@ -65,7 +65,7 @@ class JavaScriptLanguage(Language):
     suffix = ".mjs"
     comment = "//"
     reserved = RESERVED
-    processes = 4
+    processes = 16
     ways = (
         "JavaScript (ES2022) on Node 18 or later, as a module. At the top level of the code there are only functions, "
         "classes, constants and imports of Node's own modules; nothing runs when it is loaded. Functions that it "

@@ -115,8 +115,9 @@ class PythonLanguage(Language):
         return error_matches(expected, types, base)
 
     def variation(self, sources: Collection[str]) -> Variation:
-        """See `Language.variation`."""
-        return variation(tuple(sources))
+        """See `Language.variation`; only code that provably keeps no state is known well enough for `NONE`."""
+        least = Variation.NONE if is_stateless(tuple(sources)) else Variation.PROCESS
+        return max(least, variation(tuple(sources)))
 
     def program(self, sources: Mapping[str, str]) -> str:
         """See `Language.program`."""

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import collections
+import datetime
+import decimal
+import fractions
 import functools
 import importlib
+import re
+import statistics
 import types
 from collections.abc import Iterator
 
@@ -40,6 +46,7 @@ _MODULES = _words(
 )
 _RANDOM = _words("random secrets")
 _CLOCKS = _words("now today utcnow")
+_FORMATS = _words("format format_map")
 _REACHING = {
     name
     for kind in (types.FrameType, types.CodeType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType,
@@ -47,10 +54,11 @@ _REACHING = {
     for name in dir(kind)
     if not name.startswith("_") and "_" in name
 }  # fmt: skip
-# Public names that take the names of attributes, evaluate text, draw random numbers or turn objects into text.
+# Public names that take the names of attributes, evaluate text, draw random numbers, turn objects into text or give
+# access to the process.
 _EXCEPTIONS = _words(
-    "Formatter ForwardRef NormalDist UserString attrgetter get_type_hints imod methodcaller mod singledispatch "
-    "singledispatchmethod update_wrapper"
+    "Formatter ForwardRef NormalDist UserString attrgetter chdir get_type_hints imod kde_random methodcaller mod "
+    "redirect_stderr redirect_stdout singledispatch singledispatchmethod update_wrapper"
 )
 _DUNDERS = _words(
     "__abs__ __add__ __and__ __bool__ __call__ __class__ __contains__ __delitem__ __doc__ __enter__ __eq__ __exit__ "
@@ -63,11 +71,13 @@ _SHOWING = _words("__format__ __hash__ __repr__ __str__")
 _ORDER_FREE = _words("any all bool frozenset len set")  # And `sorted` without arguments by name.
 _CONSUMERS = _words("all any bytes dict enumerate filter frozenset list map max min set sorted sum tuple zip join")
 _LAZY = _words("enumerate filter iter map reversed zip")
+_MAKING = _words("functools heapq itertools operator")  # Modules that make iterators and functions.
 _METHODS = {
     name
-    for kind in (str, bytes, bytearray, list, dict, set, tuple)
+    for kind in (str, bytes, bytearray, list, dict, set, tuple, collections.Counter, collections.deque, re.Pattern,
+                 re.Match, datetime.datetime, datetime.timedelta, decimal.Decimal, fractions.Fraction, re, statistics)
     for name in dir(kind)
-    if not name.startswith("_")
+    if not name.startswith("_") and callable(getattr(kind, name))
 }  # fmt: skip
 
 
@@ -97,7 +107,8 @@ class _Source:
                 first = each.name.partition(".")[0]
                 self._modules[each.asname or first] = each.name if each.asname else first
         functions = [node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        self._functions = {each.name for each in functions}
+        imported = [each for node in self._nodes if isinstance(node, ast.ImportFrom) for each in node.names]
+        self._functions = {each.name for each in functions} | {each.asname or each.name for each in imported}
 
     def variation(self) -> Variation:
         found = max((each for node in self._nodes for each in self._of_node(node)), default=Variation.NONE)
@@ -116,20 +127,25 @@ class _Source:
             module = node.module or ""
             yield _of_module(module) if not node.level else Variation.CLOCK
             if module in _MODULES:
-                yield from (_of_member(module, each.name) for each in node.names if each.name != "*")
-        elif isinstance(node, ast.Call) and "wraps" in ast.dump(node.func) and (len(node.args) != 1 or node.keywords):
-            yield Variation.CLOCK  # It may copy any attribute.
+                yield from (_of_member(module, each.name) for each in node.names)
+            if any(each.name == "wraps" and each.asname for each in node.names):
+                yield Variation.CLOCK
         elif isinstance(node, ast.MatchClass):
             yield from map(_of_attribute_name, node.kwd_attrs)
+            if node.patterns:
+                yield Variation.CLOCK  # The class names the attributes.
         elif isinstance(node, ast.Set | ast.SetComp) and not self._is_order_free(node):
             yield Variation.PROCESS
 
     def _of_name(self, node: ast.Name) -> Variation:
         parent = self._parents[node]
+        if node.id == "wraps":
+            return self._of_wraps(node)
         if node.id in self._modules:
             return Variation.NONE if isinstance(parent, ast.Attribute) else Variation.CLOCK
         if node.id in _NAMED_ATTRIBUTES:
-            second = parent.args[1] if isinstance(parent, ast.Call) and len(parent.args) > 1 else None
+            called = isinstance(parent, ast.Call) and parent.func is node and len(parent.args) > 1
+            second = parent.args[1] if called else None  # type: ignore[attr-defined]
             named = isinstance(second, ast.Constant) and isinstance(second.value, str)
             return _of_attribute_name(second.value) if named else Variation.CLOCK  # type: ignore[union-attr]
         if node.id in _OF_PROCESS:
@@ -138,13 +154,22 @@ class _Source:
         is_own = node.id not in vars(builtins) and not (node.id.startswith("__") and node.id.endswith("__"))
         return Variation.NONE if is_own or node.id in _HARMLESS else Variation.CLOCK
 
+    def _of_wraps(self, node: ast.expr) -> Variation:
+        """With more than the function, it may copy any attribute."""
+        call = self._parents[node]
+        plain = isinstance(call, ast.Call) and call.func is node and len(call.args) == 1 and not call.keywords
+        return Variation.NONE if plain and not isinstance(call.args[0], ast.Starred) else Variation.CLOCK  # type: ignore[attr-defined]
+
     def _of_attribute(self, node: ast.Attribute) -> Variation:
+        if node.attr == "wraps":
+            return self._of_wraps(node)
         if isinstance(node.value, ast.Name) and node.value.id in self._modules:
             module = self._modules[node.value.id]
             return _of_member(module, node.attr) if module in _MODULES else Variation.NONE  # Its import counts.
-        if node.attr in ("format", "format_map"):
+        if node.attr in _FORMATS:
             text = node.value.value if isinstance(node.value, ast.Constant) else None
-            return Variation.NONE if isinstance(text, str) and "__" not in text else Variation.CLOCK
+            plain = isinstance(text, str) and not any(each in text for each in ("__", *_REACHING))
+            return Variation.NONE if plain else Variation.CLOCK
         return _of_attribute_name(node.attr)
 
     def _is_order_free(self, node: ast.AST) -> bool:
@@ -160,9 +185,10 @@ class _Source:
         if isinstance(node, ast.Name):
             return node.id in ("ascii", "format", "repr", "str")
         if isinstance(node, ast.Attribute):
-            return node.attr in ("format", "format_map", "substitute", "safe_substitute")
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            return isinstance(node.left, ast.Constant | ast.JoinedStr) and not _is_number(node.left)
+            return node.attr in ("args", "format", "format_map", "substitute", "safe_substitute")
+        if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Mod):
+            left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
+            return not _is_number(left) and not _is_number(right)
         if not isinstance(node, ast.FormattedValue):
             return False
         while not isinstance(node, ast.stmt):
@@ -176,27 +202,29 @@ class _Source:
             return True
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = {each.name for each in node.names} | {getattr(node, "module", None)}
-            return bool(names & {"itertools", "functools", "operator"})
+            return bool(names & _MAKING)
         if isinstance(node, ast.GeneratorExp):
             return not self._is_consumed(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LAZY:
             return not self._is_consumed(node)
-        if isinstance(node, ast.Name) and node.id in self._functions:
+        if isinstance(node, ast.Name) and node.id in (*_LAZY, *self._functions):
             return not (isinstance(parent, ast.Call) and parent.func is node) and not self._is_consumed(node)
-        if isinstance(node, ast.Attribute) and node.attr in _METHODS | self._functions:
-            return not (isinstance(parent, ast.Call) and parent.func is node)
+        if isinstance(node, ast.Attribute):
+            called = isinstance(parent, ast.Call) and parent.func is node
+            return node.attr in ("elements", "finditer") if called else node.attr in _METHODS | self._functions
         return False
 
     def _is_consumed(self, node: ast.AST) -> bool:
         parent = self._parents[node]
-        if isinstance(parent, ast.keyword):  # Such as the key of `sorted`.
+        if isinstance(parent, ast.keyword) and parent.arg == "key":
             node, parent = parent, self._parents[parent]
         if isinstance(parent, ast.Call):
             function = parent.func
             name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
             if name in _LAZY:
                 return self._is_consumed(parent)
-            return node is not function and name in _CONSUMERS
+            chosen = name in ("max", "min") and len(parent.args) > 1
+            return node is not function and name in _CONSUMERS and not chosen
         return isinstance(parent, ast.For | ast.comprehension) and parent.iter is node
 
 
@@ -225,7 +253,7 @@ def _of_attribute_name(name: str) -> Variation:
         return Variation.PROCESS
     if name.startswith("__") and name.endswith("__"):
         return Variation.NONE if name in _DUNDERS else Variation.CLOCK
-    return Variation.CLOCK if name in _REACHING or name in _CLOCKS else Variation.NONE
+    return Variation.CLOCK if name in _REACHING or name in _CLOCKS or name in _FORMATS else Variation.NONE
 
 
 def _is_view(node: ast.AST) -> bool:

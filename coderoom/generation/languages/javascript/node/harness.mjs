@@ -224,27 +224,35 @@ async function perform(steps, look) {
 
 on('beforeExit', () => tellOfTest('Unsettled', 'nothing was left to do, and the promise that it returned was not settled'));
 on('uncaughtException', (error) => tellOfTest('Uncaught', `outside of the call: ${without(messageOf(error))}`.slice(0, MOST_TOLD)));
-Error.stackTraceLimit = MOST_FRAMES;
-if (!request.plain) process.argv.length = 1;
+if (!request.plain) {
+  Error.stackTraceLimit = MOST_FRAMES;
+  process.argv.length = 1;
+}
 
 async function answer() {
+  let call, value;
   try {
-    const call = await prepare();
+    call = await prepare();
     if (call === null) {
       tell(`{"value":${peak}}`);
       return;
     }
-    let value = isClass(call[0]) ? Reflect.construct(call[0], call[1]) : await apply(call[0], undefined, call[1]);
+    value = isClass(call[0]) ? Reflect.construct(call[0], call[1]) : await apply(call[0], undefined, call[1]);
     if (job.then) {
       names.set('result', value);
       value = await perform(job.then, call[3]);
     }
-    const encoder = new Encoder();
-    const result = encoder.encode(value);
-    tell(`{"value":${result}${job.after ? `,"after":${left(call[2], encoder)}` : ''}}`);
   } catch (error) {
     if (error instanceof NoValue) tellOfTest('Call', error.message);
     else tell(explain(error));
+    return;
+  }
+  try {
+    const encoder = new Encoder();
+    const result = encoder.encode(value);
+    tell(`{"value":${result}${job.after ? `,"after":${left(call[2], encoder)}` : ''}}`);
+  } catch { // The function itself has not thrown it.
+    tell(`{"value":${opaque('value', 'reading it throws an error')}}`);
   }
 }
 
