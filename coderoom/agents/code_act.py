@@ -81,6 +81,9 @@ class CodeActAgentState(ConversationState):
     workbench: list[Mapping[str, Any]] = Field(default_factory=list)
 
 
+_SAME = 3
+
+
 class LimitedTurn(Turn):
     """A turn of a `CodeActAgent`. Create it in a running event loop, and close it at the end.
 
@@ -139,6 +142,9 @@ class LimitedTurn(Turn):
             return None
         if reason := super().stop_reason:
             return reason
+        last = [(each.blocks, each.output) for each in self.attempts[-_SAME:]]
+        if len(last) == _SAME and all(each == last[0] for each in last):
+            return StopReason.SAME_RESULT
         if len(self.attempts) >= self._max_steps:
             return StopReason.MAX_STEPS
         if self._max_tokens is not None and self.tokens >= self._max_tokens:

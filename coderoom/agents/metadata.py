@@ -93,6 +93,8 @@ class StopReason(StrEnum):
     """The last of the allowed attempts failed."""
     SAME_FAILURE = "same_failure"
     """The same code failed in the same way as before, so another attempt would not help."""
+    SAME_RESULT = "same_result"
+    """The same code succeeded with the same output three times in a row."""
     ANSWERED = "answered"
     """The model answered without code, after code that ran."""
     MAX_STEPS = "max_steps"
@@ -124,6 +126,7 @@ _WORDS = {
     StopReason.FAILED: "the code failed",
     StopReason.RETRIES_EXHAUSTED: "the last of the allowed attempts failed",
     StopReason.SAME_FAILURE: "the same code failed in the same way as before",
+    StopReason.SAME_RESULT: "the same code gave the same result three times in a row",
     StopReason.ANSWERED: "the model answered",
     StopReason.MAX_STEPS: "the step limit was reached",
     StopReason.MAX_TOKENS: "the token limit was reached",
@@ -131,7 +134,14 @@ _WORDS = {
     StopReason.NOT_RETRIED: "the model decided against another attempt",
 }
 _WITHOUT_ANSWER = frozenset(
-    [StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS, StopReason.SAME_FAILURE, StopReason.CANCELLED]
+    [
+        StopReason.MAX_STEPS,
+        StopReason.MAX_TOKENS,
+        StopReason.MAX_SECONDS,
+        StopReason.SAME_FAILURE,
+        StopReason.SAME_RESULT,
+        StopReason.CANCELLED,
+    ]
 )
 
 

@@ -36,7 +36,7 @@ FAILED = "failed"
 # A `CodeGeneratorAgent` has reasons of its own.
 _REASONS: dict[str, str] = {each.value: each.words for each in generation.StopReason}
 _REASONS.update((each.value, each.words) for each in StopReason)
-_AT_A_LIMIT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS})
+_AT_A_LIMIT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS, StopReason.SAME_RESULT})
 
 
 def usage_of(used: Iterable[RequestUsage]) -> dict[str, int]:

@@ -88,6 +88,19 @@ async def test_the_same_failure_again_ends_the_turn(actor: MakeActor) -> None:
     assert "failed in the same way" in text_of(response)
 
 
+async def test_the_same_result_again_and_again_ends_the_turn(actor: MakeActor) -> None:
+    client = Client(python("print(1)"), python("print(2)"), *[python("print(1)")] * 3, "never asked")
+    response = await turn(actor(client), TASK)
+    assert (facts_of(response)["stop_reason"], facts_of(response)["attempts"]) == ("same_result", "5")
+    assert "the same code gave the same result" in text_of(response)
+
+
+async def test_code_whose_result_changes_goes_on(actor: MakeActor) -> None:
+    counts = python("n = globals().get('n', 0) + 1\nprint(n)")
+    response = await turn(actor(Client(*[counts] * 4, "It is 4.")), TASK)
+    assert facts_of(response)["stop_reason"] == "answered"
+
+
 async def test_max_seconds_in_a_model_call(actor: MakeActor) -> None:
     with OpenAIServer([Stall(60), "Next turn."]) as server:
         client = OpenAIChatCompletionClient(
