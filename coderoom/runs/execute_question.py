@@ -65,7 +65,7 @@ _CUT_OFF: Final = (
 )
 
 _ADVICE: Final = {Outcome.TIMEOUT: " Find a faster way.", Outcome.MEMORY: " Find a way that needs less memory."}
-_RETRIED: Final = frozenset({Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY})
+_RETRIED: Final = frozenset({Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY, Outcome.REJECTED})
 _NAMES_RESULT: Final = re.compile(r"\bresult\b")
 _LONGEST_TIMEOUT: Final = 86_400
 _LEAST_OUTPUT: Final = 200
@@ -115,8 +115,8 @@ async def execute_code(
 ) -> ExecuteCodeResult:
     """Let a model write Python code that answers a question, run it in a sandbox, and return the answer.
 
-    The error of failed code goes back to the model, which may try again. Code that the policy rejects ends the call,
-    with the rejection as its `error`. A model that answers without code is asked once more.
+    The error of code that failed or that the policy rejected goes back to the model, which may try again. A model that
+    answers without code is asked once more.
 
     Args:
         prompt: The question, with its data.
@@ -281,7 +281,7 @@ def _feedback(attempt: _Attempt, max_output: int) -> str:
     problem = bound_output(traceback or attempt.error or "", max_output)
     shown = f"\n\nIt had printed:\n{printed.rstrip()}" if printed.strip() else ""
     return (
-        f"Your code failed:\n{problem.rstrip()}{_ADVICE.get(ran.outcome, '')}{shown}\n\n"
+        f"Your code {'was not run' if ran.outcome is Outcome.REJECTED else 'failed'}:\n{problem.rstrip()}{_ADVICE.get(ran.outcome, '')}{shown}\n\n"
         "Nothing of that run is left. Fix the cause, and answer with the whole code again in one ```python block."
     )
 

@@ -80,9 +80,11 @@ async def test_the_same_failure_of_the_same_code_ends_it() -> None:
 
 
 @pytest.mark.parametrize("code", FORBIDDEN)
-async def test_what_the_policy_refuses_comes_back_at_once(code: str) -> None:
+async def test_what_the_policy_refuses_goes_back_to_the_model(code: str) -> None:
+    answer = await execute_code("Do what is forbidden.", model=model(code, GOOD))
+    assert (answer["success"], answer["attempts"]) == (True, 2)
     client = model(code, GOOD)
-    answer = await execute_code("Do what is forbidden.", model=client)
+    answer = await execute_code("Do what is forbidden.", model=client, max_retries=0)
     assert (answer["success"], answer["outcome"], answer["attempts"]) == (False, "rejected", 1)
     assert answer["error"] is not None
     assert "not allowed" in answer["error"]
