@@ -47,12 +47,20 @@ async def examine() -> list[Finding]:
     return [
         Finding("python", "ok", f"{platform.python_version()} at {sys.executable}"),
         *_packages(),
+        _plots(),
         *_walls(await probe_walls()),
         await _monty(),
         *_languages(),
         _config(),
         _key(),
     ]
+
+
+def _plots() -> Finding:
+    try:
+        return Finding("matplotlib", "ok", importlib.metadata.version("matplotlib"))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("matplotlib", "missing", "the team 'analyst' needs it: pip install 'coderoom[plots]'")
 
 
 def _walls(reports: Sequence[WallReport]) -> list[Finding]:
