@@ -1,0 +1,136 @@
+"""The commands about teams, further tasks, limits, and the user's config file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coderoom.configs import shipped_teams
+from tests.support.commands import coderoom, recording
+
+FINAL = ["```python\nx = 41\nprint('set')\n```", "It is set.", "```python\nprint(x + 1)\n```", "It is 42."]
+SLOW = "```python\nimport time\nprint('begun', flush=True)\ntime.sleep(60)\n```"
+
+
+def test_shipped_teams_are_listed_and_shown(tmp_path: Path) -> None:
+    listed = json.loads(coderoom("teams", "--json", cwd=tmp_path).stdout)["teams"]
+    assert {each["name"]: each["description"] for each in listed} == shipped_teams()
+    for name in shipped_teams():
+        assert name in coderoom("teams", cwd=tmp_path).stdout
+        done = coderoom("show", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "model client: " in done.stdout
+    assert "code executor: SandboxCodeExecutor" in coderoom("show", "coder-reviewer", cwd=tmp_path).stdout
+
+
+def test_a_key_in_a_file_is_not_shown(tmp_path: Path) -> None:
+    model = {"provider": "x.Model", "config": {"api_key": "sk-secret", "base_url": "${URL}", "token": "${TOKEN}"}}
+    (tmp_path / "t.json").write_text(json.dumps({"provider": "x.Team", "config": {"model_client": model}}))
+    for arguments in (["show", "t.json"], ["show", "t.json", "--json"]):
+        shown = coderoom(*arguments, cwd=tmp_path).stdout
+        assert "sk-secret" not in shown
+        assert "${TOKEN}" in shown
+
+
+@pytest.mark.parametrize("text", ["- a\n", "a: [\n", "config: {}\n", "provider: 3\n"])
+def test_what_is_no_team_is_not_shown(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.yaml").write_text(text)
+    done = coderoom("show", "t.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("t.yaml:")
+
+
+@pytest.mark.parametrize("more", [[], ["--team", "code-act", "--model", "gpt-5"]])
+def test_a_starter_is_valid_and_replaces_nothing(tmp_path: Path, more: list[str]) -> None:
+    assert coderoom("init", "--yes", *more, cwd=tmp_path).returncode == 0
+    text = (tmp_path / "team.yaml").read_text()
+    assert "\n# " in text
+    assert ("${CODEROOM_MODEL:-gpt-5}" in text) == bool(more)
+    assert coderoom("validate", "team.yaml", cwd=tmp_path).stdout == "team.yaml: ok\n"
+    again = coderoom("init", "--yes", cwd=tmp_path)
+    assert (again.returncode, (tmp_path / "team.yaml").read_text()) == (2, text)
+    assert "--force" in again.stderr
+
+
+def test_the_starter_runs(tmp_path: Path) -> None:
+    approved = json.dumps({"approved": True, "issues": [], "summary": "Fine."})
+    model = recording(tmp_path / "r.json", ["```python\nprint(42)\n```", "It is 42.", approved])
+    assert coderoom("init", "-y", cwd=tmp_path).returncode == 0
+    done = coderoom("run", "team.yaml", "Compute it.", "--model", model, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_chat_keeps_conversation_and_variables(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", FINAL)
+    done = coderoom("chat", "code-act", "--model", model, cwd=tmp_path, stdin="Set x.\nAdd one.\n\nnever read\n")
+    assert done.returncode == 0, done.stderr
+    assert "It is 42." in done.stdout
+    assert done.stdout.count("outcome") >= 2
+    assert "never read" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "outcome", "words"),
+    [
+        ("--max-seconds", "2", "unfinished", "the limit of 2 s was reached"),
+        ("--max-tokens", "1", "unfinished", "the limit of 1 tokens was reached"),
+        ("--timeout", "1", "timeout", ""),
+    ],
+)
+def test_a_run_ends_at_its_limits(tmp_path: Path, option: str, value: str, outcome: str, words: str) -> None:
+    model = recording(tmp_path / "r.json", [SLOW, "Done."])
+    done = coderoom("run", "coder-executor", "Wait.", "--model", model, option, value, "--max-turns", "2", cwd=tmp_path)
+    assert done.returncode == 1
+    assert f"outcome  {outcome}" in done.stdout
+    assert words in done.stdout
+
+
+def test_a_setting_that_nothing_has_is_refused(tmp_path: Path) -> None:
+    done = coderoom("run", "test-driven", "x", "--model", recording(tmp_path / "r.json", []), "--network", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "network cannot be set" in done.stderr
+
+
+def test_the_users_config_file_sets_what_nothing_else_sets(tmp_path: Path) -> None:
+    folder = tmp_path / "xdg" / "coderoom"
+    folder.mkdir(parents=True)
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "xdg")}
+    (tmp_path / "a.py").write_text("print(1)")
+    (folder / "config.yaml").write_text("wall: none\nworkspace: here\n")
+
+    def isolation(more: dict[str, str]) -> str:
+        done = coderoom("exec", "a.py", "--json", cwd=tmp_path, env=env | more)
+        return str(json.loads(done.stdout)["isolation"])
+
+    assert isolation({}) == "none"
+    assert isolation({"CODEROOM_WALL": "namespaces"}) == "namespaces"
+    assert "sets wall: none, workspace: here" in " ".join(coderoom("doctor", cwd=tmp_path, env=env).stdout.split())
+    model = recording(tmp_path / "r.json", ["```python\nopen('made', 'w')\n```"])
+    assert coderoom("run", "coder-executor", "x", "--model", model, cwd=tmp_path, env=env).returncode == 0
+    assert (tmp_path / "here" / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("modle: x\n", ":1: modle: unknown key 'modle'; did you mean 'model'?"),
+        ("wall: 3\n", ":1: wall: expected a text"),
+    ],
+)
+def test_mistakes_in_the_users_config_file_have_their_place(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "coderoom").mkdir()
+    (tmp_path / "coderoom" / "config.yaml").write_text(text)
+    done = coderoom("teams", cwd=tmp_path, env={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_help_has_words_and_no_types(tmp_path: Path) -> None:
+    for command in ("run", "exec", "solve", "validate", "init", "chat", "cache show"):
+        shown = coderoom(*command.split(), "--help", cwd=tmp_path, env={"COLUMNS": "80"}).stdout
+        assert "<" not in shown
+        assert "{" not in shown
+    assert "Did you mean 'validate'?" in coderoom("valdate", cwd=tmp_path).stderr
+    assert coderoom("version", cwd=tmp_path).stdout == coderoom("--version", cwd=tmp_path).stdout
