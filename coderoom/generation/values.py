@@ -26,8 +26,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from coderoom.generation.guest.reading import TaggedError, decode
-from coderoom.generation.guest.values import Encoder, Record, place
+from coderoom.sandbox.guest.decoding import TaggedError, decode
+from coderoom.sandbox.guest.encoding import Encoder, Record, place
 
 __all__ = [
     "Record",

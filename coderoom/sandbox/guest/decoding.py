@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import binascii
 
-from .values import DEEPEST, Record, place
+from .encoding import DEEPEST, Record, place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
     from typing import Any, Callable, Dict, Optional
 
-    from .values import Path
+    from .encoding import Path
 
 __all__ = ["TAGS", "TaggedError", "decode"]
 
