@@ -16,9 +16,8 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-from coderoom.sandbox.guest.encoding import Encoder
-
 from .calls import answer, answer_now, make_call, warm
+from .values import Encoder
 
 __all__ = [
     "alone",

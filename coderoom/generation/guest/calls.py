@@ -9,10 +9,8 @@ import os
 import sys
 import time
 
-from coderoom.sandbox.guest.decoding import decode
-from coderoom.sandbox.guest.encoding import Encoder, name_of
-
 from .steps import COROUTINE, StepError, Steps
+from .values import Encoder, decode, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.

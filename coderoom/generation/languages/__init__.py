@@ -354,7 +354,7 @@ class Language(ABC):
 
 _PACKAGE = "_coderoom_tests_"  # A name that no program uses.
 _VALUES = ("encoding", "decoding")  # The sandbox's modules for values.
-_CALLING = (*_VALUES, "steps", "calls")
+_CALLING = (*_VALUES, "values", "steps", "calls")
 _MODULES = (*_CALLING, "batches", "plain")
 
 START = """\

@@ -1,4 +1,24 @@
-"""Encodes values as tagged data; `coderoom.generation.values` describes the format."""
+"""Encodes values as tagged data: JSON, with tags for types that JSON lacks.
+
+The interpreter encodes the value of a cell, and the generator's test harness what functions return. `decoding` is the
+way back. Nothing is pickled, since the host does not trust what crosses the wall.
+
+`None`, booleans, integers, finite floats, strings, lists, and dicts whose keys are strings that do not start with `$`
+are written as plain JSON. Everything else is an object with one key, the tag:
+
+    {"$tuple": [1, 2]}                    {"$set": [1, 2]}              {"$frozenset": [1, 2]}
+    {"$dict": [[1, "one"], ["$x", 2]]}    a dict with other keys, or with keys that start with $
+    {"$bytes": "aGk="}                    {"$bytearray": "aGk="}        base64
+    {"$float": "nan"}                     "nan", "inf" or "-inf"
+    {"$complex": [1.0, -2.0]}             {"$uuid": "12345678-1234-5678-1234-567812345678"}
+    {"$decimal": "1.10"}                  {"$fraction": [1, 3]}
+    {"$datetime": "2024-02-29T12:30:00"}  {"$date": "2024-02-29"}       {"$time": "12:30:00"}
+    {"$timedelta": [1, 30, 0]}            days, seconds, microseconds
+    {"$str": "7aCA"}                      text with lone surrogates, as base64 of its bytes
+    {"$array": {"dtype": "int64", "shape": [2], "items": [1, 2]}}
+
+A dict with keys that start with `$` is always written as `$dict`, so no dict is mistaken for a tag.
+"""
 
 from __future__ import annotations
 
@@ -7,65 +27,18 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Tuple
 
     Path = List[Tuple[str, Any]]
 
-__all__ = ["DEEPEST", "MOST_CHARACTERS", "MOST_ITEMS", "Encoder", "Record", "name_of", "place"]
+__all__ = ["DEEPEST", "MOST_BITS", "UNKNOWN", "ValueEncoder", "place"]
 
-
-class Record:
-    """Stands for an object whose class is not available: its fields as attributes.
-
-    Args:
-        kind: The name of its class.
-        fields: Its fields.
-    """
-
-    __slots__ = ("__dict__", "_kind_of_record")
-
-    def __init__(self, kind: str, fields: Dict[str, Any]) -> None:
-        self._kind_of_record = kind
-        self.__dict__.update(fields)
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not Record:
-            return NotImplemented
-        return self._kind_of_record == other._kind_of_record and self.__dict__ == other.__dict__
-
-    def __hash__(self) -> int:
-        return hash((self._kind_of_record, tuple(self.__dict__)))
-
-    def __repr__(self) -> str:
-        shown = ", ".join("%s=%r" % item for item in self.__dict__.items())
-        return "%s(%s)" % (self._kind_of_record, shown)
-
-
-MOST_ITEMS = 200_000
-MOST_CHARACTERS = 2_000_000
 DEEPEST = 60
+UNKNOWN = object()
+"""Stands for the data of a value whose type has none."""
 
-_MOST_BITS = 13_000  # By default, Python parses decimal integers of at most 4,300 digits.
-_WHY = {
-    "async_generator": "it can be iterated only once; return a list",
-    "coroutine": "it was not awaited",
-    "function": "functions have no value to compare; return what it computes",
-    "builtin_function_or_method": "functions have no value to compare; return what it computes",
-    "method": "functions have no value to compare; return what it computes",
-    "partial": "functions have no value to compare; return what it computes",
-    "module": "modules have no value to compare",
-    "TextIOWrapper": "it is an open file; return its content",
-    "BufferedReader": "it is an open file; return its content",
-    "BufferedWriter": "it is an open file; return its content",
-}
-
-_ITERATED = frozenset(map(id, (range, map, filter, zip, enumerate, reversed, *map(type, (
-    {}.keys(), {}.values(), {}.items(), iter([]), iter(()), iter({}), iter(set()), iter(""), iter(range(0)),
-    (lambda: (yield))(), reversed([]), iter({}.items()), iter({}.values()),
-)))))  # fmt: skip
-"""The types that become a list of their items: generators, iterators and views. A metaclass may define equality."""
-
-name_of = type.__dict__["__name__"].__get__  # A metaclass may say something else.
+MOST_BITS = 14_000  # By default, Python parses decimal integers of at most 4,300 digits.
+_FINE_UNITS = ("ns", "ps", "fs", "as")  # Python's dates have microseconds.
 
 
 def place(root: str, path: Path) -> str:
@@ -76,23 +49,17 @@ def place(root: str, path: Path) -> str:
     return text[:300]
 
 
-class Encoder:
-    """Turns a value into tagged data.
+class ValueEncoder:
+    """Turns values of built-in types, of the standard library, NumPy and pandas into tagged data.
+
+    Libraries are looked up in `sys.modules`, since an import would take long.
 
     Args:
-        refuse: Called for a value without tagged form, with its type, the reason and the place; its result is put into
-            the data. `None`: such a value becomes `$opaque`.
         most_items: The most items in total.
         most_characters: The most characters of text in total.
     """
 
-    def __init__(
-        self,
-        refuse: Optional[Callable[[str, str, Path], Any]] = None,
-        most_items: int = MOST_ITEMS,
-        most_characters: int = MOST_CHARACTERS,
-    ) -> None:
-        self._refuse = refuse
+    def __init__(self, most_items: int, most_characters: int) -> None:
         self._items = self._most_items = most_items
         self._characters = self._most_characters = most_characters
         self._path: Path = []
@@ -110,11 +77,19 @@ class Encoder:
             bytes: lambda value: {"$bytes": self._bytes(value)},
             bytearray: lambda value: {"$bytearray": self._bytes(value)},
             complex: lambda value: {"$complex": [_float(value.real), _float(value.imag)]},
-            Record: lambda value: self._object(value._kind_of_record, value.__dict__),
         }
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there were more items or characters than allowed."""
+        return self._items < 0 or self._characters < 0
+
     def encode(self, value: Any) -> Any:
-        """The tagged data of a value or of a part of one."""
+        """The tagged data of a value or of a part of one.
+
+        Raises:
+            ValueError: It has none, or is too large or too deep. Methods of the value may raise anything.
+        """
         if value is None:
             return None
         kind = type(value)
@@ -131,12 +106,9 @@ class Encoder:
         finally:
             self._above.pop()
 
-    def _opaque(self, value: Any, why: str = "") -> Any:
-        kind = type(value).__name__
-        why = why or _WHY.get(kind, "it has no tagged form; return plain data")
-        if self._refuse is not None:
-            return self._refuse(kind, why, self._path)
-        return {"$opaque": {"type": self._cut(kind), "why": why}}
+    def _opaque(self, value: Any, why: str = "it has no tagged form") -> Any:
+        """Called for a value without data; what it returns becomes the data."""
+        raise ValueError(why)
 
     def _at(self, kind: str, key: Any, value: Any) -> Any:
         self._path.append((kind, key))
@@ -150,13 +122,6 @@ class Encoder:
         if self._items < 0:
             return self._opaque(value, "there are more than %d items in total" % self._most_items)
         return None
-
-    def _int(self, value: int) -> Any:
-        bits = value.bit_length()
-        if bits <= _MOST_BITS:
-            return value
-        too_much = self._take_characters(value, bits // 4)
-        return too_much if too_much is not None else {"$int": hex(value)}
 
     def _take_characters(self, value: Any, count: int) -> Any:
         self._characters -= count
@@ -192,103 +157,96 @@ class Encoder:
         plain = all(type(key) is str and not key.startswith("$") for key, _ in pairs)
         return dict(pairs) if plain else {"$dict": pairs}
 
-    def _cut(self, name: str) -> str:
-        return name.encode("ascii", "backslashreplace").decode()[:200]
-
-    def _object(self, kind: str, fields: Dict[Any, Any], tag: str = "$object", **more: Any) -> Any:
-        too_much = self._take_items(fields, len(fields))
-        if too_much is not None:
-            return too_much
-        pairs = [[self._cut(str(name)), self._at("field", name, item)] for name, item in fields.items()]
-        return {tag: {"type": self._cut(kind), "fields": pairs, **more}}
-
-    def listed(self, value: Any) -> Any:
-        """The items of a generator, iterator or view; another value unchanged."""
-        kind = type(value)
-        if id(kind) in _ITERATED or kind is getattr(sys.modules.get("itertools"), name_of(kind), None):
-            # An endless one ends here; one item more than allowed is refused.
-            return [item for item, _ in zip(value, range(max(self._items, 0) + 1))]  # noqa: B905
-        return value
+    def _int(self, value: int) -> Any:
+        return value if value.bit_length() <= MOST_BITS else self._opaque(value, "it has too many digits")
 
     def _derived(self, value: Any, kind: type) -> Any:
-        items = self.listed(value)
-        if items is not value:
-            return self._list(items)
-        for find in (self._enum, self._numpy, self._named, self._of_library):
+        """The data of a value of a class that is not built in."""
+        for find in (self._known, self._pandas):
             found = find(value, kind)
-            if found is not None:
+            if found is not UNKNOWN:
                 return found
-        for base in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex):
-            if issubclass(kind, base):
-                return self._exact[base](_plain(value, base))
-        return self._of_fields(value, kind)
+        return self._opaque(value)
 
-    def _enum(self, value: Any, kind: type) -> Any:
-        enum = sys.modules.get("enum")
-        if enum is None or not issubclass(kind, enum.Enum):
-            return None
-        bases = [base for base in (int, str, float) if issubclass(kind, base)]
-        content = {"type": self._cut(kind.__name__), "name": self._cut(str(value._name_)), "mixed": bool(bases)}
-        plain = _plain(value, bases[0]) if bases else value._value_  # Comparisons with a mixed one see its base.
-        return {"$enum": {**content, "value": self._at("field", "value", plain)}}
-
-    def _numpy(self, value: Any, kind: type) -> Any:
+    def _known(self, value: Any, kind: type) -> Any:
         numpy = sys.modules.get("numpy")
-        if numpy is None or not hasattr(numpy, "ndarray"):
-            return None
-        if issubclass(kind, numpy.generic):
-            plain = value.item()
-            return self._opaque(value) if type(plain) is kind else self.encode(plain)
-        if not issubclass(kind, numpy.ndarray):
-            return None
-        if value.size > self._items:
-            return self._opaque(value, "there are more than %d items in total" % self._most_items)
-        items = self.encode(value.tolist())
-        return {"$array": {"dtype": self._cut(str(value.dtype)), "shape": list(value.shape), "items": items}}
-
-    def _named(self, value: Any, kind: type) -> Any:
-        if issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
-            items = tuple.__iter__(value)
-            fields: Any = kind._fields  # type: ignore[attr-defined]
-            return self._object(kind.__name__, dict(zip(fields, items)), "$namedtuple")  # noqa: B905
-        names = getattr(kind, "__dataclass_fields__", None)
-        if isinstance(names, dict):
-            return self._object(kind.__name__, {name: getattr(value, name) for name in names if hasattr(value, name)})
-        return None
-
-    def _of_library(self, value: Any, kind: type) -> Any:
-        module = kind.__module__
-        if module == "decimal" and kind.__name__ == "Decimal":
-            return {"$decimal": self._str(str(value))}
-        if module == "fractions" and kind.__name__ == "Fraction":
-            return {"$fraction": [self._int(value.numerator), self._int(value.denominator)]}
-        if module == "datetime" and kind.__name__ in ("datetime", "date", "time"):
-            return {"$" + kind.__name__: value.isoformat()}
-        if module == "datetime" and kind.__name__ == "timedelta":
+        if numpy is not None and hasattr(numpy, "ndarray"):
+            if issubclass(kind, numpy.generic):
+                return self._scalar(value, kind, numpy)
+            if issubclass(kind, numpy.ndarray):
+                return self._array(value, kind, numpy)
+        module, name = kind.__module__.split(".")[0], kind.__name__
+        if module == "datetime" and name in ("datetime", "date", "time"):
+            return {"$" + name: value.isoformat()}
+        if module == "datetime" and name == "timedelta":
             return {"$timedelta": [value.days, value.seconds, value.microseconds]}
-        if module.split(".")[0] == "pathlib":
+        if module == "decimal" and name == "Decimal":
+            return {"$decimal": self._str(str(value))}
+        if module == "fractions" and name == "Fraction":
+            return {"$fraction": [self._int(value.numerator), self._int(value.denominator)]}
+        if module == "uuid" and name == "UUID":
+            return {"$uuid": str(value)}
+        if module == "pathlib":
             return self._str(str(value))
-        return None
+        return UNKNOWN
 
-    def _of_fields(self, value: Any, kind: type) -> Any:
-        if issubclass(kind, type) or kind.__name__ in _WHY:
-            return self._opaque(value, "classes have no value to compare" if issubclass(kind, type) else "")
-        if issubclass(kind, BaseException):
-            return self._object(kind.__name__, {"args": value.args, **value.__dict__})
-        fields: Dict[Any, Any] = {}
-        slots = False
-        for owner in kind.__mro__:
-            names = owner.__dict__.get("__slots__", ())
-            slots = slots or "__slots__" in owner.__dict__
-            for name in (names,) if isinstance(names, str) else names:
-                if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                    fields[name] = getattr(value, name)
-        try:
-            fields.update(object.__getattribute__(value, "__dict__"))
-        except (AttributeError, TypeError):
-            if not slots:
-                return self._opaque(value)
-        return self._object(kind.__name__, fields)
+    def _scalar(self, value: Any, kind: type, numpy: Any) -> Any:
+        is_time = issubclass(kind, (numpy.datetime64, numpy.timedelta64))
+        plain = (_coarse(value, numpy) if is_time else value).item()
+        # Long doubles stay what they are, and the number of a duration does not include its unit.
+        return self._opaque(value) if type(plain) is kind or (is_time and type(plain) is int) else self.encode(plain)
+
+    def _array(self, value: Any, kind: type, numpy: Any) -> Any:
+        if value.size > self._items:
+            return self._take_items(value, value.size)
+        code = value.dtype.kind
+        items = (_coarse(value, numpy) if code in "mM" else value).tolist()
+        if kind is numpy.ndarray and (code in "bui" or (value.dtype.char in "efd" and numpy.isfinite(value).all())):
+            self._items -= value.size  # All of its items are plain numbers.
+        else:
+            items = self.encode(items)
+        dtype = str(value.dtype).encode("ascii", "backslashreplace").decode()[:200]
+        return {"$array": {"dtype": dtype, "shape": list(value.shape), "items": items}}
+
+    def _pandas(self, value: Any, kind: type) -> Any:
+        pandas = sys.modules.get("pandas")
+        if pandas is None or not hasattr(pandas, "DataFrame"):
+            return UNKNOWN
+        if value is pandas.NaT or value is pandas.NA:
+            return None
+        if issubclass(kind, pandas.Timestamp):
+            return self.encode(value.to_pydatetime(warn=False))
+        if issubclass(kind, pandas.Timedelta):
+            return self.encode(value.to_pytimedelta())
+        if not issubclass(kind, (pandas.DataFrame, pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)):
+            return UNKNOWN
+        if value.size > self._items:
+            return self._take_items(value, value.size)
+        if issubclass(kind, pandas.DataFrame):
+            return self._frame(value, pandas)
+        items = value.tolist()
+        return self.encode(_labelled(value.index.tolist(), items) if issubclass(kind, pandas.Series) else items)
+
+    def _frame(self, value: Any, pandas: Any) -> Any:
+        """The rows of a table as dicts; an index other than the default one gives the first columns."""
+        if value.index.name is not None or not value.index.equals(pandas.RangeIndex(len(value))):
+            value = value.reset_index()
+        names = value.columns.tolist()
+        columns = [value.iloc[:, number].tolist() for number in range(len(names))]
+        return self.encode([_labelled(names, row) for row in zip(*columns)])  # noqa: B905 (Python 3.8)
+
+
+def _labelled(labels: Any, items: Any) -> Any:
+    found = dict(zip(labels, items))  # noqa: B905
+    if len(found) != len(labels):
+        raise ValueError("a label occurs twice")
+    return found
+
+
+def _coarse(value: Any, numpy: Any) -> Any:
+    """A NumPy date or duration, or an array of them, in units that Python has."""
+    unit = numpy.datetime_data(value.dtype)[0]
+    return value.astype(value.dtype.kind + "8[us]") if unit in _FINE_UNITS else value
 
 
 def _float(value: float) -> Any:
@@ -297,18 +255,3 @@ def _float(value: float) -> Any:
     if value in (float("inf"), float("-inf")):
         return {"$float": "inf" if value > 0 else "-inf"}
     return value
-
-
-def _plain(value: Any, base: Any) -> Any:
-    """The value as one of a built-in class, ignoring methods of its own class."""
-    if base is dict:
-        return dict(dict.items(value))
-    if base in (list, tuple, set, frozenset):
-        return list(base.__iter__(value))
-    if base is str:
-        return str.__str__(value)
-    if base in (bytes, bytearray):
-        return base(memoryview(value))
-    if base is complex:
-        return complex(complex.__add__(value, 0))
-    return base.__add__(value, 0)

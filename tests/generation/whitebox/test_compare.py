@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coderoom.generation import compare, encode
-from coderoom.sandbox.guest.encoding import Encoder
+from coderoom.generation.guest.values import Encoder
 
 from .test_values import values
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coderoom.generation import Record, TaggedError, decode, encode, show
-from coderoom.sandbox.guest.encoding import Encoder
+from coderoom.generation.guest.values import Encoder
 
 INSIDE = Path(__file__).parents[3] / "coderoom" / "generation" / "guest"
 

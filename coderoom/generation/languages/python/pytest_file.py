@@ -21,6 +21,7 @@ __all__ = ["job_of", "plain_inputs", "pytest_files"]
 _PARTS = (
     ("coderoom.sandbox.guest", "encoding"),
     ("coderoom.sandbox.guest", "decoding"),
+    ("coderoom.generation.guest", "values"),
     ("coderoom.generation.guest", "steps"),
     ("coderoom.generation.guest", "calls"),
     ("coderoom.generation", "values"),
