@@ -112,6 +112,7 @@ HOSTILE = {
     "a library that is none": "import sys\nsys.modules['numpy'] = type('', (), {'ndarray': 1})()\nobject()",
     "too long doubles": "import numpy\nnumpy.longdouble('1.1')",
     "a duration without length": "import numpy\nnumpy.timedelta64(5, 'M')",
+    "an array of such durations": "import numpy\nnumpy.array([[5]], dtype='m8[Y]')",
     "an array without list": "import numpy\nclass Array(numpy.ndarray):\n    def tolist(self): 1 / 0\n"
     "numpy.zeros(2).view(Array)",
     "an array with garbage": "import numpy\nclass Array(numpy.ndarray):\n    def tolist(self): return object()\n"

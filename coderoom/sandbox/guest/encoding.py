@@ -200,7 +200,11 @@ class ValueEncoder:
         if value.size > self._items:
             return self._take_items(value, value.size)
         code = value.dtype.kind
-        items = (_coarse(value, numpy) if code in "mM" else value).tolist()
+        if code in "mM":
+            value = _coarse(value, numpy)
+            if int in {*map(type, value.ravel().tolist())}:  # As of single ones.
+                return self._opaque(value)
+        items = value.tolist()
         if kind is numpy.ndarray and (code in "bui" or (value.dtype.char in "efd" and numpy.isfinite(value).all())):
             self._items -= value.size  # All of its items are plain numbers.
         else:
