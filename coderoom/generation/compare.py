@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from coderoom.generation.guest.values import place
 from coderoom.generation.values import canonical, fields_of, show, tag_of
+from coderoom.sandbox.guest.encoding import place
 
 __all__ = [
     "Comparison",

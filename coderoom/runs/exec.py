@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from pydantic_core import to_json
 from rich.console import Console
 
 from coderoom.blocks import Block
@@ -43,6 +45,8 @@ class BlockRun:
         output: What it printed, the value of a last expression, and why it was ended. Long output keeps its beginning
             and its end.
         seconds: How long it took.
+        value: The value of a last expression as JSON-like data; `None` if there is none, or it is not data.
+        value_repr: The `repr` of that value; `None` if there is none.
         truncated: Whether `output` is incomplete.
         error: Why it failed; `None` if it did not.
         place: The line of the file where it failed, for instance `notes.md:9`, if it is known.
@@ -54,6 +58,8 @@ class BlockRun:
     exit_code: int
     output: str
     seconds: float
+    value: Any = None
+    value_repr: str | None = None
     truncated: bool = False
     error: CodeError | None = None
     place: str | None = None
@@ -70,6 +76,8 @@ class BlockRun:
             "outcome": self.outcome.value,
             "exit_code": self.exit_code,
             "output": self.output,
+            "value": self.value,
+            "value_repr": self.value_repr,
             "output_file": None,  # No output is kept in a file.
             "truncated": self.truncated,
             "error": error and {"type": error.type, "message": _without_state(error.message), "place": self.place},
@@ -134,6 +142,13 @@ def _remarks(result: ExecutionResult, source: Source) -> str:
         return ""
     gap = "" if not result.output or result.output.endswith("\n") else "\n"
     return gap + "\n".join(said) + "\n"
+
+
+def _as_json(value: Any) -> Any:
+    """A value as JSON-like data; `None` if it has a text or a key that JSON cannot represent."""
+    with contextlib.suppress(ValueError, TypeError):
+        return json.loads(to_json(value, bytes_mode="base64", inf_nan_mode="null", fallback=str))
+    return None
 
 
 def _without_state(message: str) -> str:
@@ -361,6 +376,8 @@ class _FileRun:
             exit_code=result.exit_code,
             output=result.output + more,
             seconds=result.duration,
+            value=_as_json(result.value) if result.value_is_data else None,
+            value_repr=result.value_repr,
             truncated=result.truncated,
             error=error,
             place=None if error is None or error.line is None else self._source.place(number, error.line),

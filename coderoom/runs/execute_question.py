@@ -6,7 +6,6 @@ failed attempt goes back to the model.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections.abc import AsyncIterator
@@ -79,7 +78,7 @@ class ExecuteCodeResult(TypedDict):
         success: Whether the code ran to its end with exit code 0.
         result: The value of the variable `result`, or of a last expression where there is no such variable; `None`
             if there is neither, or the code failed.
-        result_is_repr: Whether `result` is only the `repr` of a value, because it is not plain data or too large.
+        result_is_repr: Whether `result` is only the `repr` of a value, because it is not data or too large.
         code: The code of the last attempt; empty if the model wrote none.
         error: Why it failed; `None` if it succeeded.
         outcome: An `Outcome` (`ok`, `error`, `timeout`, `memory`, `rejected`, `cancelled`), or `no_code`.
@@ -295,12 +294,7 @@ async def _value_of(session: Session, ran: ExecutionResult, timeout: float) -> t
         # The variable takes precedence over a last expression; if there is none, this is a `NameError`.
         named = await session.run("result", timeout=timeout)
         answer = named if named.success else ran
-    if answer.value is None or answer.value_is_data:
-        return answer.value, False
-    try:
-        return ast.literal_eval(answer.value), False
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return answer.value, True
+    return answer.value, answer.value is not None and not answer.value_is_data
 
 
 def _error(ran: ExecutionResult, timeout: float, sandbox: Sandbox) -> str | None:

@@ -108,8 +108,10 @@ class ExecutionResult:
         stderr: What it wrote to standard error.
         output: Both, in the order of writing. Programs that a Python cell starts have a separate pipe for each stream,
             so what they write to both at nearly the same time may be swapped.
-        value: The value of a last expression: JSON-like data as data, anything else as its `repr`. Under the
-            restricted policy also the variable `result`.
+        value: The value of a last expression. JSON-like data, tuples, sets, bytes, complex numbers, and decimals,
+            fractions, UUIDs, dates and times of the standard library keep their type. NumPy's scalars and arrays
+            become numbers, text and lists; a pandas `DataFrame` becomes a list of dicts, one for each row, and a
+            `Series` a dict. Anything else is its `repr`. Under the restricted policy also the variable `result`.
         value_repr: The `repr` of that value, shortened if it is long; `None` if there was no value.
         value_is_data: Whether `value` is data, neither a `repr` nor the `None` for no value.
         error: Why it failed; `None` if it did not.
@@ -117,7 +119,7 @@ class ExecutionResult:
         truncated: Whether part of its output was left out.
         output_size: How many bytes it wrote, including those left out.
         artifacts: The files that it created or changed in the workspace, the first hundred by name, without hidden
-            ones. Only for Python.
+            ones; also pictures and HTML of a last expression that is not data. Only for Python.
         artifacts_left_out: How many more there were.
         code: The code.
         limit: The limit that it met, if it met one; see `Limits`.

@@ -90,6 +90,19 @@ def test_each_block_can_have_a_fresh_state(tmp_path: Path) -> None:
     assert "NameError" in json.loads(done.stdout)["runs"][-1]["output"]
 
 
+def test_values_are_in_the_json(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text(
+        "```python\nimport datetime\n[(datetime.date(2024, 2, 29), b'x'), {1}, float('nan'), {(1, 2): 3}]\n```\n\n"
+        "```python\n'\\ud800'\n```\n\n```python\nobject\n```\n\n```python\nx = 1\n```\n"
+    )
+    typed, surrogate, other, none = runs("n.md", cwd=tmp_path)
+    assert typed["value"] == [["2024-02-29", "eA=="], [1], None, {"1,2": 3}]
+    assert typed["value_repr"] == "[(datetime.date(2024, 2, 29), b'x'), {1}, nan, {(1, 2): 3}]"
+    assert (surrogate["value"], surrogate["value_repr"]) == (None, "'\\ud800'")
+    assert (other["value"], other["value_repr"]) == (None, "<class 'object'>")
+    assert (none["value"], none["value_repr"]) == (None, None)
+
+
 def test_the_first_failure_ends_it(tmp_path: Path) -> None:
     (tmp_path / "n.md").write_text("```python\nprint(1)\n```\n```sh\nexit 3\n```\n```python\nprint(2)\n```\n")
     done = coderoom("exec", "n.md", cwd=tmp_path)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -142,7 +143,8 @@ async def test_the_answer_is_a_plain_dict_with_these_facts() -> None:
         ("result = 3\nraise SystemExit", 3),
         ("result = {1: 'a', (2, 3): {4}}", {1: "a", (2, 3): {4}}),
         ("result = {'tags': {'a'}}", {"tags": {"a"}}),
-        ("result = (1, 2)", [1, 2]),
+        ("result = (1, 2)", (1, 2)),
+        ("from fractions import Fraction\nresult = [Fraction(1, 3)]", [Fraction(1, 3)]),
         ("result = \"'quoted'\"", "'quoted'"),
         ("result = 2 ** 100", 2**100),
     ],
@@ -155,7 +157,7 @@ async def test_the_variable_counts_and_then_the_last_expression(code: str, value
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("from fractions import Fraction\nresult = Fraction(1, 3)", "Fraction(1, 3)"),
+        ("from fractions import Fraction\nresult = [Fraction]", "[<class 'fractions.Fraction'>]"),
         ("result = list(range(1_000_000))", "[0, 1, 2, 3, "),
         ("class Odd:\n    def __repr__(self): return '(' * 9000\nresult = Odd()", "((("),
     ],

@@ -36,7 +36,7 @@ async def test_without_the_variable_there_is_no_result(restricted: Sandbox) -> N
         ("import re\nresult = re.findall(r'\\d+', 'a1b22')", ["1", "22"]),
         ("import string\nresult = string.digits", "0123456789"),
         ("from datetime import datetime\nresult = datetime(2025, 1, 31).isoformat()", "2025-01-31T00:00:00"),
-        ("from collections import Counter\nresult = Counter('abca').most_common(1)", [["a", 2]]),
+        ("from collections import Counter\nresult = Counter('abca').most_common(1)", [("a", 2)]),
         ("import itertools\nresult = list(itertools.accumulate([1, 2, 3]))", [1, 3, 6]),
         ("import functools, operator\nresult = functools.reduce(operator.mul, [1, 2, 3, 4])", 24),
         ("import copy\nold = [[1]]\nnew = copy.deepcopy(old)\nnew[0].append(2)\nresult = old", [[1]]),

@@ -1,4 +1,4 @@
-"""Figures that code leaves open come back as artifacts."""
+"""Pictures and HTML of a last expression, and figures that code leaves open, come back as artifacts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Sandbox
+from coderoom.sandbox import Sandbox, Session
 
 pytest.importorskip("matplotlib")
 
@@ -65,3 +65,72 @@ async def test_a_figure_that_cannot_be_saved_is_named_and_spoils_nothing() -> No
         )
     assert (result.outcome, result.value) == (Outcome.OK, 1)
     assert "A figure could not be saved: ValueError" in result.stderr
+
+
+VALUE = "class Shown:\n    def {}(self): {}\nShown()"
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "name", "media_type", "data"),
+    [
+        ("_repr_png_", f"return {_PNG!r}", "value-1.png", "image/png", _PNG),
+        ("_repr_png_", "return 'aGk=', {'width': 5}", "value-1.png", "image/png", b"hi"),
+        ("_repr_jpeg_", "return b'jpeg'", "value-1.jpg", "image/jpeg", b"jpeg"),
+        ("_repr_svg_", "return '<svg/>'", "value-1.svg", "image/svg+xml", b"<svg/>"),
+        ("_repr_html_", "return '<b>é</b>'", "value-1.html", "text/html", "<b>é</b>".encode()),
+    ],
+)
+async def test_a_last_expression_is_kept_as_notebooks_show_it(
+    sandbox: Sandbox, method: str, answer: str, name: str, media_type: str, data: bytes
+) -> None:
+    result = await sandbox.run(VALUE.format(method, answer))
+    assert (result.outcome, result.value_is_data, result.output) == (Outcome.OK, False, "")
+    assert [(each.name, each.media_type, each.data) for each in result.artifacts] == [(name, media_type, data)]
+
+
+async def test_a_picture_is_preferred_and_data_needs_none(sandbox: Sandbox) -> None:
+    both = "class Shown(dict):\n    def _repr_html_(self): return 'x'\n    def _repr_png_(self): return {}\nShown()"
+    assert [each.name for each in (await sandbox.run(both.format("b'x'"))).artifacts] == ["value-1.png"]
+    assert [each.name for each in (await sandbox.run(both.format("None"))).artifacts] == ["value-1.html"]
+    assert (await sandbox.run(both.format("b'x'") + "\n{}")).artifacts == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "1 / 0",
+        "raise SystemExit(3)",
+        "raise BaseException",
+        "return 'x' * 3",
+        "return bytes(9_000_000)",
+        "import sys; sys.stderr = None; 1 / 0",
+    ],
+)
+async def test_what_fails_in_such_a_method_spoils_nothing(session: Session, answer: str) -> None:
+    result = await session.run(VALUE.format("_repr_png_", answer))
+    assert (result.outcome, result.exit_code, result.error, result.artifacts) == (Outcome.OK, 0, None, ())
+    assert "Shown object" in (result.value_repr or "")
+    assert "stderr" in answer or "_repr_png_ could not be saved" in result.stderr
+    assert (await session.run("6 * 7")).value == 42
+
+
+@pytest.mark.parametrize("answer", ["return 5", "return None", "return (b'x' for _ in 'x')", "return ()"])
+async def test_other_answers_are_ignored(sandbox: Sandbox, answer: str) -> None:
+    result = await sandbox.run(VALUE.format("_repr_html_", answer))
+    assert (result.outcome, result.artifacts) == (Outcome.OK, ())
+
+
+async def test_such_a_method_ends_at_the_deadline(session: Session) -> None:
+    result = await session.run(VALUE.format("_repr_png_", "import time; time.sleep(60)"), timeout=0.5)
+    assert result.outcome is Outcome.TIMEOUT
+    assert (await session.run("6 * 7")).value == 42
+
+
+async def test_a_closed_figure_is_kept_when_it_is_the_value() -> None:
+    closed = "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\nplt.close(figure)\nfigure"
+    async with Sandbox() as sandbox, sandbox.session() as session:
+        results = [
+            await session.run(code) for code in (closed, "axes.plot([1])\nfigure", "figure.savefig('a.png')\nfigure")
+        ]
+    names = [[artifact.name for artifact in result.artifacts] for result in results]
+    assert names == [["figure-1.png"], ["figure-2.png"], ["a.png"]]

@@ -13,7 +13,7 @@ SMALL = Limits(value_bytes=2048)
 NESTED = "x = []\nfor _ in range(5000): x = [x]\nx"
 VALUES = {
     "'{1, 2}'": ("{1, 2}", True),
-    "{1, 2}": ("{1, 2}", False),
+    "{1, 2}": ({1, 2}, True),
     "[1, {'a': None}]": ([1, {"a": None}], True),
     "0": (0, True),
     "x = 1": (None, False),
@@ -43,12 +43,18 @@ async def test_a_repr_is_told_from_data(sandbox: Sandbox) -> None:
 
 async def test_data_that_is_too_large_meets_a_limit(place: Place) -> None:
     async with place.sandbox(limits=SMALL) as sandbox:
-        for code in ("list(range(5000))", "'a' * 5000", "{'k': list(range(5000))}"):
+        for code in (
+            "list(range(5000))",
+            "'a' * 5000",
+            "{'k': list(range(5000))}",
+            "set(range(5000))",
+            "(b'a' * 5000,)",
+        ):
             result = await sandbox.run(code)
             assert (result.outcome, result.limit, result.value_is_data) == (Outcome.OK, "value", False)
             assert result.value == result.value_repr
             assert not result.truncated
-        for code in ("{i for i in range(5000)}", "list(range(100))", "x = list(range(5000))"):
+        for code in ("{i for i in range(100)}", "list(range(100))", "x = list(range(5000))"):
             assert (await sandbox.run(code)).limit is None, code
 
 

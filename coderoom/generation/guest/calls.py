@@ -9,9 +9,8 @@ import os
 import sys
 import time
 
-from .reading import decode
 from .steps import COROUTINE, StepError, Steps
-from .values import Encoder, name_of
+from .values import Encoder, decode, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.

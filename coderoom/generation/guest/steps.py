@@ -11,7 +11,7 @@ import io
 import os
 import sys
 
-from .reading import decode
+from .values import decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.

@@ -1,17 +1,42 @@
-"""Encodes values as tagged data; `coderoom.generation.values` describes the format."""
+"""Encodes and decodes the values of tests; `coderoom.generation.values` describes the format."""
 
 from __future__ import annotations
 
-import binascii
 import sys
+
+from coderoom.sandbox.guest.decoding import TAGS, Decoder, as_text
+from coderoom.sandbox.guest.encoding import MOST_BITS, UNKNOWN, ValueEncoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, Optional
 
-    Path = List[Tuple[str, Any]]
+    from coderoom.sandbox.guest.encoding import Path
 
-__all__ = ["DEEPEST", "MOST_CHARACTERS", "MOST_ITEMS", "Encoder", "Record", "name_of", "place"]
+__all__ = ["Encoder", "Record", "decode", "name_of"]
+
+_MOST_ITEMS = 200_000
+_MOST_CHARACTERS = 2_000_000
+_WHY = {
+    "async_generator": "it can be iterated only once; return a list",
+    "coroutine": "it was not awaited",
+    "function": "functions have no value to compare; return what it computes",
+    "builtin_function_or_method": "functions have no value to compare; return what it computes",
+    "method": "functions have no value to compare; return what it computes",
+    "partial": "functions have no value to compare; return what it computes",
+    "module": "modules have no value to compare",
+    "TextIOWrapper": "it is an open file; return its content",
+    "BufferedReader": "it is an open file; return its content",
+    "BufferedWriter": "it is an open file; return its content",
+}
+
+_ITERATED = frozenset(map(id, (range, map, filter, zip, enumerate, reversed, *map(type, (
+    {}.keys(), {}.values(), {}.items(), iter([]), iter(()), iter({}), iter(set()), iter(""), iter(range(0)),
+    (lambda: (yield))(), reversed([]), iter({}.items()), iter({}.values()),
+)))))  # fmt: skip
+"""The types that become a list of their items: generators, iterators and views. A metaclass may define equality."""
+
+name_of = type.__dict__["__name__"].__get__  # A metaclass may say something else.
 
 
 class Record:
@@ -41,166 +66,39 @@ class Record:
         return "%s(%s)" % (self._kind_of_record, shown)
 
 
-MOST_ITEMS = 200_000
-MOST_CHARACTERS = 2_000_000
-DEEPEST = 60
-
-_MOST_BITS = 13_000  # By default, Python parses decimal integers of at most 4,300 digits.
-_WHY = {
-    "async_generator": "it can be iterated only once; return a list",
-    "coroutine": "it was not awaited",
-    "function": "functions have no value to compare; return what it computes",
-    "builtin_function_or_method": "functions have no value to compare; return what it computes",
-    "method": "functions have no value to compare; return what it computes",
-    "partial": "functions have no value to compare; return what it computes",
-    "module": "modules have no value to compare",
-    "TextIOWrapper": "it is an open file; return its content",
-    "BufferedReader": "it is an open file; return its content",
-    "BufferedWriter": "it is an open file; return its content",
-}
-
-_ITERATED = frozenset(map(id, (range, map, filter, zip, enumerate, reversed, *map(type, (
-    {}.keys(), {}.values(), {}.items(), iter([]), iter(()), iter({}), iter(set()), iter(""), iter(range(0)),
-    (lambda: (yield))(), reversed([]), iter({}.items()), iter({}.values()),
-)))))  # fmt: skip
-"""The types that become a list of their items: generators, iterators and views. A metaclass may define equality."""
-
-name_of = type.__dict__["__name__"].__get__  # A metaclass may say something else.
-
-
-def place(root: str, path: Path) -> str:
-    """A place in a value, as a Python expression."""
-    text = root
-    for kind, key in path:
-        text += ".%s" % key if kind == "field" else "[%s]" % (repr(key) if kind == "key" else key)
-    return text[:300]
-
-
-class Encoder:
-    """Turns a value into tagged data.
+class Encoder(ValueEncoder):
+    """Turns a value into tagged data, also objects, iterators and subclasses of built-in types.
 
     Args:
         refuse: Called for a value without tagged form, with its type, the reason and the place; its result is put into
             the data. `None`: such a value becomes `$opaque`.
-        most_items: The most items in total.
-        most_characters: The most characters of text in total.
     """
 
-    def __init__(
-        self,
-        refuse: Optional[Callable[[str, str, Path], Any]] = None,
-        most_items: int = MOST_ITEMS,
-        most_characters: int = MOST_CHARACTERS,
-    ) -> None:
+    def __init__(self, refuse: Optional[Callable[[str, str, Path], Any]] = None) -> None:
+        super().__init__(_MOST_ITEMS, _MOST_CHARACTERS)
         self._refuse = refuse
-        self._items = self._most_items = most_items
-        self._characters = self._most_characters = most_characters
-        self._path: Path = []
-        self._above: List[int] = []
-        self._exact: Dict[type, Callable[[Any], Any]] = {
-            bool: lambda value: value,
-            int: self._int,
-            float: _float,
-            str: self._str,
-            list: self._list,
-            dict: self._dict,
-            tuple: lambda value: {"$tuple": self._list(value)},
-            set: lambda value: {"$set": self._list(value)},
-            frozenset: lambda value: {"$frozenset": self._list(value)},
-            bytes: lambda value: {"$bytes": self._bytes(value)},
-            bytearray: lambda value: {"$bytearray": self._bytes(value)},
-            complex: lambda value: {"$complex": [_float(value.real), _float(value.imag)]},
-            Record: lambda value: self._object(value._kind_of_record, value.__dict__),
-        }
-
-    def encode(self, value: Any) -> Any:
-        """The tagged data of a value or of a part of one."""
-        if value is None:
-            return None
-        kind = type(value)
-        exact = self._exact.get(kind)
-        if exact is not None and kind in (bool, int, float, str):
-            return exact(value)
-        if id(value) in self._above:
-            return self._opaque(value, "it contains itself")
-        if len(self._above) >= DEEPEST:
-            return self._opaque(value, "it is nested more than %d levels deep" % DEEPEST)
-        self._above.append(id(value))
-        try:
-            return exact(value) if exact is not None else self._derived(value, kind)
-        finally:
-            self._above.pop()
+        self._exact[Record] = lambda value: self._object(value._kind_of_record, value.__dict__)
 
     def _opaque(self, value: Any, why: str = "") -> Any:
         kind = type(value).__name__
         why = why or _WHY.get(kind, "it has no tagged form; return plain data")
         if self._refuse is not None:
             return self._refuse(kind, why, self._path)
-        return {"$opaque": {"type": self._cut(kind), "why": why}}
-
-    def _at(self, kind: str, key: Any, value: Any) -> Any:
-        self._path.append((kind, key))
-        try:
-            return self.encode(value)
-        finally:
-            self._path.pop()
-
-    def _take_items(self, value: Any, count: int) -> Any:
-        self._items -= count
-        if self._items < 0:
-            return self._opaque(value, "there are more than %d items in total" % self._most_items)
-        return None
+        return {"$opaque": {"type": _cut(kind), "why": why}}
 
     def _int(self, value: int) -> Any:
         bits = value.bit_length()
-        if bits <= _MOST_BITS:
+        if bits <= MOST_BITS:
             return value
         too_much = self._take_characters(value, bits // 4)
         return too_much if too_much is not None else {"$int": hex(value)}
-
-    def _take_characters(self, value: Any, count: int) -> Any:
-        self._characters -= count
-        if self._characters < 0:
-            return self._opaque(value, "there are more than %d characters in total" % self._most_characters)
-        return None
-
-    def _str(self, value: str) -> Any:
-        too_much = self._take_characters(value, len(value))
-        if too_much is not None:
-            return too_much
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return {"$str": self._bytes(value.encode("utf-8", "surrogatepass"))}
-        return value
-
-    def _bytes(self, value: Any) -> Any:
-        too_much = self._take_characters(value, len(value))
-        return too_much if too_much is not None else binascii.b2a_base64(value, newline=False).decode()
-
-    def _list(self, value: Any) -> Any:
-        too_much = self._take_items(value, len(value))
-        if too_much is not None:
-            return too_much
-        return [self._at("index", index, item) for index, item in enumerate(value)]
-
-    def _dict(self, value: Dict[Any, Any]) -> Any:
-        too_much = self._take_items(value, len(value))
-        if too_much is not None:
-            return too_much
-        pairs = [[self._at("index", "a key", key), self._at("key", key, item)] for key, item in value.items()]
-        plain = all(type(key) is str and not key.startswith("$") for key, _ in pairs)
-        return dict(pairs) if plain else {"$dict": pairs}
-
-    def _cut(self, name: str) -> str:
-        return name.encode("ascii", "backslashreplace").decode()[:200]
 
     def _object(self, kind: str, fields: Dict[Any, Any], tag: str = "$object", **more: Any) -> Any:
         too_much = self._take_items(fields, len(fields))
         if too_much is not None:
             return too_much
-        pairs = [[self._cut(str(name)), self._at("field", name, item)] for name, item in fields.items()]
-        return {tag: {"type": self._cut(kind), "fields": pairs, **more}}
+        pairs = [[_cut(str(name)), self._at("field", name, item)] for name, item in fields.items()]
+        return {tag: {"type": _cut(kind), "fields": pairs, **more}}
 
     def listed(self, value: Any) -> Any:
         """The items of a generator, iterator or view; another value unchanged."""
@@ -214,9 +112,9 @@ class Encoder:
         items = self.listed(value)
         if items is not value:
             return self._list(items)
-        for find in (self._enum, self._numpy, self._named, self._of_library):
+        for find in (self._enum, self._known, self._named):
             found = find(value, kind)
-            if found is not None:
+            if found is not UNKNOWN:
                 return found
         for base in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex):
             if issubclass(kind, base):
@@ -226,25 +124,11 @@ class Encoder:
     def _enum(self, value: Any, kind: type) -> Any:
         enum = sys.modules.get("enum")
         if enum is None or not issubclass(kind, enum.Enum):
-            return None
+            return UNKNOWN
         bases = [base for base in (int, str, float) if issubclass(kind, base)]
-        content = {"type": self._cut(kind.__name__), "name": self._cut(str(value._name_)), "mixed": bool(bases)}
+        content = {"type": _cut(kind.__name__), "name": _cut(str(value._name_)), "mixed": bool(bases)}
         plain = _plain(value, bases[0]) if bases else value._value_  # Comparisons with a mixed one see its base.
         return {"$enum": {**content, "value": self._at("field", "value", plain)}}
-
-    def _numpy(self, value: Any, kind: type) -> Any:
-        numpy = sys.modules.get("numpy")
-        if numpy is None or not hasattr(numpy, "ndarray"):
-            return None
-        if issubclass(kind, numpy.generic):
-            plain = value.item()
-            return self._opaque(value) if type(plain) is kind else self.encode(plain)
-        if not issubclass(kind, numpy.ndarray):
-            return None
-        if value.size > self._items:
-            return self._opaque(value, "there are more than %d items in total" % self._most_items)
-        items = self.encode(value.tolist())
-        return {"$array": {"dtype": self._cut(str(value.dtype)), "shape": list(value.shape), "items": items}}
 
     def _named(self, value: Any, kind: type) -> Any:
         if issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
@@ -254,21 +138,7 @@ class Encoder:
         names = getattr(kind, "__dataclass_fields__", None)
         if isinstance(names, dict):
             return self._object(kind.__name__, {name: getattr(value, name) for name in names if hasattr(value, name)})
-        return None
-
-    def _of_library(self, value: Any, kind: type) -> Any:
-        module = kind.__module__
-        if module == "decimal" and kind.__name__ == "Decimal":
-            return {"$decimal": self._str(str(value))}
-        if module == "fractions" and kind.__name__ == "Fraction":
-            return {"$fraction": [self._int(value.numerator), self._int(value.denominator)]}
-        if module == "datetime" and kind.__name__ in ("datetime", "date", "time"):
-            return {"$" + kind.__name__: value.isoformat()}
-        if module == "datetime" and kind.__name__ == "timedelta":
-            return {"$timedelta": [value.days, value.seconds, value.microseconds]}
-        if module.split(".")[0] == "pathlib":
-            return self._str(str(value))
-        return None
+        return UNKNOWN
 
     def _of_fields(self, value: Any, kind: type) -> Any:
         if issubclass(kind, type) or kind.__name__ in _WHY:
@@ -291,12 +161,8 @@ class Encoder:
         return self._object(kind.__name__, fields)
 
 
-def _float(value: float) -> Any:
-    if value != value:
-        return {"$float": "nan"}
-    if value in (float("inf"), float("-inf")):
-        return {"$float": "inf" if value > 0 else "-inf"}
-    return value
+def _cut(name: str) -> str:
+    return name.encode("ascii", "backslashreplace").decode()[:200]
 
 
 def _plain(value: Any, base: Any) -> Any:
@@ -312,3 +178,65 @@ def _plain(value: Any, base: Any) -> Any:
     if base is complex:
         return complex(complex.__add__(value, 0))
     return base.__add__(value, 0)
+
+
+def decode(data: Any, root: str = "value", named: Optional[Callable[[str], Any]] = None) -> Any:
+    """Convert tagged data to a value.
+
+    Args:
+        data: JSON-like data.
+        root: The name of the whole value in error messages.
+        named: Returns the object that `{"$name": NAME}` stands for; `None`: the tag is unknown.
+
+    Raises:
+        TaggedError: The data is not in the tagged form.
+    """
+    tags = _TAGS if named is None else {**_TAGS, "$name": lambda _, name: named(as_text(name))}
+    return Decoder(root, tags).read(data)
+
+
+def _int(reader: Decoder, data: Any) -> int:
+    return int(as_text(data), 16)
+
+
+def _fields(reader: Decoder, data: Any) -> Any:
+    """The class name and the fields of an object, given as a mapping or as ordered pairs."""
+    if type(data) is not dict or "type" not in data or "fields" not in data:
+        raise ValueError("expected {'type': NAME, 'fields': {...}}")
+    fields = data["fields"]
+    pairs = list(fields.items()) if type(fields) is dict else fields
+    if type(pairs) is not list or any(len(pair) != 2 or type(pair[0]) is not str for pair in pairs):
+        raise ValueError("fields must be a mapping of names to values")
+    return as_text(data["type"]), {name: reader.at("field", name, item) for name, item in pairs}
+
+
+def _record(reader: Decoder, data: Any) -> Record:
+    return Record(*_fields(reader, data))
+
+
+def _namedtuple(reader: Decoder, data: Any) -> Any:
+    import collections
+
+    name, fields = _fields(reader, data)
+    return collections.namedtuple(name, list(fields))(**fields)
+
+
+def _enum(reader: Decoder, data: Any) -> Any:
+    if type(data) is not dict or not {"type", "name", "value"} <= set(data):
+        raise ValueError("expected {'type': NAME, 'name': MEMBER, 'value': VALUE}")
+    value = reader.at("field", "value", data["value"])
+    return value if data.get("mixed") is True else Record(as_text(data["type"]), {"name": data["name"], "value": value})
+
+
+def _opaque(reader: Decoder, data: Any) -> Any:
+    raise ValueError("opaque data cannot be decoded")
+
+
+_TAGS: Dict[str, Callable[[Decoder, Any], Any]] = {
+    **TAGS,
+    "$int": _int,
+    "$object": _record,
+    "$namedtuple": _namedtuple,
+    "$enum": _enum,
+    "$opaque": _opaque,
+}

@@ -353,7 +353,8 @@ class Language(ABC):
 
 
 _PACKAGE = "_coderoom_tests_"  # A name that no program uses.
-_CALLING = ("values", "reading", "steps", "calls")
+_VALUES = ("encoding", "decoding")  # The sandbox's modules for values.
+_CALLING = (*_VALUES, "values", "steps", "calls")
 _MODULES = (*_CALLING, "batches", "plain")
 
 START = """\
@@ -384,12 +385,18 @@ def harness_modules(**more: str) -> tuple[SourceModule, ...]:
     Args:
         more: Additional modules of a language, each with code to append.
     """
-    folder = resources.files("coderoom.generation.guest")
-    sources = {name: (folder / f"{name}.py").read_text("utf-8") for name in (*_MODULES, *more)}
+    sources = {name: _source(name) for name in (*_MODULES, *more)}
     calling = [(_PACKAGE, ""), *((f"{_PACKAGE}.{name}", sources[name]) for name in _CALLING)]
     more = {**more, "plain": f"\nprepare({calling!r})\n"}
     modules = [SourceModule(f"{_PACKAGE}.{name}", text + more.get(name, "")) for name, text in sources.items()]
     return (SourceModule(_PACKAGE, ""), *modules)
+
+
+def _source(name: str) -> str:
+    """The source of a module, which finds those of the sandbox beside it."""
+    package = "coderoom.sandbox.guest" if name in _VALUES else "coderoom.generation.guest"
+    source = (resources.files(package) / f"{name}.py").read_text("utf-8")
+    return source.replace("from coderoom.sandbox.guest.", "from .")
 
 
 def make_harness(harness: Iterable[SourceModule], preloaded: Sequence[object]) -> str:

@@ -1,16 +1,17 @@
-"""The files that a cell leaves in the workspace, and the Matplotlib figures that become files there.
+"""The files that a cell leaves in the workspace, and the pictures of values that become files there.
 
-`Workspace` is used by the interpreters of both engines, `Figures` by the runner.
+`Workspace` is used by the interpreters of both engines, `Pictures` by the runner.
 """
 
 from __future__ import annotations
 
+import binascii
 import os
 import stat
 import sys
 from typing import Any, Callable, Tuple
 
-__all__ = ["Figures", "Workspace"]
+__all__ = ["Pictures", "Workspace"]
 
 _MOST_FILES = 5000
 _MOST_ARTIFACTS = 100
@@ -22,6 +23,9 @@ _Mark = Tuple[int, int, int]
 _PYPLOT = "matplotlib.pyplot"
 _MOST = 20
 _SAVED = "_saved_by_the_code"
+# The methods that notebooks use, the first one that gives something.
+_METHODS = (("_repr_png_", "png"), ("_repr_jpeg_", "jpg"), ("_repr_svg_", "svg"), ("_repr_html_", "html"))
+_TEXTS = ("svg", "html")
 
 
 class Workspace:
@@ -101,8 +105,11 @@ class Workspace:
             return b""
 
 
-class Figures:
-    """Saves the open figures of a cell into the folder that `folder` returns. It never imports Matplotlib itself."""
+class Pictures:
+    """Saves the picture or HTML of a value, and open Matplotlib figures, into the folder that `folder` returns.
+
+    It never imports Matplotlib itself.
+    """
 
     def __init__(self, folder: Callable[[], str]) -> None:
         self._folder = folder
@@ -113,19 +120,45 @@ class Figures:
         else:
             self._adapt(pyplot)
 
-    def save(self) -> None:
-        """Save the open figures that the code has not saved, and close all."""
+    def save(self, value: Any = None) -> None:
+        """Save a value that is not data, and the open figures that the code has not saved; close all figures."""
         pyplot: Any = sys.modules.get(_PYPLOT)
-        if pyplot is None:
-            return
-        for number in pyplot.get_fignums()[:_MOST]:
-            figure = pyplot.figure(number)
+        figures = [] if pyplot is None else [pyplot.figure(number) for number in pyplot.get_fignums()[:_MOST]]
+        kind = getattr(sys.modules.get("matplotlib.figure"), "Figure", None)
+        if isinstance(kind, type) and issubclass(type(value), kind):
+            figures += [] if value in figures else [value]
+        elif value is not None:
+            self._save_value(value)
+        for figure in figures:
             if not getattr(figure, _SAVED, False):
                 try:
-                    figure.savefig(_free_name(self._folder()))
+                    figure.savefig(_free_name(self._folder(), "figure", "png"))
+                    setattr(figure, _SAVED, False)  # Code may change it and show it again.
                 except Exception as error:
-                    print("[A figure could not be saved: %s: %s]" % (type(error).__name__, error), file=sys.stderr)
-        pyplot.close("all")
+                    _complain("A figure", error)
+        if pyplot is not None:
+            pyplot.close("all")
+
+    def _save_value(self, value: Any) -> None:
+        for name, suffix in _METHODS:
+            method = getattr(type(value), name, None)
+            if method is None:
+                continue
+            try:
+                data = method(value)
+                data = data[0] if type(data) is tuple else data  # With metadata.
+                if type(data) is str:
+                    data = data.encode() if suffix in _TEXTS else binascii.a2b_base64(data)
+                if type(data) is bytes:
+                    if len(data) > _MOST_BYTES:
+                        raise ValueError("it has %d bytes, and at most %d are saved" % (len(data), _MOST_BYTES))
+                    with open(_free_name(self._folder(), "value", suffix), "xb") as file:
+                        file.write(data)
+                    return
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                _complain("The result of %s" % name, error)
 
     def _adapt(self, pyplot: Any) -> None:
         """Make `show` save the figures, and mark figures that the code saves."""
@@ -144,11 +177,18 @@ class Figures:
         pyplot.show = show
 
 
-def _free_name(folder: str) -> str:
+def _free_name(folder: str, name: str, suffix: str) -> str:
     number = 1
-    while os.path.lexists(os.path.join(folder, "figure-%d.png" % number)):
+    while os.path.lexists(os.path.join(folder, "%s-%d.%s" % (name, number, suffix))):
         number += 1
-    return os.path.join(folder, "figure-%d.png" % number)
+    return os.path.join(folder, "%s-%d.%s" % (name, number, suffix))
+
+
+def _complain(what: str, error: BaseException) -> None:
+    try:
+        print("[%s could not be saved: %s: %s]" % (what, type(error).__name__, error), file=sys.stderr)
+    except Exception:  # The code may have replaced `sys.stderr`, and made the exception.
+        pass
 
 
 class _Finder:

@@ -32,14 +32,14 @@ class Interpreter:
     Attributes:
         names: The variables of the cells.
         contents: The contents of files that the last cell has created or changed, if the host cannot read them.
-        at_end: Called at the end of each cell.
+        at_end: Called at the end of each cell, with its value unless that is data or there is none.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._limits = config["limits"]
         self._network = config["network"] or not config["lockdown"].get("use_seccomp", True)
         self.contents: list[bytes] = []
-        self.at_end: Callable[[], None] = lambda: None
+        self.at_end: Callable[[Any], None] = lambda _: None
         self._count = 0
         self._flags = 0
         self._loop: Any = None
@@ -85,6 +85,7 @@ class Interpreter:
         self._files.remember()
         named = message.get("result_name") or ""
         before = self.names.get(named)
+        shown = None
         try:
             value = self._execute(code, filename)
             if value is None and named and self.names.get(named) is not before:
@@ -93,9 +94,11 @@ class Interpreter:
                 value.close()
                 raise RuntimeError(_NOT_AWAITED.format(value.__qualname__))
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
+            if "value" not in answer and "tagged" not in answer:
+                shown = value
         except BaseException as error:
             answer = self.failure(error)
-        self.at_end()
+        self.at_end(shown)
         answer["artifacts"], self.contents = self._files.changes()
         answer["artifacts_left_out"] = self._files.left_out
         answer["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

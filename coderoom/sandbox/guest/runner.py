@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import cpython, forks
-from .files import Figures
+from .files import Pictures
 from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
 from .functions import Functions
@@ -54,7 +54,7 @@ class Runner:
         self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
-        self._interpreter.at_end = Figures(lambda: self._interpreter.folder).save
+        self._interpreter.at_end = Pictures(lambda: self._interpreter.folder).save
         self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
         self._exits = cpython.exit_calls()
         self._running = False

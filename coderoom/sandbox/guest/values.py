@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, Optional
 
+from .encoding import MOST_BITS, ValueEncoder
+
 __all__ = ["as_plain", "describe"]
 
 _SCALARS = (bool, int, float, str)
-_CONTAINERS = (list, tuple, dict)
+_CONTAINERS = (list, dict)
 _DEEPEST = 200
-_MOST_BITS = 14_000  # The host's Python may refuse to parse integers of more digits.
 _REPR = 20_000
 
 _UNCHANGED = (str, int, float, bool, type(None))
@@ -24,21 +25,27 @@ def describe(value: Any, limit: int) -> dict[str, Any]:
     """Describe a value whose JSON may have up to `limit` bytes.
 
     Returns:
-        Its `value` if JSON can represent it exactly, and its `value_repr`; `value_too_large` if it is only too large;
-        an empty dictionary for `None`.
+        Its `value` if it is JSON, or `tagged`, its tagged data, if it has that; and its `value_repr`;
+        `value_too_large` if it is only too large; an empty dictionary for `None`.
     """
     if value is None:
         return {}
     described: dict[str, Any] = {"value_repr": _repr(value)}
-    data = _is_data(value, limit)
-    if data:
+    name, fits = "value", _is_data(value, limit)
+    if fits is False:
+        encoder = ValueEncoder(limit, limit)
         try:
-            data = len(json.dumps(value)) <= limit or None
-        except (ValueError, RecursionError):  # The code may have lowered the recursion limit.
-            data = False
-    if data:
-        described["value"] = value
-    elif data is None:
+            name, value, fits = "tagged", encoder.encode(value), True
+        except Exception:  # Methods of the value may raise anything.
+            fits = None if encoder.is_full else False
+    if fits:
+        try:
+            fits = len(json.dumps(value)) <= limit or None
+        except (TypeError, ValueError, RecursionError):  # The code may have lowered the recursion limit.
+            fits = False
+    if fits:
+        described[name] = value
+    elif fits is None:
         described["value_too_large"] = True
     return described
 
@@ -49,11 +56,11 @@ def _is_data(value: Any, room: int) -> bool | None:
     for _ in range(_DEEPEST):
         below: list[Any] = []
         for item in level:
-            # Exact types, since subclasses may behave in any way. A tuple becomes a list.
+            # Exact types, since subclasses may behave in any way.
             kind = type(item)
             if kind is dict and not all(type(key) is str for key in item):
                 return False
-            if kind is int and item.bit_length() > _MOST_BITS:
+            if kind is int and item.bit_length() > MOST_BITS:
                 return False
             if kind in _CONTAINERS:
                 items = item.values() if kind is dict else item

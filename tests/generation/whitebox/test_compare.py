@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from coderoom.generation import compare, encode
 from coderoom.generation.guest.values import Encoder
-
-from .test_values import values
+from tests.support.typed import values
 
 
 class Color(enum.Enum):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import ast
 import collections
 import dataclasses
-import datetime
 import decimal
 import enum
 import fractions
@@ -20,46 +19,9 @@ from hypothesis import strategies as st
 
 from coderoom.generation import Record, TaggedError, decode, encode, show
 from coderoom.generation.guest.values import Encoder
+from tests.support.typed import type_tree, values
 
 INSIDE = Path(__file__).parents[3] / "coderoom" / "generation" / "guest"
-
-zones = st.just(datetime.UTC) | st.just(datetime.timezone(datetime.timedelta(hours=5, minutes=30)))
-hashable = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text()
-    | st.binary()
-    | st.complex_numbers(allow_nan=False)
-    | st.decimals(allow_nan=False)
-    | st.fractions()
-    | st.dates()
-    | st.times()
-    | st.datetimes(timezones=st.none() | zones)
-    | st.timedeltas(),
-    lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3),
-    max_leaves=6,
-)
-values = st.recursive(
-    hashable | st.binary().map(bytearray),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.lists(inner, max_size=3).map(tuple)
-        | st.sets(hashable, max_size=4)
-        | st.dictionaries(hashable, inner, max_size=4)
-        | st.dictionaries(st.text() | st.just("$tuple"), inner, max_size=4)
-    ),
-    max_leaves=15,
-)
-
-
-def type_tree(value: Any) -> Any:
-    if isinstance(value, dict):
-        return [(type_tree(key), type_tree(item)) for key, item in value.items()]
-    if isinstance(value, list | tuple):
-        return type(value), [type_tree(item) for item in value]
-    return type(value)
 
 
 class TestRoundTrip:
@@ -326,7 +288,8 @@ def test_the_inside_is_old_python_and_the_standard_library(path: Path) -> None:
         if isinstance(node, ast.Import):
             assert not any(alias.name.startswith("coderoom") for alias in node.names)
         if isinstance(node, ast.ImportFrom) and not node.level:
-            assert node.module in {"__future__", "typing", "_json"}
+            ours = {"coderoom.sandbox.guest.encoding", "coderoom.sandbox.guest.decoding"}
+            assert node.module in {"__future__", "typing", "_json", *ours}
         assert not isinstance(node, ast.Match)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             raise AssertionError("no unions of types")

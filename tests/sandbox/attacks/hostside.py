@@ -23,7 +23,9 @@ def told(result: ExecutionResult, seconds: float | None = None) -> dict[str, Any
         "error": None if result.error is None else result.error.type,
         "message": "" if result.error is None else result.error.message[:500],
         "output": result.output[:4000],
-        "value": result.value if isinstance(result.value, (bool, int, float, str, type(None), list, dict)) else "?",
+        "value": result.value
+        if isinstance(result.value, (bool, int, float, str, type(None), list, tuple, dict))
+        else "?",
         "lost": result.state_lost,
         "seconds": result.duration if seconds is None else seconds,
     }

@@ -20,7 +20,7 @@ NASTY: list[Any] = [
     float("nan"), float("inf"), float("-inf"),
 ]  # fmt: skip
 FIELDS = [
-    "outcome", "exit_code", "value", "value_repr", "error", "artifacts", "threads",
+    "outcome", "exit_code", "value", "tagged", "value_repr", "error", "artifacts", "threads",
     "error.type", "error.message", "error.traceback", "error.line", "error.errno",
     "artifact.name", "artifact.size", "artifact.data",
 ]  # fmt: skip
@@ -146,6 +146,11 @@ BOMBS = {
     "other events": "bomb = b'{\"event\":\"x\",\"value\":[' + b'[],' * 30_000_000 + b'1]}'\nfor _ in range(3): text(bomb)\ndone(value=1)",
     "many artifacts": "done(artifacts=[{'name': 'a%d' % n, 'size': 1} for n in range(1_500_000)])",
     "a long text": "done(outcome='error', error={'type': 'E', 'message': 'm' * 30_000_000, 'traceback': 't' * 30_000_000})",
+    "tagged values of many parts": 'text(b\'{"event":"done","id":%d,"outcome":"ok","exit_code":0,"tagged":[\' % number + b\'{"$tuple":[[]]},\' * 65_000 + b\'1]}\')',
+    "a set of equal hashes": "done(tagged={'$set': [n * (2**61 - 1) for n in range(40_000)]})",
+    "sets in sets of equal hashes": "tree = lambda n, base: {'$frozenset': [tree(n - 1, base), tree(n - 1, base + 2**61 - 1)]} if n else base\ndone(tagged=tree(14, 0))",
+    "a number with a long exponent": "done(tagged={'$set': [{'$decimal': '1e999999999999999999'}, {'$decimal': '-1e-999999999999999999'}, 1]})",
+    "a fraction of long integers": "done(tagged={'$fraction': [int('7' * 4000), int('3' * 4000)]})",
     "a long repr": "done(value_repr='r' * 60_000_000)",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,10 +15,10 @@ from .looking import error_of
 
 VALUES: list[tuple[str, Any, str | None]] = [
     ("1 + 1", 2, "2"),
-    ("[1, (2, None)]", [1, [2, None]], "[1, (2, None)]"),
+    ("[1, (2, None)]", [1, (2, None)], "[1, (2, None)]"),
     ("{'a': {'b': [True, 1.5]}}", {"a": {"b": [True, 1.5]}}, "{'a': {'b': [True, 1.5]}}"),
-    ("{1: 2}", "{1: 2}", "{1: 2}"),
-    ("import decimal\ndecimal.Decimal('1.5')", "Decimal('1.5')", "Decimal('1.5')"),
+    ("{1: 2}", {1: 2}, "{1: 2}"),
+    ("import decimal\ndecimal.Decimal('1.5')", Decimal("1.5"), "Decimal('1.5')"),
     ("class A:\n    def __repr__(self): return 'mine'\nA()", "mine", "mine"),
     (
         "class A:\n    def __repr__(self): return 1 / 0\nA()",
@@ -27,8 +28,8 @@ VALUES: list[tuple[str, Any, str | None]] = [
     ("10 ** 5000", "<int whose repr raised ValueError>", "<int whose repr raised ValueError>"),
     ("x = []\nx.append(x)\nx", "[[...]]", "[[...]]"),
     ("x = 5  # a comment\nx  # another", 5, "5"),
-    ("'é'; (\n 1,\n 2)", [1, 2], "(1, 2)"),
-    ("1, *[2]", [1, 2], "(1, 2)"),
+    ("'é'; (\n 1,\n 2)", (1, 2), "(1, 2)"),
+    ("1, *[2]", (1, 2), "(1, 2)"),
     ("repr = len = type = str = dict = 3\n'a'", "a", "'a'"),
     ("x = 1\nprint(x)", None, None),
     ("x = 1", None, None),
@@ -40,6 +41,8 @@ LARGE = [
     ("'ab' * 1_000_000", "'abab", "... (2,000,000 characters)"),
     ("{'a': 'b' * 2_000_000}", "{'a': ...", "... (1 items)"),
     ("x = (1,)\nfor _ in range(60): x = (x, x)\nx", "(...", "... (2 items)"),
+    ("{*range(600_000)}", "{", "... (600,000 items)"),
+    ("b'ab' * 1_000_000", "b'abab", "... (2,000,000 bytes)"),
 ]
 
 

@@ -208,10 +208,10 @@ class TestFiles:
             assert (artifact.name, artifact.size, artifact.media_type) == ("out.txt", 4, "text/plain")
             assert artifact.path == tmp_path / "out.txt"
             assert artifact.path.read_text() == "a,b\n"
-            assert (await session.run("os.getenv('STAGE'), os.getenv('HOME'), os.environ")).value == [
+            assert (await session.run("os.getenv('STAGE'), os.getenv('HOME'), os.environ")).value == (
                 *("test", None),
                 {"STAGE": "test"},
-            ]
+            )
             assert (await session.run("open('big', 'w').write('x' * 70_000)")).limit == "disk"
             for path in ("/etc/passwd", "../../etc/passwd", "/workspace/../etc/passwd"):
                 assert error_of(await session.run(f"open({path!r})")).type in ("PermissionError", "FileNotFoundError")

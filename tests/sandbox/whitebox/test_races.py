@@ -283,7 +283,7 @@ class TestCancelling:
             opened.set()
             with pytest.raises(asyncio.CancelledError):
                 await going_back
-            assert (await looking).value == [1, "one", ["a.txt"]]
+            assert (await looking).value == (1, "one", ["a.txt"])
 
     async def test_the_copy_of_a_checkpoint_that_nobody_waits_for_is_removed(
         self, monkeypatch: pytest.MonkeyPatch, workspace: Path

@@ -19,8 +19,9 @@ __all__ = ["job_of", "plain_inputs", "pytest_files"]
 
 # What the file contains, in this order: packages and modules. No two of them define the same name.
 _PARTS = (
+    ("coderoom.sandbox.guest", "encoding"),
+    ("coderoom.sandbox.guest", "decoding"),
     ("coderoom.generation.guest", "values"),
-    ("coderoom.generation.guest", "reading"),
     ("coderoom.generation.guest", "steps"),
     ("coderoom.generation.guest", "calls"),
     ("coderoom.generation", "values"),

@@ -6,6 +6,7 @@ Used by `CPythonSession`. What comes from behind the wall is untrusted: every fi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import errno
 import mimetypes
@@ -18,6 +19,7 @@ from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import Collector, stopped
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions import Calls
+from coderoom.sandbox.guest.decoding import Decoder, TaggedError
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit
 
 __all__ = ["Ending", "RunningCell", "conclude", "describe_end"]
@@ -160,12 +162,16 @@ def _answered(answer: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     if answer.get("outcome") == "ok" and exit_code == 0:
         untrusted = answer.get("value_repr")
         shown = _text(untrusted[:_LONGEST]) if isinstance(untrusted, str) else None
+        value, is_data = answer.get("value"), answer.get("value") is not None
+        if "tagged" in answer:
+            with contextlib.suppress(TaggedError, RecursionError):
+                value, is_data = Decoder().read(answer["tagged"]), True
         return {
             "outcome": Outcome.OK,
             "exit_code": 0,
-            "value": answer.get("value", shown),
+            "value": value if is_data else shown,
             "value_repr": shown,
-            "value_is_data": answer.get("value") is not None,
+            "value_is_data": is_data,
         }
     error, limit = _error(answer.get("error"), limits)
     memory = answer.get("outcome") == "memory" or limit == "memory"

@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol, Self
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
+from coderoom.sandbox.guest.decoding import Decoder
+from coderoom.sandbox.guest.encoding import ValueEncoder
 from coderoom.sandbox.result import CodeError
 
 __all__ = ["ELSE", "MODULES", "MontyCell", "prelude", "returned", "trip_of"]
@@ -34,13 +36,15 @@ _FILE = "<python-input-"
 _OURS = f"{_FILE}0>"  # The prelude is the first code that a fresh state runs.
 
 # It turns a value into text inside the interpreter. Returning a value copies it three times, which a large one does not
-# survive, and of an instance only the class's name would come out. Builtins are defaults: code may reuse their names.
+# survive, and of an instance only the class's name would come out. So only a small one of types that JSON lacks is
+# returned. Builtins are defaults: code may reuse their names.
 _PRELUDE = """
 import json as __coderoom_json
 
-def __coderoom_plain__(value, room, *, scalars=(bool, int, float), string=str, sequences=(list, tuple), mapping=dict,
-                       type=type, len=len):
-    level, deep = [value], 0
+def __coderoom_plain__(value, room, *, scalars=(bool, int, float), string=str, sequence=list, mapping=dict,
+                       others=(tuple, set, frozenset), octets=bytes, type=type, len=len,
+                       names=("complex", "date", "datetime", "Decimal", "PosixPath", "time", "timedelta")):
+    level, deep, plain = [value], 0, "data"
     while level and deep < 200:
         below = []
         deep += 1
@@ -49,28 +53,34 @@ def __coderoom_plain__(value, room, *, scalars=(bool, int, float), string=str, s
             room -= 1
             if kind is string:
                 room -= len(item)
-            elif kind in sequences:
+            elif kind is sequence or kind in others:
+                plain = plain if kind is sequence else "typed"
                 room -= len(item)
                 below.extend(item if room > 0 else ())
             elif kind is mapping:
                 for key in item:
-                    if type(key) is not string:
-                        return False, room
-                    room -= len(key) + 1
+                    if type(key) is string:
+                        room -= len(key) + 1
+                    else:
+                        plain = "typed"
+                        below.append(key)
                 below.extend(item.values() if room > 0 else ())
+            elif kind is octets or (item is not None and kind not in scalars and kind.__name__ in names):
+                plain = "typed"
+                room -= len(item) if kind is octets else 0
             elif item is not None and kind not in scalars:
-                return False, room
+                return "", room
             if room < 0:
-                return False, room
+                return "", room
         level = below
-    return not level, room
+    return "" if level else plain, room
 
-def __coderoom_brief__(value, most, *, plain=__coderoom_plain__, string=str, sequence=list, mapping=dict, type=type,
-                       repr=repr, len=len):
+def __coderoom_brief__(value, most, *, plain=__coderoom_plain__, string=str, octets=bytes, sequence=list, pair=tuple,
+                       mapping=dict, type=type, repr=repr, len=len):
     kind = type(value)
-    if kind is string:
-        return repr(value[:most]) + f"... ({len(value):,} characters)"
-    text = "{" if kind is mapping else "[" if kind is sequence else "("
+    if kind is string or kind is octets:
+        return repr(value[:most]) + f"... ({len(value):,} {'characters' if kind is string else 'bytes'})"
+    text = "[" if kind is sequence else "(" if kind is pair else "{"
     for item in value:
         if len(text) > most:
             break
@@ -98,6 +108,8 @@ def __coderoom_show__(value, other=None, *, limit=LIMIT, most=REPR, plain=__code
             shown = f"{shown[:most]}... ({len(shown):,} characters)"
     except Error as error:
         shown = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    if data == "typed":
+        return ("typed", shown, value)
     if data:
         try:
             text = dumps(value)
@@ -243,18 +255,25 @@ class MontyCell:
             yield "    " + " " * begin + ("^" if not ran else "~") * (end - begin)
 
 
-def returned(shown: Any) -> dict[str, Any]:
+def returned(shown: Any, most: int) -> dict[str, Any]:
     """The facts of the result of a cell that ran to its end, from what the prelude's function returned.
 
-    Code may have replaced that function.
+    Code may have replaced that function. `most` is the most bytes of a value as JSON.
     """
     facts: dict[str, Any] = {"outcome": Outcome.OK, "exit_code": 0}
-    if not isinstance(shown, tuple) or len(shown) < 2 or not all(isinstance(part, str) for part in shown):
+    if not isinstance(shown, tuple) or len(shown) < 2 or not all(isinstance(part, str) for part in shown[:2]):
         return facts
     facts |= {"value": shown[1], "value_repr": shown[1]}
-    if shown[0] == "data" and len(shown) == 3:
+    if shown[0] == "data" and len(shown) == 3 and isinstance(shown[2], str):
         with contextlib.suppress(ValueError, RecursionError):  # An integer may have more digits than can be read here.
             facts |= {"value": json.loads(shown[2]), "value_is_data": True}
+    if shown[0] == "typed" and len(shown) == 3:
+        with contextlib.suppress(ValueError):
+            tagged = ValueEncoder(most, most).encode(shown[2])
+            if len(json.dumps(tagged)) <= most:
+                facts |= {"value": Decoder().read(tagged), "value_is_data": True}
+            else:
+                facts["limit"] = "value"
     if shown[0] == "large":
         facts["limit"] = "value"
     return facts

@@ -186,7 +186,7 @@ class MontyEngine:
             shown = await worker.feed(MontyCell.read("[1, 'a']", None).source, {})
         finally:
             await self.give_back(worker)
-        if returned(shown).get("value") != [1, "a"]:
+        if returned(shown, self.limits.value_bytes).get("value") != [1, "a"]:
             raise ValueError(f"a list came out as {shown!r}")
         await self.give_back(await self.check_out(state))
 

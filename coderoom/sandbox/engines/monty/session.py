@@ -211,7 +211,11 @@ class MontySession:
         trip = None if ours or error is None else trip_of(error)
         if not ours and trip is None:
             self._changed = True
-            return returned(feed.result()) if error is None else cell.failed(error, self._engine.workspace is not None)
+            return (
+                returned(feed.result(), self._limits.value_bytes)
+                if error is None
+                else cell.failed(error, self._engine.workspace is not None)
+            )
         rest = await self._drop(final)
         if trip == "memory":
             return cell.outgrew(error, self._limits, rest)
