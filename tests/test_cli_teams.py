@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_mistakes_in_the_users_config_file_have_their_place(tmp_path: Path, text
 def test_help_has_words_and_no_types(tmp_path: Path) -> None:
     for command in ("run", "exec", "solve", "validate", "init", "chat", "cache show"):
         shown = coderoom(*command.split(), "--help", cwd=tmp_path, env={"COLUMNS": "80"}).stdout
-        assert "<" not in shown
+        assert not re.search(r"<\w+>", shown)
         assert "{" not in shown
     assert "Did you mean 'validate'?" in coderoom("valdate", cwd=tmp_path).stderr
     assert coderoom("version", cwd=tmp_path).stdout == coderoom("--version", cwd=tmp_path).stdout

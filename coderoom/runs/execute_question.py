@@ -278,9 +278,10 @@ def _feedback(attempt: _Attempt, max_output: int) -> str:
     # The traceback is in the standard error too.
     printed = bound_output(ran.stdout if traceback else ran.output, max_output)
     problem = bound_output(traceback or attempt.error or "", max_output)
+    how = "was not run" if ran.outcome is Outcome.REJECTED else "failed"
     shown = f"\n\nIt had printed:\n{printed.rstrip()}" if printed.strip() else ""
     return (
-        f"Your code {'was not run' if ran.outcome is Outcome.REJECTED else 'failed'}:\n{problem.rstrip()}{_ADVICE.get(ran.outcome, '')}{shown}\n\n"
+        f"Your code {how}:\n{problem.rstrip()}{_ADVICE.get(ran.outcome, '')}{shown}\n\n"
         "Nothing of that run is left. Fix the cause, and answer with the whole code again in one ```python block."
     )
 
