@@ -44,8 +44,11 @@ def characters(text: str) -> str:
     return "".join(text.replace("│", "").split())
 
 
-# What is a character of its own on a terminal: no white space, controls or parts of characters, and no border.
-PLAIN = st.characters(codec="utf-8", exclude_categories=("C", "M", "Z"), exclude_characters="│")
+# What is a character of its own on a terminal: no white space, controls or parts of characters, and no border. Fillers
+# are shown by their numbers.
+PLAIN = st.characters(
+    codec="utf-8", exclude_categories=("C", "M", "Z"), exclude_characters="│\u115f\u1160\u2800\u3164\uffa0"
+)
 TEXTS = st.lists(st.text(PLAIN | st.sampled_from(" \t\\`*_#<>&[]"), max_size=200), max_size=30).map("\n".join)
 PROSE = (
     "vector<int>", "<module>", "<b>bold</b>", "C:\\new\\_test", "&lt;&amp;", "[a](http://b)", "[x]: y", "<http://a.b/>",

@@ -79,6 +79,7 @@ def run_in_order(
                         known.append(answer)
         count -= len(_WAYS)
         time.sleep(_random.random() * pause)
+    tidy()
     return found
 
 
@@ -104,19 +105,18 @@ class _Process:
         arguments = (jobs, longest, writer, self._folder, name, _LINGER if numbers and left <= len(_WAYS) else 0)
         if numbers:
             _skip_numbers()
-        # Every second one leads no session, and has another parent.
-        start = self._start_elsewhere if numbers and way == _WAYS[-1] else self._start
+        start = self._start_elsewhere if numbers else self._start
         self._pid = start(way, writer, arguments) if way else self._fork(arguments)
         os.close(writer)
 
     def _start_elsewhere(self, way: Tuple[str, ...], writer: int, arguments: Any) -> int:
-        """Start a process as the child of one that only waits for it."""
+        """Start a process as the child of a new one, which only waits for it. Every second one leads no session."""
         pid = os.fork()
         if not pid:
             try:
                 os.setsid()
                 _skip_numbers()
-                os.waitpid(self._start(way, writer, arguments, new_session=False), 0)
+                os.waitpid(self._start(way, writer, arguments, new_session=way != _WAYS[-1]), 0)
             finally:
                 os._exit(0)
         return pid
