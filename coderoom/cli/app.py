@@ -89,13 +89,17 @@ def version() -> None:
     typer.echo(f"coderoom {__version__}")
 
 
+MODEL_FORMS = (
+    "openai:NAME, azure:NAME, anthropic:NAME, ollama:NAME, gemini:NAME, openrouter:NAME, vllm:NAME, "
+    "http://HOST/v1#NAME, replay:FILE or a YAML file."
+)
 ModelOption = Annotated[
     str | None,
     typer.Option(
         "--model",
         "-m",
         metavar="MODEL",
-        help="Replace the team's models: openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE or a YAML file.",
+        help=f"Replace the team's models: {MODEL_FORMS}",
     ),
 ]
 CopiedFilesOption = Annotated[

@@ -14,7 +14,18 @@ from typing import Annotated
 import typer
 
 from coderoom._util.text import counted, visible
-from coderoom.cli.app import Command, DebugOption, Group, JsonOption, WallOption, app, command, silence_autogen, text_of
+from coderoom.cli.app import (
+    MODEL_FORMS,
+    Command,
+    DebugOption,
+    Group,
+    JsonOption,
+    WallOption,
+    app,
+    command,
+    silence_autogen,
+    text_of,
+)
 from coderoom.errors import RequestError
 from coderoom.exit_codes import EXIT_OK, end_code, print_json
 
@@ -43,7 +54,7 @@ SolveModelOption = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help="openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE or a YAML file; CODEROOM_MODEL by default.",
+        help=f"CODEROOM_MODEL by default. {MODEL_FORMS}",
     ),
 ]
 

@@ -18,7 +18,7 @@ from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter, Validation
 from coderoom._util.autogen import loads_past_versions
 from coderoom.configs.components import Components, Kind, ProviderError, constructor_defaults, kind_for
 from coderoom.configs.findings import Checked, describe, explain, is_under
-from coderoom.configs.reading import Document
+from coderoom.configs.reading import MODEL_VARIABLE, Document, is_model_text
 from coderoom.configs.variables import References, resolve_all
 from coderoom.configs.yaml import Location, in_a_line, nearest, show_key
 
@@ -80,9 +80,10 @@ class _Walk:
             message = f"expected {phrase} (a mapping with 'provider' and 'config'), got {describe(value)}"
             self._checked.problem(path, message)
             return value
-        if name == "model_client" and self._replace_models:
+        if name == "model_client" and (self._replace_models or self._is_elsewhere(value, path)):
             self._checked.replaced.add(path)
-            return {"provider": PLACEHOLDER, "component_type": "model", "config": {}}
+            text = None if self._replace_models else value["config"]["model"]
+            return {"provider": PLACEHOLDER, "component_type": "model", "config": {"text": text}}
         value = self._without_anchors(value, path)
         envelope = self._envelope(value, path)
         component_class = self._find_class(value, path)
@@ -102,6 +103,17 @@ class _Walk:
         if component_class is not None:
             self._checked.components[path] = component_class
         return envelope
+
+    def _is_elsewhere(self, value: Mapping[str, Any], path: Location) -> bool:
+        """Whether the model's name is a variable that names a model of any service, as `--model` does."""
+        config = value.get("config")
+        reference = self._checked.references.get((*path, "config", "model"))
+        return (
+            isinstance(config, dict)
+            and reference is not None
+            and f"${{{MODEL_VARIABLE}" in reference.raw
+            and is_model_text(str(config["model"]))
+        )
 
     def _envelope(self, value: Mapping[str, Any], path: Location) -> dict[str, Any]:
         """Return the known keys of a component, and report those of the wrong type."""

@@ -7,13 +7,15 @@ that model's client. This works for every agent that loads its client with `load
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from autogen_agentchat.base import Team
 from autogen_core import Component, ComponentLoader
@@ -77,7 +79,8 @@ def load_team(
     _replace(checked, "team", max_turns=max_turns)
     _replace(checked, "code_executor", network=network, timeout=timeout)
     client = None if model is None else resolve_model(model, env=env, trust=trust)
-    team = build(checked, Team, client)  # type: ignore[type-abstract]
+    make = partial(_given_or_made, client, env, trust)
+    team = build(checked, Team, make)  # type: ignore[type-abstract]
     remember(team, checked)
     return team
 
@@ -154,11 +157,25 @@ def examine(
     return check(read_component(source), kind, components, env, replace_models=replace_models)
 
 
-_client: ContextVar[ChatCompletionClient | None] = ContextVar("coderoom_injected_model", default=None)
+UNKNOWN_MODEL: Final = {
+    "vision": False,
+    "function_calling": True,
+    "json_output": True,
+    "structured_output": True,
+    "family": "unknown",
+    "multiple_system_messages": True,
+}
+"""The `model_info` of models that AutoGen does not know."""
+
+MakeModel = Callable[[str | None], ChatCompletionClient]
+
+_make: ContextVar[MakeModel | None] = ContextVar("coderoom_injected_model", default=None)
 
 
 class InjectedModelConfig(StrictConfig):
-    """The config of the placeholder, which is empty."""
+    """The config of the placeholder: the text that `make_model` understands, or `None` for the model that is given."""
+
+    text: str | None = None
 
 
 class InjectedModel(ChatCompletionClient, Component[InjectedModelConfig]):
@@ -170,34 +187,47 @@ class InjectedModel(ChatCompletionClient, Component[InjectedModelConfig]):
 
     @classmethod
     def _from_config(cls, config: InjectedModelConfig) -> Self:
-        client: Any = _client.get()
-        if client is None:
+        make = _make.get()
+        if make is None:
             raise RuntimeError("the placeholder of a model client was loaded outside of coderoom.load_team")
+        client: Any = make(config.text)
         return client  # type: ignore[no-any-return]
 
 
+def _given_or_made(
+    client: ChatCompletionClient | None, env: Mapping[str, str], trust: Sequence[str], text: str | None
+) -> ChatCompletionClient:
+    from coderoom.configs.models import make_model  # It imports this module.
+
+    return client if client is not None else make_model(text or "", env=env, trust=trust)
+
+
 @contextmanager
-def _injected(client: ChatCompletionClient | None) -> Iterator[None]:
-    token = _client.set(client)
+def _injected(make: MakeModel) -> Iterator[None]:
+    token = _make.set(make)
     try:
         yield
     finally:
-        _client.reset(token)
+        _make.reset(token)
 
 
-def build(checked: Checked, expected: type[T], client: ChatCompletionClient | None = None) -> T:
-    """Build the component that a file without mistakes describes, with `client` in place of placeholders.
+def build(checked: Checked, expected: type[T], make: MakeModel | None = None) -> T:
+    """Build the component that a file without mistakes describes; `make` makes the clients in place of placeholders.
 
     Raises:
         ConfigError: A component refused its config.
         MissingDependencyError: A component needs a package that is not installed, or a key that is not set.
     """
-    with _injected(client):
-        try:
-            return _load(checked.data, expected)
-        except Exception as error:
-            path, cause = _culprit(checked, error)
-            raise _as_our_own(checked, path, cause) from cause
+    with _injected(functools.cache(make)) if make is not None else nullcontext():
+        while True:
+            try:
+                return _load(checked.data, expected)
+            except Exception as error:
+                path, cause = _culprit(checked, error)
+                config = value_at(checked.data, path).get("config", {})
+                if "model_info is required" not in str(cause) or config.get("model_info"):
+                    raise _as_our_own(checked, path, cause) from cause
+                config["model_info"] = dict(UNKNOWN_MODEL)
 
 
 def _load(data: dict[str, Any], expected: type[T]) -> T:
@@ -229,8 +259,6 @@ def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomE
     if missing is not None:
         return MissingDependencyError(str(checked.document.problem(path, missing)))
     text = checked.references.hide(" ".join(str(error).split()))
-    if "model_info is required" in text:
-        text += "; give 'model_info' with vision, function_calling, json_output, structured_output and family"
     kind = "" if isinstance(error, RequestError) else f"{type(error).__name__}: "
     return ConfigError([checked.document.problem(path, f"{name} could not be made: {kind}{text}")])
 

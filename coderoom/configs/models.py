@@ -15,26 +15,28 @@ from autogen_core.models import ChatCompletionClient
 
 from coderoom.configs.checking import check_config
 from coderoom.configs.components import MODEL, how_to_install
-from coderoom.configs.loading import build, examine
-from coderoom.configs.reading import find_source, has_suffix, looks_like_path, read_document
+from coderoom.configs.loading import UNKNOWN_MODEL, build, examine
+from coderoom.configs.reading import MODEL_VARIABLE, find_source, is_model_text, looks_like_path, read_document
 from coderoom.configs.replay import ReplayModel, ReplayModelConfig
 from coderoom.configs.yaml import did_you_mean
 from coderoom.errors import MissingDependencyError, RequestError
 
-_MODEL_VARIABLE = "CODEROOM_MODEL"
+_AZURE_VERSION = "2024-10-21"
 _DEFAULT_MODEL = "gpt-4o"
 """The same as in the shipped teams."""
 
-_FORMS = "openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE, or a YAML or JSON file with one model component"
+_FORMS = (
+    "openai:NAME, azure:DEPLOYMENT, anthropic:NAME, ollama:NAME, gemini:NAME, openrouter:NAME, vllm:NAME, "
+    "http://HOST/v1#NAME, replay:FILE, or a YAML or JSON file with one model component"
+)
 
-_UNKNOWN_MODEL = {
-    "vision": False,
-    "function_calling": True,
-    "json_output": True,
-    "structured_output": True,
-    "family": "unknown",
-    "multiple_system_messages": True,
+_COMPATIBLE = {
+    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai/", "GEMINI"),
+    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER"),
+    "vllm": ("http://localhost:8000/v1", "VLLM"),
 }
+"""Services with OpenAI's protocol: the address, and how the variables for another one and for the key begin."""
+
 _HOSTED = {"gemini-": "GEMINI_API_KEY", "claude-": "ANTHROPIC_API_KEY", "Llama-": "LLAMA_API_KEY"}
 """Names for which AutoGen's OpenAI client uses another host, and the variable with its key."""
 
@@ -43,8 +45,9 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
     """Make a model client.
 
     Args:
-        spec: `openai:NAME`, `ollama:NAME`, `anthropic:NAME`, `replay:FILE`, or a path to a YAML or JSON file that
-            holds one model component.
+        spec: `openai:NAME`, `azure:DEPLOYMENT`, `anthropic:NAME`, `ollama:NAME`, `gemini:NAME`, `openrouter:NAME`,
+            `vllm:NAME`, `http://HOST/v1#NAME` for any server with OpenAI's protocol, `replay:FILE`, or a path to a YAML
+            or JSON file that holds one model component.
         env: The variables with keys and addresses; by default the environment.
         trust: Namespaces whose providers a file may name, besides `autogen_*` and `coderoom`.
 
@@ -58,6 +61,11 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
     """
     env = os.environ if env is None else env
     prefix, colon, name = spec.partition(":")
+    if prefix in ("http", "https"):
+        address, _, name = spec.partition("#")
+        if not name:
+            raise RequestError(f"the model {spec!r} has no name; write it after the address, as in {address}#NAME")
+        return _at(address, name, env.get("CODEROOM_API_KEY"))
     if colon and prefix in _MAKERS:
         if not name.strip():
             raise RequestError(f"the model {spec!r} names nothing after the colon; expected {_FORMS}")
@@ -105,9 +113,9 @@ def default_model(env: Mapping[str, str] | None = None) -> str:
         A text for `make_model`: the value of `CODEROOM_MODEL`, which may be just the name of an OpenAI model, as in the
         shipped teams; else `openai:gpt-4o`.
     """
-    named = (os.environ if env is None else env).get(_MODEL_VARIABLE, "").strip() or _DEFAULT_MODEL
+    named = (os.environ if env is None else env).get(MODEL_VARIABLE, "").strip() or _DEFAULT_MODEL
     # The name of an OpenAI model may have colons and slashes.
-    return named if has_suffix(named) or named.partition(":")[0] in _MAKERS else f"openai:{named}"
+    return named if is_model_text(named) else f"openai:{named}"
 
 
 def _openai(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
@@ -129,6 +137,39 @@ def _openai(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
         arguments["base_url"] = base_url
     client: Any = _known_or_not(OpenAIChatCompletionClient, arguments)
     # A service reports the token usage of a stream only on request, and AutoGen's assistant does not request it.
+    client.create_stream = partial(client.create_stream, include_usage=True)
+    return cast("ChatCompletionClient", client)
+
+
+def _at(address: str, name: str, key: str | None) -> ChatCompletionClient:
+    """A model of a server with OpenAI's protocol, which may need no key."""
+    from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+    client: Any = OpenAIChatCompletionClient(
+        model=name, base_url=address, api_key=key or "none", model_info=cast("Any", dict(UNKNOWN_MODEL))
+    )
+    client.create_stream = partial(client.create_stream, include_usage=True)
+    return cast("ChatCompletionClient", client)
+
+
+def _compatible(service: str, name: str, env: Mapping[str, str]) -> ChatCompletionClient:
+    address, start = _COMPATIBLE[service]
+    given, key = env.get(f"{start}_BASE_URL"), env.get(f"{start}_API_KEY")
+    if not key and not given and not address.startswith("http://localhost"):
+        raise MissingDependencyError(f"the model '{service}:{name}' needs a key: set {start}_API_KEY")
+    return _at(given or address, name, key)
+
+
+def _azure(name: str, env: Mapping[str, str]) -> ChatCompletionClient:
+    from autogen_ext.models.openai import AzureOpenAIChatCompletionClient
+
+    endpoint, key = env.get("AZURE_OPENAI_ENDPOINT"), env.get("AZURE_OPENAI_API_KEY")
+    missing = [name for name in ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY") if not env.get(name)]
+    if missing:
+        raise MissingDependencyError(f"the model 'azure:{name}' needs {' and '.join(missing)}")
+    version = env.get("OPENAI_API_VERSION") or _AZURE_VERSION
+    arguments = {"azure_deployment": name, "azure_endpoint": endpoint, "api_key": key, "api_version": version}
+    client: Any = _known_or_not(AzureOpenAIChatCompletionClient, {"model": name, **arguments})
     client.create_stream = partial(client.create_stream, include_usage=True)
     return cast("ChatCompletionClient", client)
 
@@ -162,7 +203,7 @@ def _known_or_not(client_class: Any, arguments: dict[str, Any]) -> ChatCompletio
     except ValueError as error:
         if "model_info" not in str(error):
             raise RequestError(f"the model {arguments['model']!r} was refused: {error}") from error
-        client = client_class(**arguments, model_info=dict(_UNKNOWN_MODEL))
+        client = client_class(**arguments, model_info=dict(UNKNOWN_MODEL))
     return cast("ChatCompletionClient", client)
 
 
@@ -181,4 +222,6 @@ _MAKERS: dict[str, Callable[[str, Mapping[str, str]], ChatCompletionClient]] = {
     "ollama": _ollama,
     "anthropic": _anthropic,
     "replay": _replay,
+    "azure": _azure,
+    **{service: partial(_compatible, service) for service in _COMPATIBLE},
 }

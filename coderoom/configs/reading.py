@@ -21,6 +21,11 @@ MAX_BYTES = 4 * 1024 * 1024
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
+MODEL_VARIABLE = "CODEROOM_MODEL"
+"""The variable with the default model."""
+MODEL_SERVICES = ("openai", "azure", "anthropic", "ollama", "gemini", "openrouter", "vllm", "replay", "http", "https")
+"""What the text of a model may begin with, before a colon."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -45,6 +50,11 @@ def find_source(path_or_name: str | Path) -> Source:
 def looks_like_path(text: str) -> bool:
     """Whether a text is a path rather than a name."""
     return "/" in text or "\\" in text or has_suffix(text)
+
+
+def is_model_text(text: str) -> bool:
+    """Whether a text is one that `make_model` understands; the name of an OpenAI model is none."""
+    return has_suffix(text) or text.partition(":")[0] in MODEL_SERVICES
 
 
 def has_suffix(text: str) -> bool:

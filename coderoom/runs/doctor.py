@@ -123,6 +123,8 @@ def _config() -> Finding:
 
 
 def _key() -> Finding:
+    if named := os.environ.get("CODEROOM_MODEL"):
+        return Finding("model", "ok", f"CODEROOM_MODEL is {named}")
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         if os.environ.get(name):
             return Finding("model", "ok", f"{name} is set")

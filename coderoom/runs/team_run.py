@@ -23,6 +23,7 @@ from coderoom._util.autogen import agents_of, closers_of, executor_of, work_dir_
 from coderoom._util.calls import await_with_token
 from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
+from coderoom.configs.reading import MODEL_VARIABLE, is_model_text
 from coderoom.errors import AgentError, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.executors.output import write_inside
@@ -109,6 +110,8 @@ def prepare_run(
             f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
         )
     names, replaced = copy_in(files, folder)
+    named = os.environ.get(MODEL_VARIABLE, "")
+    model = model or (named if is_model_text(named) else None)
     record = RunRecord(
         team=team, task=with_files(task, names), model=model, isolation=isolation_of(executors), notices=replaced
     )

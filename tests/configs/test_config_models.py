@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from autogen_core.models import UserMessage
-from autogen_ext.models.openai import OpenAIChatCompletionClient
+from autogen_ext.models.openai import AzureOpenAIChatCompletionClient, OpenAIChatCompletionClient
 
-from coderoom.configs import ReplayModel, default_model, make_model, resolve_model
+from coderoom._util.autogen import agents_of, model_client_of
+from coderoom.configs import ReplayModel, default_model, dump_team, load_team, make_model, resolve_model
 from coderoom.errors import ConfigError, MissingDependencyError, RequestError
 from tests.configs.config_files import write
+from tests.support.openai_server import OpenAIServer
 
 
 def config_of(client: Any) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def test_anthropic(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("openai:", "names nothing after the colon"),
         ("opnai:gpt-4o", "did you mean 'openai:'?"),
-        ("gpt-4o", "expected openai:NAME, ollama:NAME, anthropic:NAME, replay:FILE, or a YAML"),
+        ("gpt-4o", "expected openai:NAME, azure:DEPLOYMENT, anthropic:NAME, ollama:NAME,"),
         ("", "there is no model ''"),
         ("nowhere.yaml", "there is no file 'nowhere.yaml'"),
         ("replay:nowhere", "there is no file './nowhere'"),
@@ -204,6 +206,61 @@ def test_default_model_is_the_shipped_teams(monkeypatch: pytest.MonkeyPatch) -> 
     name = default_model().removeprefix("openai:")
     for file in resources.files("coderoom.configs").joinpath("shipped").iterdir():
         assert f"${{CODEROOM_MODEL:-{name}}}" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("spec", "env", "key"),
+    [
+        ("{url}#my-own", {}, "none"),
+        ("{url}#my-own", {"OPENAI_API_KEY": "not for others", "CODEROOM_API_KEY": "k"}, "k"),
+        ("vllm:my-own", {"VLLM_BASE_URL": "{url}"}, "none"),
+        ("openrouter:my-own", {"OPENROUTER_BASE_URL": "{url}", "OPENROUTER_API_KEY": "k"}, "k"),
+        ("gemini:my-own", {"GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "k"}, "k"),
+    ],
+)
+async def test_services_with_openais_protocol(spec: str, env: dict[str, str], key: str) -> None:
+    with OpenAIServer(["Hello."]) as server:
+        made = {name: value.format(url=server.base_url) for name, value in env.items()}
+        client = make_model(spec.format(url=server.base_url), env=made)
+        reply = await client.create([UserMessage(content="Hi", source="user")])
+        await client.close()
+    assert reply.content == "Hello."
+    [request] = server.requests
+    assert (request.body["model"], request.headers["authorization"]) == ("my-own", f"Bearer {key}")
+
+
+def test_azure() -> None:
+    env = {"AZURE_OPENAI_ENDPOINT": "https://x.example", "AZURE_OPENAI_API_KEY": "k"}
+    client = make_model("azure:gpt-4o", env=env)
+    assert isinstance(client, AzureOpenAIChatCompletionClient)
+    assert client.model_info["vision"] is True
+    with pytest.raises(MissingDependencyError, match="needs AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_API_KEY"):
+        make_model("azure:gpt-4o", env={})
+
+
+@pytest.mark.parametrize("spec", ["openrouter:x", "gemini:x"])
+def test_a_service_without_its_key(spec: str) -> None:
+    with pytest.raises(MissingDependencyError, match=f"set {spec.partition(':')[0].upper()}_API_KEY"):
+        make_model(spec, env={"OPENAI_API_KEY": "sk-1"})
+
+
+def test_the_variable_of_a_team_names_a_model_of_any_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All agents share it, as with `--model`; a model that does not refer to the variable stays."""
+    replies = write(tmp_path, "- first\n- second\n", "r.yaml")
+    team = load_team("coder-reviewer", env={"CODEROOM_MODEL": f"replay:{replies}"})
+    dumped = dump_team(team)
+    assert dumped.count("coderoom.configs.ReplayModel") == 2
+    clients = {id(model_client_of(agent)) for agent in agents_of(team)}
+    assert len(clients) == 1
+    text = (
+        resources.files("coderoom.configs")
+        .joinpath("shipped/coder-reviewer.yaml")
+        .read_text()
+        .replace("${CODEROOM_MODEL:-gpt-4o}", "gpt-4o", 1)
+    )
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    fixed = load_team(write(tmp_path, text, "t.yaml"), env={"CODEROOM_MODEL": f"replay:{replies}"})
+    assert dump_team(fixed).count("coderoom.configs.ReplayModel") == 1
 
 
 def test_resolve_model() -> None:
