@@ -254,7 +254,7 @@ def test_the_variable_of_a_team_names_a_model_of_any_service(tmp_path: Path, mon
     assert len(clients) == 1
     text = (
         resources.files("coderoom.configs")
-        .joinpath("shipped/coder-reviewer.yaml")
+        .joinpath("shipped/analyst.yaml")
         .read_text()
         .replace("${CODEROOM_MODEL:-gpt-4o}", "gpt-4o", 1)
     )
