@@ -46,6 +46,10 @@ def test_team_file_example_is_valid(tmp_path: Path, place: str, block: Block) ->
         (tmp_path / "recording.yaml").write_text(block.code)
         assert make_model(f"replay:{tmp_path / 'recording.yaml'}")
         return
+    if "component_type: model" in block.code:
+        (tmp_path / "model.yaml").write_text(block.code)
+        assert make_model(str(tmp_path / "model.yaml"))
+        return
     (tmp_path / "team.yaml").write_text(block.code)
     assert check_team(tmp_path / "team.yaml") == [], place
     # The page says that the example is this file.

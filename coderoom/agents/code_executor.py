@@ -189,6 +189,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         self._supported_languages = self._languages
         self._approval = approval_func
         self._reflect = reflect
+        self._interrupted: set[str] = set()
         self._max_output_chars = max_output_chars
         self._retry_from: RetryFrom = retry_from
         self._saved = SavedState(code_executor) if retry_from == "clean" and max_retries_on_error > 0 else None
@@ -234,10 +235,15 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
     async def _run_found_code(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
+        if new := [message for message in messages if message.id not in self._interrupted]:
+            # Code that was interrupted is run again only if the turn is just repeated.
+            messages = new
+        self._interrupted |= {message.id for message in messages}
         selection = self._select(self._from_sources(messages))
         no_code = "\n\n".join([self.NO_CODE_BLOCKS_FOUND_MESSAGE, *selection.notes])
         if not selection.is_code:
             metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
+            self._interrupted = set()
             yield Response(chat_message=TextMessage(content=no_code, source=self.name, metadata=metadata))
             return
         context = [message.to_model_message() for message in messages]
@@ -249,6 +255,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
                     attempt = item
                 else:
                     yield item
+        self._interrupted = set()
         yield execution_event(self.name, attempt)
         stop_reason = RetryTurn(cancellation_token, [attempt]).stop_reason
         text = attempt.describe() if attempt.blocks else no_code

@@ -82,12 +82,14 @@ async def test_running_code_is_cancelled(way: str, coder: MakeCoder, tmp_path: P
 
 async def test_running_code_of_others_is_cancelled(way: str, terminal: MakeTerminal, tmp_path: Path) -> None:
     agent = terminal()
-    running, token = begin(agent, SLOW)
+    slow = TextMessage(content=SLOW, source="coder")
+    running, token = begin(agent, slow)
     await until((tmp_path / "pids").exists)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     await cancelled(running, token, way)
     await until(lambda: not any(is_alive(pid) for pid in pids))
-    assert text_of(await turn(agent, GOOD)) == "42\n"
+    # A team passes the unread message on again. With a new one beside it, the interrupted code is not run again.
+    assert text_of(await turn(agent, slow, TextMessage(content=GOOD, source="coder"))) == "42\n"
 
 
 async def test_closing_the_agent_ends_its_running_code(coder: MakeCoder, tmp_path: Path) -> None:
