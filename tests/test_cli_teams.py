@@ -10,6 +10,7 @@ import pytest
 
 from coderoom.configs import shipped_teams
 from tests.support.commands import coderoom, recording
+from tests.support.openai_server import Failure, OpenAIServer
 
 FINAL = ["```python\nx = 41\nprint('set')\n```", "It is set.", "```python\nprint(x + 1)\n```", "It is 42."]
 SLOW = "```python\nimport time\nprint('begun', flush=True)\ntime.sleep(60)\n```"
@@ -126,6 +127,21 @@ def test_mistakes_in_the_users_config_file_have_their_place(tmp_path: Path, text
     done = coderoom("teams", cwd=tmp_path, env={"XDG_CONFIG_HOME": str(tmp_path)})
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_models_are_listed_and_checked(tmp_path: Path) -> None:
+    listed = json.loads(coderoom("models", "--json", cwd=tmp_path).stdout)
+    assert (listed["default"], listed["checks"]) == ("openai:gpt-4o", [])
+    assert {each["name"]: each["missing"] for each in listed["services"]}["gemini"] == ["GEMINI_API_KEY"]
+    assert "- gemini       needs GEMINI_API_KEY" in coderoom("models", cwd=tmp_path).stdout
+    with OpenAIServer(["ready", Failure(401, message="Incorrect API key provided.")]) as server:
+        good = coderoom("models", f"{server.base_url}#my-own", cwd=tmp_path)
+        bad = coderoom("models", "--check", cwd=tmp_path, env={"CODEROOM_MODEL": f"{server.base_url}#my-own"})
+    assert (good.returncode, bad.returncode) == (0, 1)
+    assert "'ready' after" in good.stdout
+    assert "Incorrect API key" in bad.stdout
+    assert "Check the key" in bad.stdout
+    assert coderoom("models", "nonsense", cwd=tmp_path).returncode == 1
 
 
 def test_help_has_words_and_no_types(tmp_path: Path) -> None:

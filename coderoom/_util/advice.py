@@ -32,4 +32,7 @@ def advice_for(cause: BaseException) -> str:
 
 def in_words(who: str, cause: BaseException) -> str:
     """Say who failed and why, with advice if there is any."""
-    return f"{who} failed: {type(cause).__name__}: {cause} {advice_for(cause)}".rstrip()
+    text, advice = f"{who} failed: {type(cause).__name__}: {cause}".rstrip(), advice_for(cause)
+    if not advice:
+        return text
+    return f"{text} {advice}" if text.endswith((".", "!", "?")) else f"{text}. {advice}"

@@ -21,7 +21,13 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import transports_of
-from coderoom._util.json_output import output_arguments, parse_tolerantly, request_for_json
+from coderoom._util.json_output import (
+    has_structured_output,
+    output_arguments,
+    parse_tolerantly,
+    refuses_format,
+    request_for_json,
+)
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.text import encodable
 
@@ -253,7 +259,7 @@ async def ask_structured(
     The last message is the question. The value of a malformed answer is `None`; an error of the client is raised.
     """
     question = list(messages)
-    if not model_client.model_info.get("structured_output"):
+    if not has_structured_output(model_client):
         question.append(UserMessage(content=request_for_json(schema), source=source))
     arguments = output_arguments(model_client, schema)
     await close_with_loop(model_client)
@@ -264,6 +270,10 @@ async def ask_structured(
     except Exception as error:
         if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
             return Answer(None, f"(unreadable: {type(error).__name__})", None)
+        if refuses_format(model_client, error):
+            return await ask_structured(
+                model_client, messages, schema, source=source, cancellation_token=cancellation_token
+            )
         raise
     text = encodable(result.content) if isinstance(result.content, str) else ""
     shown = [message.content for message in messages if isinstance(message, UserMessage)]

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from pydantic import BaseModel, ValidationError
 
@@ -82,8 +83,38 @@ def _encodable(value: Any) -> Any:
     return value
 
 
+_without_formats: WeakSet[Any] = WeakSet()
+"""The clients whose servers have refused a request because of its `response_format`."""
+_REFUSAL = re.compile(r"response_format|json_schema|json_object|structured.output", re.IGNORECASE)
+
+
+def has_structured_output(model_client: Any) -> bool:
+    """Whether the model gives answers in a schema; otherwise, the request must say it in words."""
+    return bool(model_client.model_info.get("structured_output")) and not has_refused_format(model_client)
+
+
+def refuses_format(model_client: Any, error: Exception) -> bool:
+    """Whether the server has refused the format of the answer, for the first time: the request can be repeated without.
+
+    From then on `output_arguments` of this client asks for no format.
+    """
+    if getattr(error, "status_code", None) not in (400, 422) or not _REFUSAL.search(str(error)):
+        return False
+    if has_refused_format(model_client):
+        return False
+    _without_formats.add(innermost_client(model_client))
+    return True
+
+
+def has_refused_format(model_client: Any) -> bool:
+    """Whether the server has refused a format of the answer before."""
+    return innermost_client(model_client) in _without_formats
+
+
 def output_arguments(model_client: Any, schema: type[BaseModel]) -> dict[str, Any]:
     """The arguments of `create` for an answer in `schema`, as far as the model supports that."""
+    if has_refused_format(model_client):
+        return {}
     if not model_client.model_info.get("structured_output"):
         return {"json_output": True if model_client.model_info.get("json_output") else None}
     if not _is_openai(model_client):

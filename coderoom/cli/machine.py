@@ -1,4 +1,4 @@
-"""The commands about this machine: `doctor`."""
+"""The commands about this machine: `doctor`, and `models`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 import shutil
 import textwrap
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
+from coderoom._util.text import visible
 from coderoom.cli.app import DebugOption, JsonOption, command
-from coderoom.exit_codes import EXIT_OK, print_json
+from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
 
 @command()
@@ -28,3 +30,35 @@ def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
         lines = textwrap.wrap(finding.detail, width - 22, break_long_words=False, break_on_hyphens=False) or [""]
         typer.echo(f"{signs[finding.state]} {finding.name:18} " + f"\n{'':21}".join(lines))
     return EXIT_OK
+
+
+@command()
+def models(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="MODEL", help="Models to check; by default the default model.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Ask each model for one word.")] = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Show which model services are configured; with --check, whether models answer. Exit code 1: one does not."""
+    from coderoom.configs import default_model
+    from coderoom.runs import check_model, services
+
+    default = default_model()
+    checks = [asyncio.run(check_model(name)) for name in names or [default]] if check or names else []
+    if as_json:
+        listed = [asdict(service) for service in services()]
+        print_json({"default": default, "services": listed, "checks": [asdict(each) for each in checks]})
+    elif checks:
+        for each in checks:
+            words = each.error or f"{each.answer!r} after {each.seconds:.1f} s, {each.tokens} tokens"
+            typer.echo(visible(f"{'-' if each.error else '✓'} {each.model}: {words}"))
+    else:
+        typer.echo(visible(f"default model: {default}"))
+        for service in services():
+            missing = ", ".join(service.missing)
+            typer.echo(
+                f"{'-' if missing else '✓'} {service.name:12} {f'needs {missing}' if missing else 'can be used'}"
+            )
+    return EXIT_FAILED if any(each.error for each in checks) else EXIT_OK

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 
-from coderoom._util.json_output import innermost_client, output_arguments, request_for_json, strict_schema
+from coderoom._util.json_output import (
+    has_refused_format,
+    has_structured_output,
+    innermost_client,
+    output_arguments,
+    refuses_format,
+    request_for_json,
+    strict_schema,
+)
 from coderoom._util.rate_limit import one_more
 from coderoom.errors import MissingDependencyError, RequestError
 
@@ -175,12 +183,11 @@ class AutoGenModel:
         await close_with_loop(self._client)
         payload = [self._message(message) for message in messages]
         arguments: dict[str, Any] = {}
-        info = self._client.model_info
         if form is not None and _is_closed(form):
             arguments = output_arguments(self._client, form)
-            if not info.get("structured_output"):
+            if not has_structured_output(self._client):
                 payload.append(self._message(Message("user", request_for_json(form))))
-        elif form is not None and info.get("json_output"):
+        elif form is not None and self._client.model_info.get("json_output") and not has_refused_format(self._client):
             arguments = {"json_output": True}
         if self._limit:
             arguments["extra_create_args"] = {**arguments.get("extra_create_args", {}), **self._limit}
@@ -189,6 +196,9 @@ class AutoGenModel:
         except Exception as error:
             if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
                 return Reply("", complete=False)  # The model replied, even if the client could not parse the reply.
+            if refuses_format(self._client, error):
+                await one_more()
+                return await self.complete(messages, form)
             raise
         text = result.content if isinstance(result.content, str) else ""
         usage = result.usage

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from coderoom.runs.exec_view import ExecView
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
+    from coderoom.runs.model_check import ModelCheck, Service, check_model, services
     from coderoom.runs.record import RunRecord
     from coderoom.runs.solving import Solved, solve
     from coderoom.runs.team_run import (
@@ -37,17 +38,21 @@ __all__ = [
     "ExecuteCodeResult",
     "FileResult",
     "Finding",
+    "ModelCheck",
     "PreparedRun",
     "RunRecord",
     "RunView",
+    "Service",
     "Solved",
     "chat",
+    "check_model",
     "examine",
     "execute_code",
     "prepare_run",
     "read_blocks",
     "run_file",
     "run_team",
+    "services",
     "solve",
     "team_tree",
 ]
@@ -60,6 +65,7 @@ _MODULES = {
     "exec_view": ("ExecView",),
     "execute_question": ("ExecuteCodeResult", "execute_code"),
     "interrupts": ("EXIT_INTERRUPTED",),
+    "model_check": ("ModelCheck", "Service", "check_model", "services"),
     "record": ("RunRecord",),
     "solving": ("Solved", "solve"),
     "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),

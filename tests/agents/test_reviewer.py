@@ -13,6 +13,7 @@ from autogen_agentchat.messages import MultiModalMessage, TextMessage
 from autogen_core import CancellationToken, Image
 from autogen_core.model_context import BufferedChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import LLMMessage, UserMessage
+from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL import Image as Pictures
 from pydantic import ValidationError
@@ -39,6 +40,7 @@ from tests.agents.helpers import (
     verdict,
     verdict_in,
 )
+from tests.support.openai_server import Failure, OpenAIServer
 
 YES, NO = verdict(True), verdict(False)
 
@@ -369,3 +371,15 @@ async def test_a_reset_forgets_conversation_and_run() -> None:
     await reviewer.on_reset(CancellationToken())
     assert await context_of(reviewer) == ["an example"]
     assert verdict_in(await turn(reviewer, "Look again.")).approved is False
+
+
+async def test_a_server_that_refuses_the_format_is_asked_in_words_from_then_on() -> None:
+    refusal = Failure(400, message="'response_format' is not supported by this model")
+    with OpenAIServer([refusal, YES, YES]) as server:
+        client = OpenAIChatCompletionClient(model="gpt-4o-2024-08-06", api_key="test", base_url=server.base_url)
+        agent = ReviewerAgent("reviewer", client)
+        for _ in range(2):
+            assert verdict_in(await turn(agent, TASK, attempt())).approved is True
+        await client.close()
+    assert ["response_format" in request.body for request in server.requests] == [True, False, False]
+    assert "JSON schema" in str(server.requests[1].messages[-1])
