@@ -202,6 +202,15 @@ class RunRecord:
         return usage_of(message.models_usage for message in self.messages if message.models_usage is not None)
 
     @property
+    def usage_by_agent(self) -> dict[str, dict[str, int]]:
+        """Token usage of each agent that used a model."""
+        used: dict[str, list[RequestUsage]] = {}
+        for message in self.messages:
+            if message.models_usage is not None:
+                used.setdefault(message.source, []).append(message.models_usage)
+        return {agent: usage_of(each) for agent, each in used.items()}
+
+    @property
     def _chat(self) -> Sequence[BaseChatMessage]:
         chat = (message for message in self.messages if isinstance(message, BaseChatMessage))
         return [message for message in chat if keys.SHOWN not in message.metadata]
@@ -227,6 +236,7 @@ class RunRecord:
             "turns": self.turns,
             "attempts": self.attempts,
             "usage": self.usage,
+            "usage_by_agent": self.usage_by_agent,
             "seconds": round(self.seconds, 3),
             "files": [str(path) for path in self.files],
             "messages": [message.model_dump(mode="json") for message in self.messages],

@@ -252,7 +252,10 @@ def _summary(record: RunRecord) -> RenderableType:
         table.add_row("failed", Text(record.why_failed))
     table.add_row("turns", f"{record.turns}, with {record.attempts} run{'' if record.attempts == 1 else 's'} of code")
     usage = record.usage
-    table.add_row("tokens", f"{usage['total_tokens']} ({usage['prompt_tokens']} in, {usage['completion_tokens']} out)")
+    tokens = [f"{usage['total_tokens']} ({usage['prompt_tokens']} in, {usage['completion_tokens']} out)"]
+    if len(record.usage_by_agent) > 1:
+        tokens += [f"{each['total_tokens']} by {visible(agent)}" for agent, each in record.usage_by_agent.items()]
+    table.add_row("tokens", Text("\n".join(tokens)))
     table.add_row("time", f"{record.seconds:.1f} s")
     table.add_row("files", Text("\n".join(visible(_short(path)) for path in record.files) or "none written"))
     if not record.succeeded or not record.answer:

@@ -78,5 +78,6 @@ def test_tokens_and_turns_are_counted_once() -> None:
     chunk = ModelClientStreamingChunkEvent(source="a", content="h", models_usage=RequestUsage(9, 9))
     made = record(said("user", "hi"), chunk, said("a", "x", (3, 4)), said("b", "y", (5, 6)))
     assert made.usage == {"prompt_tokens": 8, "completion_tokens": 10, "total_tokens": 18}
+    assert {agent: each["total_tokens"] for agent, each in made.usage_by_agent.items()} == {"a": 7, "b": 11}
     assert made.turns == 2
     assert len(made.to_json()["messages"]) == 3
