@@ -3,6 +3,7 @@
 #   make test        the tests, in five minutes       make test-full   all of them: Docker, Studio, attacks, every wall
 #   make lint        style                            make types       mypy
 #   make contract    which package imports which      make check       test, lint, types, contract
+#   make docs        the documentation, in site/
 
 SHELL := /bin/bash
 VENV := .venv
@@ -15,11 +16,11 @@ PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 REST := allwalls or attack or browser or docker or slow or studio
 TASK := When did the annual flow of the Nile at Aswan drop, and by how much? Draw it, with the means before and after.
 
-.PHONY: demo test test-rest test-full check lint types contract setup clean
+.PHONY: demo test test-rest test-full check lint types contract docs setup clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 5
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 6
 
 setup: $(STAMP)
 
@@ -61,5 +62,9 @@ types: $(STAMP)
 contract: $(STAMP)
 	$(BIN)/lint-imports
 
+docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf site $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,18 @@ def test_the_recording_in_the_docs_plays(tmp_path: Path) -> None:
     done = coderoom("run", "coder-reviewer", "2 to the 100?", "--model", "replay:r.yaml", "--json", cwd=tmp_path)
     run = json.loads(done.stdout)
     assert (done.returncode, run["attempts"], run["approved"]) == (0, 2, True)
+
+
+def test_the_commands_of_the_tutorial_run(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    page = (ROOT / "docs" / "tutorial.md").read_text()
+    lines = [line for block in extract_code_blocks(page) if block.language == "sh" for line in block.code.splitlines()]
+    assert len(lines) >= 8
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        assert name == "coderoom"
+        done = coderoom(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
 def test_the_notebook_runs(tmp_path: Path) -> None:
