@@ -7,6 +7,7 @@ classes that CodeRoom's subclasses use on themselves.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
@@ -52,6 +53,7 @@ __all__ = [
     "is_executor_started",
     "is_running",
     "is_started",
+    "knows_model",
     "loads_past_versions",
     "mcp_schemas",
     "model_client_of",
@@ -132,6 +134,18 @@ def loads_past_versions(component_class: Any) -> bool:
     return component_class._from_config_past_version.__func__ is not (
         ComponentFromConfig._from_config_past_version.__func__  # type: ignore[attr-defined]
     )
+
+
+def knows_model(client_class: type, name: str) -> bool:
+    """Whether a class of AutoGen's clients knows the capabilities of a model; classes of others may need none."""
+    package = client_class.__module__.rpartition(".")[0]
+    if package.removeprefix("autogen_ext.models.") not in ("anthropic", "ollama", "openai"):
+        return True
+    try:
+        importlib.import_module(f"{package}._model_info").get_info(name)
+    except (KeyError, ValueError):
+        return False
+    return True
 
 
 def model_client_of(agent: Any) -> Any:

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from coderoom import __version__
+from coderoom._util.services import MODEL_FORMS
 from coderoom.configs.user import apply_user_config
 from coderoom.errors import RequestError
 
@@ -89,17 +90,13 @@ def version() -> None:
     typer.echo(f"coderoom {__version__}")
 
 
-MODEL_FORMS = (
-    "openai:NAME, azure:NAME, anthropic:NAME, ollama:NAME, gemini:NAME, openrouter:NAME, vllm:NAME, "
-    "http://HOST/v1#NAME, replay:FILE or a YAML file."
-)
 ModelOption = Annotated[
     str | None,
     typer.Option(
         "--model",
         "-m",
         metavar="MODEL",
-        help=f"Replace the team's models: {MODEL_FORMS}",
+        help=f"Replace the team's models: {MODEL_FORMS}.",
     ),
 ]
 CopiedFilesOption = Annotated[

@@ -13,9 +13,9 @@ from typing import Annotated
 
 import typer
 
+from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import counted, visible
 from coderoom.cli.app import (
-    MODEL_FORMS,
     Command,
     DebugOption,
     Group,
@@ -54,7 +54,7 @@ SolveModelOption = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=f"CODEROOM_MODEL by default. {MODEL_FORMS}",
+        help=f"CODEROOM_MODEL by default. {MODEL_FORMS}.",
     ),
 ]
 

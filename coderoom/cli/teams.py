@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,22 +99,34 @@ def validate(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Check team files without building anything, and print every mistake."""
-    from coderoom.configs import check_team
+    """Check team files without building anything, and print every mistake, and warnings."""
+    from coderoom.configs import check_team, team_warnings
 
     found: dict[str, list[Problem]] = {}
+    warnings: dict[str, list[Problem]] = {}
     for file in files:
         try:
             found[file] = check_team(file, trust=trust or ())
+            warnings[file] = team_warnings(file, trust=trust or ())
         except RequestError as error:
             found[file] = [Problem(str(error), file)]
     if as_json:
-        listed = [{"file": file, "problems": [asdict(p) for p in problems]} for file, problems in found.items()]
+        listed = [
+            {
+                "file": file,
+                "problems": [asdict(problem) for problem in problems],
+                "warnings": [asdict(warning) for warning in warnings.get(file, ())],
+            }
+            for file, problems in found.items()
+        ]
         print_json({"valid": not any(found.values()), "files": listed})
     else:
         for file, problems in found.items():
-            for line in [str(problem) for problem in problems] or [f"{file}: ok"]:
-                typer.echo(visible(line))
+            warned = [replace(each, message=f"warning: {each.message}") for each in warnings.get(file, ())]
+            for problem in (*warned, *problems):
+                typer.echo(visible(str(problem)))
+            if not problems:
+                typer.echo(visible(f"{file}: ok"))
     return EXIT_WRONG_REQUEST if any(found.values()) else EXIT_OK
 
 

@@ -1,11 +1,12 @@
 """Team files: AutoGen's component format in YAML or JSON, checked as a whole before anything is built.
 
 `load_team` loads a team from a file, or a shipped team by name; `dump_team` writes a team; `check_team` lists all
-mistakes of a file; `read_team` reads one to show it; `shipped_teams` lists the teams that come with the package, and
-`write_starter` writes a team file to start from. `make_model` makes a model client from a
-short text such as `openai:gpt-4o`; `default_model` is that text if none is given, and `resolve_model` also accepts a
-client. `ReplayModel` is the client behind `replay:FILE`. `make_gallery` makes a gallery for AutoGen Studio, and
-`make_schema` the JSON Schema of team files; `write_made` writes either to a file.
+mistakes of a file, and `team_warnings` what it accepts but may not be meant; `read_team` reads one to show it.
+`shipped_teams` lists the teams that come with the package, and `write_starter` writes a team file to start from.
+
+`make_model` makes a model client from a short text such as `openai:gpt-4o`; `default_model` is that text if none is
+given, and `resolve_model` also accepts a client. `ReplayModel` is the client behind `replay:FILE`. `make_gallery` makes
+a gallery for AutoGen Studio, and `make_schema` the JSON Schema of team files; `write_made` writes either to a file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coderoom.configs.dumping import dump_team, write_made
     from coderoom.configs.gallery import make_gallery
-    from coderoom.configs.loading import check_team, load_team, shipped_teams
+    from coderoom.configs.loading import check_team, load_team, shipped_teams, team_warnings
     from coderoom.configs.models import default_model, make_model, resolve_model
     from coderoom.configs.reading import read_team
     from coderoom.configs.replay import ReplayModel
@@ -35,6 +36,7 @@ __all__ = [
     "read_team",
     "resolve_model",
     "shipped_teams",
+    "team_warnings",
     "write_made",
     "write_starter",
 ]
@@ -51,6 +53,7 @@ _MODULES = {
     "read_team": "reading",
     "resolve_model": "models",
     "shipped_teams": "loading",
+    "team_warnings": "loading",
     "write_made": "dumping",
     "write_starter": "starter",
 }

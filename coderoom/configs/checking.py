@@ -15,12 +15,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from autogen_core import ComponentModel
 from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter, ValidationError
 
-from coderoom._util.autogen import loads_past_versions
+from coderoom._util.autogen import WELL_KNOWN_PROVIDERS, knows_model, loads_past_versions
+from coderoom._util.services import MODEL_VARIABLE, OPENAI, UNKNOWN_MODEL, is_model_text
 from coderoom.configs.components import Components, Kind, ProviderError, constructor_defaults, kind_for
 from coderoom.configs.findings import Checked, describe, explain, is_under
-from coderoom.configs.reading import MODEL_VARIABLE, Document, is_model_text
-from coderoom.configs.variables import References, resolve_all
+from coderoom.configs.reading import Document
+from coderoom.configs.variables import MASK, References, resolve_all
 from coderoom.configs.yaml import Location, in_a_line, nearest, show_key
+from coderoom.configs.yaml import walk as every_value
 
 KEYS: Mapping[str, type] = {
     "provider": str,
@@ -52,6 +54,9 @@ def check(
     references = References()
     resolved = resolve_all(document.data, env, references.__setitem__)
     checked = Checked(document, references)
+    for path, value in every_value(resolved):
+        if value == MASK:
+            checked.warn(path, "the value is masked, as in a dump of AutoGen; write it, or a variable such as ${NAME}")
     walk = _Walk(checked, components, replace_models=replace_models)
     return checked.finish(walk.component(resolved, (), kind))
 
@@ -80,10 +85,17 @@ class _Walk:
             message = f"expected {phrase} (a mapping with 'provider' and 'config'), got {describe(value)}"
             self._checked.problem(path, message)
             return value
-        if name == "model_client" and (self._replace_models or self._is_elsewhere(value, path)):
+        if name == "model_client" and self._replace_models:
             self._checked.replaced.add(path)
-            text = None if self._replace_models else value["config"]["model"]
-            return {"provider": PLACEHOLDER, "component_type": "model", "config": {"text": text}}
+            return {"provider": PLACEHOLDER, "component_type": "model", "config": {}}
+        if text := self._model_text(value, path):
+            prefix, _, openai_name = text.partition(":")
+            if prefix != "openai":
+                self._checked.replaced.add(path)
+                self._checked.elsewhere[path] = text
+                return {"provider": PLACEHOLDER, "component_type": "model", "config": {"text": text}}
+            value = {**value, "config": {**value["config"], "model": openai_name.strip()}}
+            self._checked.as_written.add(path)
         value = self._without_anchors(value, path)
         envelope = self._envelope(value, path)
         component_class = self._find_class(value, path)
@@ -98,22 +110,39 @@ class _Walk:
             schema = component_class.component_config_schema
             given = {**constructor_defaults(component_class), **envelope["config"]}
             envelope["config"] = self.config(given, schema, (*path, "config"))
+            self._assume_model_info(component_class, envelope["config"], path)
         else:
             envelope["config"] = self._guess(envelope["config"], (*path, "config"))
         if component_class is not None:
             self._checked.components[path] = component_class
         return envelope
 
-    def _is_elsewhere(self, value: Mapping[str, Any], path: Location) -> bool:
-        """Whether the model's name is a variable that names a model of any service, as `--model` does."""
-        config = value.get("config")
-        reference = self._checked.references.get((*path, "config", "model"))
-        return (
-            isinstance(config, dict)
-            and reference is not None
-            and f"${{{MODEL_VARIABLE}" in reference.raw
-            and is_model_text(str(config["model"]))
-        )
+    def _model_text(self, value: Mapping[str, Any], path: Location) -> str | None:
+        """The text in a client of OpenAI that says where the model is, as for `--model`; `None` for a mere name."""
+        config, provider = value.get("config"), value.get("provider")
+        if not isinstance(config, dict) or WELL_KNOWN_PROVIDERS.get(str(provider), provider) != OPENAI:
+            return None
+        model, place = config.get("model"), (*path, "config", "model")
+        if not isinstance(model, str) or place in self._checked.unresolved or not is_model_text(model):
+            return None
+        reference = self._checked.references.get(place)
+        # A server of the user's own may have models with any names.
+        own_name = "base_url" in config and (reference is None or f"${{{MODEL_VARIABLE}" not in reference.raw)
+        return None if own_name else model
+
+    def _assume_model_info(self, component_class: Any, config: Any, path: Location) -> None:
+        """Add what is assumed of a model that AutoGen does not know."""
+        model = config.get("model") if isinstance(config, dict) else None
+        if not isinstance(model, str) or (*path, "config", "model") in self._checked.unresolved:
+            return
+        if not any(config.get(key) for key in ("model_info", "model_capabilities")) and not knows_model(
+            component_class, model
+        ):
+            config["model_info"] = dict(UNKNOWN_MODEL)
+            self._checked.as_written.add(path)
+            assumed = ", ".join(f"{key}: {str(value).lower()}" for key, value in UNKNOWN_MODEL.items())
+            message = f"AutoGen does not know this model, and there is no 'model_info'; this is assumed: {assumed}"
+            self._checked.warn((*path, "config", "model"), message)
 
     def _envelope(self, value: Mapping[str, Any], path: Location) -> dict[str, Any]:
         """Return the known keys of a component, and report those of the wrong type."""

@@ -25,11 +25,10 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 from coderoom.configs.components import provider_of
 from coderoom.configs.findings import Checked
 from coderoom.configs.reading import MAX_BYTES, Document
-from coderoom.configs.variables import Reference, References, escape, is_secret_key
+from coderoom.configs.variables import MASK, Reference, References, escape, is_secret_key
 from coderoom.configs.yaml import Location, core_value, in_a_line, value_at
 from coderoom.errors import RequestError
 
-_MASK = "**********"
 _HIDDEN = object()
 """Stands for a value that may not be written."""
 _TRUE, _FALSE = {"1", "true", "t", "yes", "y", "on"}, {"0", "false", "f", "no", "n", "off"}
@@ -92,7 +91,7 @@ def plain(value: Any) -> Any:
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(inner) for inner in value]
-    if isinstance(value, (SecretStr, SecretBytes)) or value == _MASK:
+    if isinstance(value, (SecretStr, SecretBytes)) or value == MASK:
         return _HIDDEN
     if value is None or type(value) in (str, int, float, bool):
         return value
@@ -125,6 +124,8 @@ def restored(data: Any, origin: Checked | None) -> Any:
 def _restored(value: Any, path: Location, origin: Checked, moved: list[tuple[Location, Reference]]) -> Any:
     if isinstance(value, dict):
         notes = {}
+        if path in origin.elsewhere or path in origin.as_written:
+            return {"component_type": "model", **_written(value_at(origin.document.data, path), path, origin)}
         if path in origin.components:
             if value.get("provider") == provider_of(origin.components[path]):
                 envelope = value_at(origin.document.data, path)

@@ -22,7 +22,10 @@ class Checked:
         data: The cleaned copy: references resolved, `x-` keys dropped, missing parts of envelopes added.
         problems: The mistakes, in the order of the file.
         components: The class of each component, innermost first.
+        warnings: What is allowed but probably not meant, in the order of the file.
         replaced: The locations of model clients that a placeholder replaces.
+        elsewhere: The texts of models of other services, which are `replaced` too.
+        as_written: The locations of components whose data differs from the file, but not in a dump.
         dropped: The locations of keys that only carry anchors.
         meant: For each mapping, the keys that its unknown keys may have meant.
         unresolved: The locations of references without a value; nothing else is reported about these.
@@ -32,12 +35,16 @@ class Checked:
     references: References
     data: Any = None
     problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
     components: dict[Location, type] = field(default_factory=dict)
     replaced: set[Location] = field(default_factory=set)
+    elsewhere: dict[Location, str] = field(default_factory=dict)
+    as_written: set[Location] = field(default_factory=set)
     dropped: set[Location] = field(default_factory=set)
     meant: dict[Location, set[str]] = field(default_factory=dict)
     unresolved: set[Location] = field(init=False)
     _found: list[tuple[Location, str]] = field(default_factory=list)
+    _warned: list[tuple[Location, str]] = field(default_factory=list)
     _not_installed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -48,6 +55,10 @@ class Checked:
         self._found.append((path, message))
         if not_installed:
             self._not_installed.add(message)
+
+    def warn(self, path: Location, message: str) -> None:
+        """Report something that is allowed but probably not meant."""
+        self._warned.append((path, message))
 
     def unknown_key(self, path: Location, key: str, known: Collection[str], elsewhere: str = "") -> None:
         """Report a key that nothing reads."""
@@ -72,6 +83,8 @@ class Checked:
         secrets = self.references.secrets()
         found += [(path, self.references.hide(message, secrets)) for path, message in self._found]
         found_here = self.document.distinct_problems(found)
+        warned = [(path, self.references.hide(message)) for path, message in self._warned if not is_under(path, unused)]
+        self.warnings = self.document.distinct_problems(warned)
         self.problems = sorted([*self.document.problems, *found_here], key=lambda problem: problem.line or 0)
         return self
 

@@ -22,12 +22,11 @@ from coderoom.configs.components import TEAM, Components
 from coderoom.configs.findings import Checked
 from coderoom.configs.models import make_model
 from coderoom.configs.reading import Source, find_source, read_component, shipped_sources
-from coderoom.configs.variables import is_secret_key, is_secret_name
+from coderoom.configs.variables import MASK, is_secret_key, is_secret_name
 from coderoom.configs.yaml import Location, show_key, value_at, walk
 from coderoom.errors import ConfigError, Problem, RequestError
 from coderoom.teams import CodingTeam, TeamAgent
 
-_MASK = "**********"
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
 _PATH_KEYS = {"work_dir", "bind_dir", "cwd", "python", "readable", "output_dir", "downloads_folder", "cache_dir"}
 _ABSOLUTE = re.compile(r"[/~\\]|[A-Za-z]:[/\\]")
@@ -103,7 +102,7 @@ def _is_secret(key: str, value: Any) -> bool:
     if not isinstance(value, str):
         return False
     # In capitals, it is the name of a variable for a server.
-    if is_secret_key(key) or value == _MASK or (key.isupper() and is_secret_name(key)):
+    if is_secret_key(key) or value == MASK or (key.isupper() and is_secret_name(key)):
         return True
     refers = _REFERENCE.fullmatch(value)
     return refers is not None and is_secret_name(refers[1])
@@ -186,7 +185,7 @@ def make_gallery(
     shelves = _Shelves()
     replacement: dict[str, Any] | None = None
     if model is not None:
-        replacement = _without_secrets(make_model(model, trust=trust).dump_component().model_dump(exclude_none=True))
+        replacement = _dumped(model, trust)
     for source in sources:
         shelves.add_all(_checked(source, trust, replacement))
     _refuse_environment(_text(shelves.lists))
@@ -211,7 +210,12 @@ def _checked(source: Source, trust: Sequence[str], model: dict[str, Any] | None)
     document = read_component(source)
     document = dataclasses.replace(document, data=_with_model(_without_secrets(document.data), model))
     # The environment is of this machine: only the trusted namespaces are read from it.
-    checked = check(document, TEAM, Components.trusting(trust, os.environ), {})
+    components = Components.trusting(trust, os.environ)
+    checked = check(document, TEAM, components, {})
+    if checked.elsewhere:  # Studio does not know such texts.
+        for path, text in checked.elsewhere.items():
+            value_at(document.data, path[:-1])[path[-1]] = _dumped(text, trust)
+        checked = check(document, TEAM, components, {})
     problems = _find_unportable(checked)
     if problems:
         raise ConfigError(problems)
@@ -221,6 +225,11 @@ def _checked(source: Source, trust: Sequence[str], model: dict[str, Any] | None)
         raise ConfigError([document.problem((), "AutoGen Studio shows only teams that have participants")])
     _convert_references(checked)
     return checked
+
+
+def _dumped(model: str, trust: Sequence[str]) -> Any:
+    """The component of a model, without secrets."""
+    return _without_secrets(make_model(model, trust=trust).dump_component().model_dump(exclude_none=True))
 
 
 def _with_model(data: Any, model: dict[str, Any] | None) -> Any:

@@ -15,15 +15,16 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from autogen_agentchat.base import Team
 from autogen_core import Component, ComponentLoader
 from autogen_core.models import ChatCompletionClient
 
 from coderoom._util.components import StrictConfig
+from coderoom._util.services import OPENAI
 from coderoom.configs.checking import check
-from coderoom.configs.components import TEAM, Components, Kind, how_to_install
+from coderoom.configs.components import TEAM, Components, Kind, how_to_install, provider_of
 from coderoom.configs.dumping import remember
 from coderoom.configs.findings import Checked
 from coderoom.configs.reading import Source, find_source, read_component, read_document, shipped_sources
@@ -135,6 +136,28 @@ def check_team(
         return list(error.problems)
 
 
+def team_warnings(
+    path_or_name: str | Path, *, trust: Sequence[str] = (), env: Mapping[str, str] | None = None
+) -> list[Problem]:
+    """List what `load_team` accepts but the author of a team file may not have meant.
+
+    Args:
+        path_or_name: As for `load_team`.
+        trust: As for `load_team`; other providers are not imported.
+        env: As for `load_team`.
+
+    Returns:
+        The warnings in the order of the file; empty if the file cannot be read.
+
+    Raises:
+        RequestError: There is no such file or team.
+    """
+    try:
+        return examine(find_source(path_or_name), TEAM, trust, os.environ if env is None else env).warnings
+    except ConfigError:
+        return []
+
+
 def shipped_teams() -> dict[str, str]:
     """List the teams that come with the package.
 
@@ -154,18 +177,16 @@ def examine(
 ) -> Checked:
     """Read and check a file that describes a component; see `check`."""
     components = Components.trusting(trust, env)
-    return check(read_component(source), kind, components, env, replace_models=replace_models)
+    checked = check(read_component(source), kind, components, env, replace_models=replace_models)
+    if env.get("OPENAI_BASE_URL") and not env.get("OPENAI_API_KEY"):
+        # A server of the user's own may need no key, but the client requires one.
+        for path, component_class in checked.components.items():
+            config = value_at(checked.data, path)["config"]
+            if provider_of(component_class) == OPENAI and not config.get("api_key"):
+                config["api_key"] = "none"
+                checked.as_written.add(path)
+    return checked
 
-
-UNKNOWN_MODEL: Final = {
-    "vision": False,
-    "function_calling": True,
-    "json_output": True,
-    "structured_output": True,
-    "family": "unknown",
-    "multiple_system_messages": True,
-}
-"""The `model_info` of models that AutoGen does not know."""
 
 MakeModel = Callable[[str | None], ChatCompletionClient]
 
@@ -218,16 +239,13 @@ def build(checked: Checked, expected: type[T], make: MakeModel | None = None) ->
         ConfigError: A component refused its config.
         MissingDependencyError: A component needs a package that is not installed, or a key that is not set.
     """
+    # One client for all agents with the same model: a recording has an order.
     with _injected(functools.cache(make)) if make is not None else nullcontext():
-        while True:
-            try:
-                return _load(checked.data, expected)
-            except Exception as error:
-                path, cause = _culprit(checked, error)
-                config = value_at(checked.data, path).get("config", {})
-                if "model_info is required" not in str(cause) or config.get("model_info"):
-                    raise _as_our_own(checked, path, cause) from cause
-                config["model_info"] = dict(UNKNOWN_MODEL)
+        try:
+            return _load(checked.data, expected)
+        except Exception as error:
+            path, cause = _culprit(checked, error)
+            raise _as_our_own(checked, path, cause) from cause
 
 
 def _load(data: dict[str, Any], expected: type[T]) -> T:
@@ -237,7 +255,7 @@ def _load(data: dict[str, Any], expected: type[T]) -> T:
 
 def _culprit(checked: Checked, error: Exception) -> tuple[Location, Exception]:
     """Find the innermost component that fails on its own."""
-    for path in checked.components:
+    for path in (*checked.replaced, *checked.components):
         try:
             _load(value_at(checked.data, path), object)
         except Exception as cause:
@@ -248,7 +266,7 @@ def _culprit(checked: Checked, error: Exception) -> tuple[Location, Exception]:
 def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomError:
     if isinstance(error, (ConfigError, SandboxUnavailable)):
         return error
-    name = checked.components[path].__name__
+    name = checked.components[path].__name__ if path in checked.components else "the model"
     missing = None
     if isinstance(error, MissingDependencyError):
         missing = checked.references.hide(str(error))

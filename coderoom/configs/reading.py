@@ -8,7 +8,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from coderoom.configs.variables import is_secret_key
+from coderoom._util.services import has_suffix
+from coderoom.configs.variables import MASK, is_secret_key
 from coderoom.configs.yaml import Location, Mark, Reader, nearest, show, show_key
 from coderoom.errors import ConfigError, Problem, RequestError
 
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4 * 1024 * 1024
 """The largest file that is read as a document."""
-
-_SUFFIXES = (".yaml", ".yml", ".json")
-
-MODEL_VARIABLE = "CODEROOM_MODEL"
-"""The variable with the default model."""
-MODEL_SERVICES = ("openai", "azure", "anthropic", "ollama", "gemini", "openrouter", "vllm", "replay", "http", "https")
-"""What the text of a model may begin with, before a colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +44,6 @@ def find_source(path_or_name: str | Path) -> Source:
 def looks_like_path(text: str) -> bool:
     """Whether a text is a path rather than a name."""
     return "/" in text or "\\" in text or has_suffix(text)
-
-
-def is_model_text(text: str) -> bool:
-    """Whether a text is one that `make_model` understands; the name of an OpenAI model is none."""
-    return has_suffix(text) or text.partition(":")[0] in MODEL_SERVICES
-
-
-def has_suffix(text: str) -> bool:
-    """Whether a text ends like the name of a document."""
-    return text.lower().endswith(_SUFFIXES)
 
 
 def shipped_sources() -> dict[str, Source]:
@@ -220,7 +204,7 @@ def read_team(path_or_name: str | Path) -> dict[str, Any]:
 def _masked(data: Any) -> Any:
     if isinstance(data, dict):
         return {
-            key: "**********" if isinstance(value, str) and is_secret_key(key) and "${" not in value else _masked(value)
+            key: MASK if isinstance(value, str) and is_secret_key(key) and "${" not in value else _masked(value)
             for key, value in data.items()
         }
     return [_masked(value) for value in data] if isinstance(data, list) else data

@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from coderoom.configs.reading import find_source, has_suffix, shipped_sources
+from coderoom._util.services import has_suffix
+from coderoom.configs.reading import find_source, shipped_sources
 from coderoom.errors import RequestError
 
 

@@ -22,6 +22,8 @@ _SECRET_KEY = re.compile(
     r"(?:^|_)(?:api_?key|secret(?:_key)?|password|passwd|authorization|(?:access|auth|ad|bearer|refresh|session)_token)$",
     re.IGNORECASE,
 )
+MASK = "**********"
+"""What AutoGen and pydantic write instead of a secret."""
 _LITERALLY = "for a literal '${' write '$${'"
 
 

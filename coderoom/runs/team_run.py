@@ -21,9 +21,9 @@ from autogen_core import CancellationToken
 from coderoom._util.advice import in_words
 from coderoom._util.autogen import agents_of, closers_of, executor_of, work_dir_of
 from coderoom._util.calls import await_with_token
+from coderoom._util.services import MODEL_VARIABLE, is_model_text
 from coderoom.agents import CodeGeneratorAgent
 from coderoom.configs import load_team
-from coderoom.configs.reading import MODEL_VARIABLE, is_model_text
 from coderoom.errors import AgentError, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.executors.output import write_inside

@@ -18,6 +18,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
+from coderoom._util.autogen import agents_of, model_client_of
 from coderoom.configs import ReplayModel, dump_team, load_team, shipped_teams
 from coderoom.errors import ConfigError, MissingDependencyError, RequestError, SandboxUnavailable
 from tests.configs.config_files import ENV, TEAM, changed, found, write
@@ -270,7 +271,9 @@ def test_openai_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_model_that_autogen_does_not_know(tmp_path: Path) -> None:
     team = load_team(write(tmp_path, TEAM), env={**ENV, "MODEL": "my-own"})
-    assert "family: unknown" in dump_team(team)
+    (client,) = [model_client_of(agent) for agent in agents_of(team)]
+    assert client.model_info["family"] == "unknown"
+    assert "model_info" not in dump_team(team)
 
 
 def test_secrets_are_not_in_errors_of_constructors(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import resources
 from pathlib import Path
@@ -13,9 +14,19 @@ from autogen_core.models import UserMessage
 from autogen_ext.models.openai import AzureOpenAIChatCompletionClient, OpenAIChatCompletionClient
 
 from coderoom._util.autogen import agents_of, model_client_of
-from coderoom.configs import ReplayModel, default_model, dump_team, load_team, make_model, resolve_model
+from coderoom._util.json_output import innermost_client
+from coderoom.configs import (
+    ReplayModel,
+    default_model,
+    dump_team,
+    load_team,
+    make_model,
+    resolve_model,
+    team_warnings,
+)
 from coderoom.errors import ConfigError, MissingDependencyError, RequestError
-from tests.configs.config_files import write
+from tests.configs.config_files import ENV, TEAM, changed, found, write
+from tests.support.commands import coderoom
 from tests.support.openai_server import OpenAIServer
 
 
@@ -100,7 +111,7 @@ def test_ollama(monkeypatch: pytest.MonkeyPatch) -> None:
     make_model("ollama:strange", env={})
     assert calls[0] == {"model": "llama3.2:3b", "host": "http://box:11434"}
     assert [sorted(call) for call in calls[1:]] == [["model"], ["model", "model_info"]]
-    with pytest.raises(RequestError, match="'refused' was refused: no such option"):
+    with pytest.raises(RequestError, match="'ollama:refused' was refused: no such option"):
         make_model("ollama:refused", env={})
 
 
@@ -234,7 +245,7 @@ def test_azure() -> None:
     client = make_model("azure:gpt-4o", env=env)
     assert isinstance(client, AzureOpenAIChatCompletionClient)
     assert client.model_info["vision"] is True
-    with pytest.raises(MissingDependencyError, match="needs AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_API_KEY"):
+    with pytest.raises(MissingDependencyError, match="set AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_API_KEY"):
         make_model("azure:gpt-4o", env={})
 
 
@@ -248,10 +259,12 @@ def test_the_variable_of_a_team_names_a_model_of_any_service(tmp_path: Path, mon
     """All agents share it, as with `--model`; a model that does not refer to the variable stays."""
     replies = write(tmp_path, "- first\n- second\n", "r.yaml")
     team = load_team("coder-reviewer", env={"CODEROOM_MODEL": f"replay:{replies}"})
-    dumped = dump_team(team)
-    assert dumped.count("coderoom.configs.ReplayModel") == 2
-    clients = {id(model_client_of(agent)) for agent in agents_of(team)}
-    assert len(clients) == 1
+    clients = [model_client_of(agent) for agent in agents_of(team)]
+    assert isinstance(clients[0], ReplayModel)
+    assert all(client is clients[0] for client in clients)
+    # The file is written back as it was, not as the variable says here.
+    assert "ReplayModel" not in dump_team(team)
+    assert dump_team(team).count("model: ${CODEROOM_MODEL:-gpt-4o}") == 2
     text = (
         resources.files("coderoom.configs")
         .joinpath("shipped/analyst.yaml")
@@ -260,7 +273,99 @@ def test_the_variable_of_a_team_names_a_model_of_any_service(tmp_path: Path, mon
     )
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     fixed = load_team(write(tmp_path, text, "t.yaml"), env={"CODEROOM_MODEL": f"replay:{replies}"})
-    assert dump_team(fixed).count("coderoom.configs.ReplayModel") == 1
+    found = [type(model_client_of(agent)) for agent in agents_of(fixed) if model_client_of(agent)]
+    assert found == [OpenAIChatCompletionClient, ReplayModel]
+
+
+def test_a_name_of_openai_keeps_the_other_settings_of_the_file(tmp_path: Path) -> None:
+    text = changed(TEAM, "model: ${MODEL:-gpt-4o}", "model: ${CODEROOM_MODEL:-gpt-4o}\n            temperature: 0.5")
+    file = write(tmp_path, text)
+    for named in ("openai:gpt-4o-mini", "gpt-4o-mini"):
+        team = load_team(file, env={**ENV, "CODEROOM_MODEL": named})
+        (client,) = [model_client_of(agent) for agent in agents_of(team)]
+        config = config_of(client)
+        assert (config["model"], config["temperature"], config["api_key"]) == (
+            "gpt-4o-mini",
+            0.5,
+            ENV["OPENAI_API_KEY"],
+        )
+        assert "model: ${CODEROOM_MODEL:-gpt-4o}" in dump_team(team)
+        assert "temperature: 0.5" in dump_team(team)
+
+
+def test_a_default_and_a_literal_name_models_of_other_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "[one, two]\n", "r.yaml")
+    for text in ("replay:r.yaml", "${CODEROOM_MODEL:-replay:r.yaml}"):
+        # The key of the client that is not made need not be set.
+        file = write(tmp_path, changed(TEAM, "model: ${MODEL:-gpt-4o}", f"model: {text}"))
+        assert found(file, env={}) == []
+        team = load_team(file, env={})
+        assert [type(model_client_of(agent)) for agent in agents_of(team)] == [ReplayModel]
+        assert f"model: {text}\n" in dump_team(team)
+    # With an address, the text is a name that the server there may have; the variable is always meant for us.
+    own = "model: ollama:x\n            base_url: http://127.0.0.1:9/v1"
+    (client,) = [
+        model_client_of(agent)
+        for agent in agents_of(load_team(write(tmp_path, changed(TEAM, "model: ${MODEL:-gpt-4o}", own)), env=ENV))
+    ]
+    assert config_of(client)["model"] == "ollama:x"
+
+
+def test_a_wrapped_model_of_a_team(tmp_path: Path) -> None:
+    replies = write(tmp_path, "[one]\n", "r.yaml")
+    text = """\
+provider: coderoom.models.RateLimitedClient
+config:
+  requests_per_minute: 600
+  client:
+    provider: OpenAIChatCompletionClient
+    config: {model: "${CODEROOM_MODEL:-gpt-4o}"}
+"""
+    file = write(tmp_path, text.replace("${CODEROOM_MODEL:-gpt-4o}", f"replay:{replies}"), "model.yaml")
+    assert isinstance(innermost_client(make_model(str(file), env={})), ReplayModel)
+    # The variable that names this file does not mean the model inside it.
+    file = write(tmp_path, text, "model.yaml")
+    client = make_model(str(file), env={"CODEROOM_MODEL": str(file), "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
+    assert config_of(innermost_client(client))["model"] == "gpt-4o"
+
+
+def test_a_variable_that_names_no_model(tmp_path: Path) -> None:
+    file = write(tmp_path, changed(TEAM, "${MODEL:-gpt-4o}", "${CODEROOM_MODEL:-gpt-4o}"))
+    with pytest.raises(ConfigError, match=r"config\.model_client: .*there is no file '.*nowhere\.yaml'"):
+        load_team(file, env={**ENV, "CODEROOM_MODEL": "replay:nowhere.yaml"})
+    with pytest.raises(MissingDependencyError, match=r"config\.model_client: .*set GEMINI_API_KEY"):
+        load_team(file, env={**ENV, "CODEROOM_MODEL": "gemini:x"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, []),
+        ({"${MODEL:-gpt-4o}": "mine"}, [("model", "vision: false, function_calling: true, json_output: true")]),
+        ({"${OPENAI_API_KEY}": "'**********'"}, [("api_key", "masked")]),
+        ({"${OPENAI_API_KEY}": "sk-1\n            model_info: {family: unknown}"}, []),
+    ],
+)
+def test_warnings(tmp_path: Path, changes: dict[str, str], expected: list[tuple[str, str]]) -> None:
+    text = TEAM
+    for old, new in changes.items():
+        text = changed(text, old, new)
+    file = write(tmp_path, text)
+    warnings = team_warnings(file, env=ENV)
+    assert [warning.path.rpartition(".")[2] for warning in warnings] == [key for key, _ in expected]
+    for warning, (key, part) in zip(warnings, expected, strict=True):
+        assert part in warning.message
+        assert warning.line == text[: text.index(f" {key}: ")].count("\n") + 1
+
+
+def test_warnings_of_the_command(tmp_path: Path) -> None:
+    file = write(tmp_path, changed(TEAM, "${MODEL:-gpt-4o}", "mine"))
+    done = coderoom("validate", str(file), cwd=tmp_path, env=ENV)
+    assert (done.returncode, done.stdout.splitlines()[1:]) == (0, [f"{file}: ok"])
+    assert done.stdout.startswith(f"{file}:21: config.participants[0].config.model_client.config.model: warning: ")
+    (told,) = json.loads(coderoom("validate", str(file), "--json", cwd=tmp_path, env=ENV).stdout)["files"]
+    assert (told["problems"], [one["line"] for one in told["warnings"]]) == ([], [21])
 
 
 def test_resolve_model() -> None:

@@ -1,0 +1,181 @@
+"""The model services as data: how their models are named, and which variables hold their keys and addresses.
+
+Used by `coderoom.configs` to make model clients, by the generator's own client, and by `coderoom models`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from coderoom.errors import MissingDependencyError, RequestError
+
+MODEL_VARIABLE: Final = "CODEROOM_MODEL"
+"""The variable with the default model."""
+DEFAULT_MODEL: Final = "gpt-4o"
+"""The model of OpenAI to use if the variable is not set, as in the shipped teams."""
+OPENAI: Final = "autogen_ext.models.openai.OpenAIChatCompletionClient"
+
+MODEL_FORMS: Final = (
+    "openai:NAME, azure:DEPLOYMENT, anthropic:NAME, ollama:NAME, gemini:NAME, openrouter:NAME, vllm:NAME, "
+    "http://HOST/v1#NAME, replay:FILE, or a YAML or JSON file with one model component"
+)
+
+UNKNOWN_MODEL: Final = {
+    "vision": False,
+    "function_calling": True,
+    "json_output": True,
+    "structured_output": True,
+    "family": "unknown",
+    "multiple_system_messages": True,
+}
+"""The `model_info` that is assumed for a model that AutoGen does not know."""
+
+_HOSTED = {"gemini-": "GEMINI_API_KEY", "claude-": "ANTHROPIC_API_KEY", "Llama-": "LLAMA_API_KEY"}
+"""Names for which AutoGen's client of OpenAI uses another host, and the variable with its key."""
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A model service.
+
+    Attributes:
+        name: What stands before the colon in the text of a model.
+        variables: The variables with fields of the client's config, by field.
+        needed: The fields that must have a value.
+        defaults: The values of fields whose variable is not set.
+        provider: AutoGen's client.
+        example: The name of a model.
+    """
+
+    name: str
+    variables: Mapping[str, str]
+    needed: tuple[str, ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    provider: str = OPENAI
+    example: str = "NAME"
+
+    @property
+    def package(self) -> str:
+        """The package that the client needs, which is also the extra of CodeRoom that installs it."""
+        return self.provider.split(".")[2]
+
+    def config(self, name: str, env: Mapping[str, str]) -> dict[str, Any]:
+        """The config of the client for a model.
+
+        Raises:
+            MissingDependencyError: A variable is not set.
+        """
+        variables = dict(self.variables)
+        given = {key: env[variable] for key, variable in variables.items() if env.get(variable)}
+        # A server of the user's own may need no key, but the client requires one.
+        keyless = self.provider == OPENAI and ("base_url" in given or "api_key" not in self.needed)
+        if self.name == "openai" and "base_url" not in given:
+            hosted = next((key for start, key in _HOSTED.items() if name.startswith(start)), variables["api_key"])
+            variables["api_key"] = hosted
+            given = {"api_key": env[hosted]} if env.get(hosted) else {}
+        missing = [variables[key] for key in self.needed if key not in given and not (keyless and key == "api_key")]
+        if missing:
+            needs = " and ".join("a key" if variable.endswith("_KEY") else "an address" for variable in missing)
+            own = f", or {variables['base_url']} for a server that needs no key" if self.provider == OPENAI else ""
+            raise MissingDependencyError(
+                f"the model '{self.name}:{name}' needs {needs}: set {' and '.join(missing)}{own}, or use --model "
+                "(model= from Python) with another one"
+            )
+        deployment = {"azure_deployment": name} if self.name == "azure" else {}
+        return {"model": name, **deployment, **({"api_key": "none"} if keyless else {}), **self.defaults, **given}
+
+
+_SERVICES = (
+    Service(
+        "openai",
+        {"api_key": "OPENAI_API_KEY", "base_url": "OPENAI_BASE_URL"},
+        ("api_key",),
+        example=DEFAULT_MODEL,
+    ),
+    Service(
+        "azure",
+        {
+            "azure_endpoint": "AZURE_OPENAI_ENDPOINT",
+            "api_key": "AZURE_OPENAI_API_KEY",
+            "api_version": "OPENAI_API_VERSION",
+        },
+        ("azure_endpoint", "api_key"),
+        {"api_version": "2024-10-21"},
+        "autogen_ext.models.openai.AzureOpenAIChatCompletionClient",
+        "DEPLOYMENT",
+    ),
+    Service(
+        "anthropic",
+        {"api_key": "ANTHROPIC_API_KEY", "base_url": "ANTHROPIC_BASE_URL"},
+        ("api_key",),
+        provider="autogen_ext.models.anthropic.AnthropicChatCompletionClient",
+    ),
+    Service(
+        "ollama",
+        {"host": "OLLAMA_HOST"},
+        provider="autogen_ext.models.ollama.OllamaChatCompletionClient",
+        example="llama3.2",
+    ),
+    Service(
+        "gemini",
+        {"api_key": "GEMINI_API_KEY", "base_url": "GEMINI_BASE_URL"},
+        ("api_key",),
+        {"base_url": "https://generativelanguage.googleapis.com/v1beta/openai/"},
+        example="gemini-2.0-flash",
+    ),
+    Service(
+        "openrouter",
+        {"api_key": "OPENROUTER_API_KEY", "base_url": "OPENROUTER_BASE_URL"},
+        ("api_key",),
+        {"base_url": "https://openrouter.ai/api/v1"},
+    ),
+    Service(
+        "vllm",
+        {"api_key": "VLLM_API_KEY", "base_url": "VLLM_BASE_URL"},
+        defaults={"base_url": "http://localhost:8000/v1"},
+    ),
+    Service("http", {"api_key": "CODEROOM_API_KEY"}, example="//HOST:PORT/v1#NAME"),
+)
+SERVICES: Final[Mapping[str, Service]] = {service.name: service for service in _SERVICES}
+"""The services by the text before the colon; `http` is any server with OpenAI's protocol."""
+REPLAY: Final = "replay"
+
+
+def service_of(text: str) -> tuple[Service, str] | None:
+    """The service and the name in the text of a model; `None` for a recording, a file, or only a name."""
+    prefix, _, name = text.partition(":")
+    service = SERVICES.get("http" if prefix == "https" else prefix)
+    return None if service is None else (service, name.strip())
+
+
+def client_config(text: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """The config of the client for the text of a model, whose service is known.
+
+    Raises:
+        RequestError: The text names no model.
+        MissingDependencyError: A variable is not set.
+    """
+    found = service_of(text)
+    assert found is not None
+    service, name = found
+    if service.name == "http":
+        address, _, name = text.partition("#")
+        if not name.strip():
+            raise RequestError(f"the model {text!r} has no name; write it after the address, as in {address}#NAME")
+        return {**service.config(name.strip(), env), "base_url": address}
+    if not name:
+        raise RequestError(f"the model {text!r} names nothing after the colon; expected {MODEL_FORMS}")
+    return service.config(name, env)
+
+
+def has_suffix(text: str) -> bool:
+    """Whether a text ends like the name of a document."""
+    return text.lower().endswith(_SUFFIXES)
+
+
+def is_model_text(text: str) -> bool:
+    """Whether a text says where its model is; the name of an OpenAI model alone does not."""
+    return has_suffix(text) or text.startswith(f"{REPLAY}:") or service_of(text) is not None
