@@ -132,8 +132,10 @@ def test_mistakes_in_the_users_config_file_have_their_place(tmp_path: Path, text
 def test_models_are_listed_and_checked(tmp_path: Path) -> None:
     listed = json.loads(coderoom("models", "--json", cwd=tmp_path).stdout)
     assert (listed["default"], listed["checks"]) == ("openai:gpt-4o", [])
-    assert {each["name"]: each["missing"] for each in listed["services"]}["gemini"] == ["GEMINI_API_KEY"]
-    assert "- gemini       needs GEMINI_API_KEY" in coderoom("models", cwd=tmp_path).stdout
+    assert {each["name"]: each["missing"] for each in listed["services"]}["gemini"] == [
+        "GEMINI_API_KEY or GEMINI_BASE_URL"
+    ]
+    assert "- gemini       needs GEMINI_API_KEY or GEMINI_BASE_URL" in coderoom("models", cwd=tmp_path).stdout
     with OpenAIServer(["ready", Failure(401, message="Incorrect API key provided.")]) as server:
         good = coderoom("models", f"{server.base_url}#my-own", cwd=tmp_path)
         bad = coderoom("models", "--check", cwd=tmp_path, env={"CODEROOM_MODEL": f"{server.base_url}#my-own"})

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from coderoom.runs.exec_view import ExecView
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
-    from coderoom.runs.model_check import ModelCheck, Service, check_model, services
+    from coderoom.runs.model_check import ModelCheck, ServiceState, check_model, services
     from coderoom.runs.record import RunRecord
     from coderoom.runs.solving import Solved, solve
     from coderoom.runs.team_run import (
@@ -42,7 +42,7 @@ __all__ = [
     "PreparedRun",
     "RunRecord",
     "RunView",
-    "Service",
+    "ServiceState",
     "Solved",
     "chat",
     "check_model",
@@ -65,7 +65,7 @@ _MODULES = {
     "exec_view": ("ExecView",),
     "execute_question": ("ExecuteCodeResult", "execute_code"),
     "interrupts": ("EXIT_INTERRUPTED",),
-    "model_check": ("ModelCheck", "Service", "check_model", "services"),
+    "model_check": ("ModelCheck", "ServiceState", "check_model", "services"),
     "record": ("RunRecord",),
     "solving": ("Solved", "solve"),
     "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
@@ -12,24 +12,15 @@ from typing import Final
 from autogen_core.models import UserMessage
 
 from coderoom._util.advice import in_words
+from coderoom._util.services import OPENAI, SERVICES, Service
 from coderoom.configs import make_model
-from coderoom.errors import CodeRoomError
+from coderoom.errors import CodeRoomError, MissingDependencyError
 
-_SERVICES: Final[Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
-    "openai": ("openai", ("OPENAI_API_KEY", "OPENAI_BASE_URL"), ()),
-    "azure": ("openai", (), ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY")),
-    "anthropic": ("anthropic", (), ("ANTHROPIC_API_KEY",)),
-    "ollama": ("ollama", (), ()),
-    "gemini": ("openai", (), ("GEMINI_API_KEY",)),
-    "openrouter": ("openai", (), ("OPENROUTER_API_KEY",)),
-    "vllm": ("openai", (), ()),
-}
-"""For each service: its package, variables of which one is needed, and variables that are all needed."""
 _QUESTION: Final = "Answer with the one word: ready"
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceState:
     """The state of a model service.
 
     Attributes:
@@ -41,17 +32,22 @@ class Service:
     missing: tuple[str, ...]
 
 
-def services() -> list[Service]:
+def services() -> list[ServiceState]:
     """The model services, and what is missing for each."""
-    found = []
-    for name, (package, any_of, all_of) in _SERVICES.items():
-        missing = [variable for variable in all_of if not os.environ.get(variable)]
-        if any_of and not any(map(os.environ.get, any_of)):
-            missing.append(" or ".join(any_of))
-        if importlib.util.find_spec(package) is None:
-            missing.insert(0, f"pip install 'coderoom[{name}]'")
-        found.append(Service(name, tuple(missing)))
-    return found
+    return [ServiceState(name, tuple(_missing(service))) for name, service in SERVICES.items() if name != "http"]
+
+
+def _missing(service: Service) -> Iterator[str]:
+    if importlib.util.find_spec(service.package) is None:
+        yield f"pip install 'coderoom[{service.package}]'"
+    try:
+        service.config(service.example, os.environ)
+    except MissingDependencyError:
+        variables = [service.variables[field] for field in service.needed]
+        if "base_url" in service.variables and service.provider == OPENAI:  # A server that needs no key.
+            yield " or ".join([*variables, service.variables["base_url"]])
+        else:
+            yield from (name for name in variables if not os.environ.get(name))
 
 
 @dataclass(frozen=True)
