@@ -2,11 +2,13 @@
 
 `load_team` loads a team from a file, or a shipped team by name; `dump_team` writes a team; `check_team` lists all
 mistakes of a file, and `team_warnings` what it accepts but may not be meant; `read_team` reads one to show it.
-`shipped_teams` lists the teams that come with the package, and `write_starter` writes a team file to start from.
+`shipped_teams` lists the teams that come with the package, `write_starter` writes a team file to start from, and
+`convert_team` converts one of AutoGen's.
 
 `make_model` makes a model client from a short text such as `openai:gpt-4o`; `default_model` is that text if none is
 given, and `resolve_model` also accepts a client. `ReplayModel` is the client behind `replay:FILE`. `make_gallery` makes
 a gallery for AutoGen Studio, and `make_schema` the JSON Schema of team files; `write_made` writes either to a file.
+`cost_of` is the list price of tokens, by the `price_table`.
 """
 
 from __future__ import annotations
@@ -15,26 +17,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coderoom.configs.dumping import dump_team, write_made
+    from coderoom.configs.converting import Conversion, convert_team
+    from coderoom.configs.dumping import dump_team, secrets_of, write_made
     from coderoom.configs.gallery import make_gallery
     from coderoom.configs.loading import check_team, load_team, shipped_teams, team_warnings
     from coderoom.configs.models import default_model, make_model, resolve_model
-    from coderoom.configs.reading import read_team
+    from coderoom.configs.prices import cost_of, price_table
+    from coderoom.configs.reading import Source, find_source, read_team
     from coderoom.configs.replay import ReplayModel
     from coderoom.configs.schema import make_schema
     from coderoom.configs.starter import write_starter
 
 __all__ = [
+    "Conversion",
     "ReplayModel",
+    "Source",
     "check_team",
+    "convert_team",
+    "cost_of",
     "default_model",
     "dump_team",
+    "find_source",
     "load_team",
     "make_gallery",
     "make_model",
     "make_schema",
+    "price_table",
     "read_team",
     "resolve_model",
+    "secrets_of",
     "shipped_teams",
     "team_warnings",
     "write_made",
@@ -42,16 +53,23 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Conversion": "converting",
     "ReplayModel": "replay",
+    "Source": "reading",
     "check_team": "loading",
+    "convert_team": "converting",
+    "cost_of": "prices",
     "default_model": "models",
     "dump_team": "dumping",
+    "find_source": "reading",
     "load_team": "loading",
     "make_gallery": "gallery",
     "make_model": "models",
     "make_schema": "schema",
+    "price_table": "prices",
     "read_team": "reading",
     "resolve_model": "models",
+    "secrets_of": "dumping",
     "shipped_teams": "loading",
     "team_warnings": "loading",
     "write_made": "dumping",

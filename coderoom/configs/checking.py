@@ -7,21 +7,24 @@ to load.
 
 from __future__ import annotations
 
+import copy
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from autogen_core import ComponentModel
+from autogen_core.model_context import BufferedChatCompletionContext
 from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter, ValidationError
 
-from coderoom._util.autogen import WELL_KNOWN_PROVIDERS, knows_model, loads_past_versions
+from coderoom._util.autogen import WELL_KNOWN_PROVIDERS, known_model_info, loads_past_versions
 from coderoom._util.services import MODEL_VARIABLE, OPENAI, UNKNOWN_MODEL, is_model_text
-from coderoom.configs.components import Components, Kind, ProviderError, constructor_defaults, kind_for
+from coderoom.configs.components import Components, Kind, ProviderError, constructor_defaults, kind_for, provider_of
 from coderoom.configs.findings import Checked, describe, explain, is_under
 from coderoom.configs.reading import Document
+from coderoom.configs.repairs import SUCCESSORS, fill_nulls, temporary_values
 from coderoom.configs.variables import MASK, References, resolve_all
-from coderoom.configs.yaml import Location, in_a_line, nearest, show_key
+from coderoom.configs.yaml import Location, in_a_line, nearest, show, show_key
 from coderoom.configs.yaml import walk as every_value
 
 KEYS: Mapping[str, type] = {
@@ -107,15 +110,42 @@ class _Walk:
         if component_class is not None:
             self._check_class(envelope, path, component_class, kind)
         if component_class is not None and self._knows_version(envelope, path, component_class):
-            schema = component_class.component_config_schema
-            given = {**constructor_defaults(component_class), **envelope["config"]}
-            envelope["config"] = self.config(given, schema, (*path, "config"))
+            given = self._without_losses(envelope["config"], (*path, "config"), component_class)
+            envelope["config"] = self.config(given, component_class.component_config_schema, (*path, "config"))
             self._assume_model_info(component_class, envelope["config"], path)
         else:
             envelope["config"] = self._guess(envelope["config"], (*path, "config"))
         if component_class is not None:
             self._checked.components[path] = component_class
         return envelope
+
+    def _without_losses(self, config: dict[str, Any], path: Location, component_class: Any) -> dict[str, Any]:
+        """A copy of a config with defaults for what is missing; reports what AutoGen loses or has lost in it."""
+        name, provider = component_class.__name__, provider_of(component_class)
+        schema = component_class.component_config_schema
+        if provider in SUCCESSORS:
+            successor, lost = SUCCESSORS[provider]
+            instead = f"use {provider_of(successor)!r}, as 'coderoom convert' does"
+            if lost in config:
+                self._checked.problem((*path, lost), f"AutoGen's {name} ignores {lost!r} in a config; {instead}")
+                config = {key: value for key, value in config.items() if key != lost}
+            elif config.get("model_client") is not None:
+                message = f"AutoGen's {name} has no {lost!r} in a config, so it never retries; {instead}"
+                self._checked.warn(path[:-1], message)
+        defaults = constructor_defaults(component_class)
+        given = {**defaults, **copy.deepcopy(config)}
+        nulls = [key for key, value in defaults.items() if value is None and key not in config]
+        if missing := [*nulls, *map(show, fill_nulls(schema, given))]:
+            names, them = " and ".join(map(repr, missing)), "it" if len(missing) == 1 else "them"
+            message = f"null is assumed for {names}; AutoGen's dump leaves {them} out, and its loader requires {them}"
+            self._checked.warn(path[:-1], f"{message} ('coderoom convert' writes {them})")
+        if issubclass(component_class, BufferedChatCompletionContext) and given.get("initial_messages"):
+            message = "AutoGen loads these as mappings, which models refuse; use HeadAndTailChatCompletionContext"
+            self._checked.warn((*path, "initial_messages"), message)
+        for key in temporary_values(provider, config):
+            message = "this is a name that AutoGen made for one process; leave it out, as 'coderoom convert' does"
+            self._checked.warn((*path, key), message)
+        return given
 
     def _model_text(self, value: Mapping[str, Any], path: Location) -> str | None:
         """The text in a client of OpenAI that says where the model is, as for `--model`; `None` for a mere name."""
@@ -135,8 +165,9 @@ class _Walk:
         model = config.get("model") if isinstance(config, dict) else None
         if not isinstance(model, str) or (*path, "config", "model") in self._checked.unresolved:
             return
-        if not any(config.get(key) for key in ("model_info", "model_capabilities")) and not knows_model(
-            component_class, model
+        if (
+            not any(config.get(key) for key in ("model_info", "model_capabilities"))
+            and known_model_info(component_class, model) is None
         ):
             config["model_info"] = dict(UNKNOWN_MODEL)
             self._checked.as_written.add(path)

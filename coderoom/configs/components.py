@@ -258,6 +258,7 @@ class Kind:
 
 MODEL = Kind("a model client", (ChatCompletionClient,))
 TEAM = Kind("a team", (Team,))
+PARTICIPANT = Kind("an agent or a team", (ChatAgent, Team))
 _TERMINATION = Kind("a termination condition", (TerminationCondition,))
 _APPROVAL = Kind("an approval", (Approval,))
 _BY_FIELD = {
@@ -267,7 +268,7 @@ _BY_FIELD = {
     "code_executor": Kind("a code executor", (CodeExecutor,)),
     "termination_condition": _TERMINATION,
     "conditions": _TERMINATION,
-    "participants": Kind("an agent or a team", (ChatAgent, Team)),
+    "participants": PARTICIPANT,
     "team": TEAM,
     "agent": Kind("an agent", (ChatAgent,)),
     "workbench": Kind("a workbench", (Workbench,)),

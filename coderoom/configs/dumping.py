@@ -11,9 +11,10 @@ import io
 import json
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from autogen_agentchat.base import Team
@@ -25,8 +26,9 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 from coderoom.configs.components import provider_of
 from coderoom.configs.findings import Checked
 from coderoom.configs.reading import MAX_BYTES, Document
+from coderoom.configs.repairs import repair_dump
 from coderoom.configs.variables import MASK, Reference, References, escape, is_secret_key
-from coderoom.configs.yaml import Location, core_value, in_a_line, value_at
+from coderoom.configs.yaml import Location, core_value, in_a_line, value_at, walk
 from coderoom.errors import RequestError
 
 _HIDDEN = object()
@@ -35,6 +37,7 @@ _TRUE, _FALSE = {"1", "true", "t", "yes", "y", "on"}, {"0", "false", "f", "no", 
 _NO_FILE = Checked(Document("", {}, {}), References())
 
 _origins: WeakKeyDictionary[Team, Checked] = WeakKeyDictionary()
+_SHORTEST_SECRET: Final = 6
 
 
 def dump_team(team: Team, path: str | Path | None = None) -> str:
@@ -43,6 +46,10 @@ def dump_team(team: Team, path: str | Path | None = None) -> str:
     A team from `load_team` keeps what its file said: references such as `${NAME}`, descriptions and labels. A secret
     without a reference is left out. If `load_team` replaced the model, the dump has the replacement. If a part of such
     a team cannot be dumped (some clients; AutoGen's `FunctionTool` after loading), the dump is the content of the file.
+
+    AutoGen's own dump loses arguments. This one keeps them, if necessary with CodeRoom's class of the same name: for
+    `sources` of `TextMentionTermination`, and `max_retries_on_error` of `CodeExecutorAgent`. A `UserWarning` names
+    those that no file can contain, such as functions.
 
     Args:
         team: The team.
@@ -61,7 +68,7 @@ def dump_team(team: Team, path: str | Path | None = None) -> str:
     except (TypeError, ValueError) as error:
         raise RequestError(f"the team cannot be written: {error}") from error
     if path is not None:
-        _replace_file(Path(path), text)
+        replace_file(Path(path), text)
     return text
 
 
@@ -71,17 +78,37 @@ def remember(team: Team, checked: Checked) -> None:
         _origins[team] = checked
 
 
+def secrets_of(team: Team) -> dict[str, str]:
+    """The values in a team from `load_team` that must not be written elsewhere, and what replaces each.
+
+    They are the values of the variables that its file refers to, but for CodeRoom's own, and the keys that it contains.
+    """
+    with contextlib.suppress(TypeError, KeyError):
+        origin = _origins[team]
+        used = {name: value for each in origin.references.values() for name, value in each.used.items()}
+        found = {value: f"${{{name}}}" for name, value in used.items() if not name.startswith("CODEROOM_")}
+        for path, value in walk(origin.data):
+            if path and is_secret_key(str(path[-1])) and isinstance(value, str):
+                found.setdefault(value, MASK)
+        return {value: instead for value, instead in found.items() if len(value) >= _SHORTEST_SECRET}
+    return {}
+
+
 def _content(team: Team) -> Any:
     origin = None
     with contextlib.suppress(TypeError):
         origin = _origins.get(team)
     try:
-        data = plain(team.dump_component().model_dump(exclude_none=True))
+        dumped = team.dump_component().model_dump(exclude_none=True)
+        lost = repair_dump(team, dumped)
+        data = plain(dumped)
     except Exception as error:  # A component may raise anything.
         if origin is not None:
             return _written(origin.document.data, (), origin)
         message = f"the {type(team).__name__} has a part that cannot be dumped: {in_a_line(error)}"
         raise RequestError(message) from error
+    if lost:
+        warnings.warn(f"a team file cannot contain: {', '.join(lost)}", UserWarning, stacklevel=3)
     return restored(data, origin)
 
 
@@ -180,13 +207,25 @@ def to_json(data: Any) -> str:
 
 def to_yaml(data: Any) -> str:
     """Write YAML, in which long texts are literal blocks."""
-    yaml = YAML()
+    yaml = round_trip_yaml()
     yaml.default_flow_style = False
+    yaml.representer.ignore_aliases = lambda *_: True
+    return yaml_text(yaml, _styled(data))
+
+
+def round_trip_yaml() -> YAML:
+    """What reads and writes YAML with its comments, anchors and quotes."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
     yaml.width = 1_000_000  # Folded text is hard to edit.
     yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.representer.ignore_aliases = lambda *_: True
+    return yaml
+
+
+def yaml_text(yaml: YAML, data: Any) -> str:
+    """The text that `yaml` writes."""
     stream = io.StringIO()
-    yaml.dump(_styled(data), stream)
+    yaml.dump(data, stream)
     return stream.getvalue()
 
 
@@ -208,7 +247,7 @@ def _styled_text(text: str, *, is_key: bool = False) -> str:
     return text
 
 
-def _replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """Write a file in one step, or not at all; a link stays a link."""
     target = path.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -240,7 +279,7 @@ def write_made(path: str | Path, made: Mapping[str, Any], *, force: bool = False
     target = Path(path)
     if not force and target.is_file() and not _is_alike(_read_json(target), made):
         raise RequestError(f"the file {str(path)!r} holds something else; --force replaces it")
-    _replace_file(target, to_json(made))
+    replace_file(target, to_json(made))
 
 
 def _is_alike(content: Any, made: Mapping[str, Any]) -> bool:

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 def load_team(
-    path_or_name: str | Path,
+    path_or_name: str | Path | Source,
     model: ChatCompletionClient | str | None = None,
     *,
     trust: Sequence[str] = (),

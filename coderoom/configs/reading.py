@@ -30,8 +30,10 @@ class Source:
     is_json: bool = False
 
 
-def find_source(path_or_name: str | Path) -> Source:
-    """Read a file, or a shipped team, whose name has neither a separator nor a suffix."""
+def find_source(path_or_name: str | Path | Source) -> Source:
+    """Read a file, or a shipped team, whose name has neither a separator nor a suffix; a `Source` is read already."""
+    if isinstance(path_or_name, Source):
+        return path_or_name
     text = str(path_or_name)
     if looks_like_path(text):
         return _read(Path(text), text)

@@ -111,12 +111,12 @@ class ReplayModel(ReplayChatCompletionClient, Component[ReplayModelConfig]):
             asyncio.CancelledError: The token is cancelled already.
         """
         return self._next(
-            cancellation_token,
-            messages=list(messages),
-            tools=list(tools),
+            messages,
+            tools=tools,
             tool_choice=tool_choice,
             json_output=json_output,
-            extra_create_args=dict(extra_create_args or {}),
+            extra_create_args=extra_create_args,
+            cancellation_token=cancellation_token,
         )
 
     async def create_stream(
@@ -134,17 +134,30 @@ class ReplayModel(ReplayChatCompletionClient, Component[ReplayModelConfig]):
         Raises:
             RequestError: The recording has no more replies.
         """
-        result = await self.create(messages, **arguments)
+        result = self._next(messages, **arguments)
         if isinstance(result.content, str):
             for chunk in _CHUNK.findall(result.content):
                 yield chunk
         yield result
 
+    def skip_reply(self) -> None:
+        """Skip a reply, which a resumed run has had before."""
+        self._current_index += 1
+
     def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
         """Count words, which serve as tokens here."""
         return sum(len(str(message.content).split()) for message in messages)
 
-    def _next(self, cancellation_token: CancellationToken | None, **call: Any) -> CreateResult:
+    def _next(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+        tool_choice: Any = "auto",
+        json_output: Any = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+    ) -> CreateResult:
         if cancellation_token is not None and cancellation_token.is_cancelled():
             raise asyncio.CancelledError
         replies = self._config.replies
@@ -154,8 +167,16 @@ class ReplayModel(ReplayChatCompletionClient, Component[ReplayModelConfig]):
             raise RequestError(f"the recording{name} has {count}, and the model was asked once more; add a reply to it")
         reply = replies[self._current_index]
         self._current_index += 1
-        self._create_calls.append({**call, "cancellation_token": cancellation_token})
-        result = self._result(ReplayReply(content=reply) if isinstance(reply, str) else reply, call["messages"])
+        call = {
+            "messages": list(messages),
+            "tools": list(tools),
+            "tool_choice": tool_choice,
+            "json_output": json_output,
+            "extra_create_args": dict(extra_create_args or {}),
+            "cancellation_token": cancellation_token,
+        }
+        self._create_calls.append(call)
+        result = self._result(ReplayReply(content=reply) if isinstance(reply, str) else reply, messages)
         self._cur_usage = result.usage
         self._update_total_usage()
         return result

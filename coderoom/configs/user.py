@@ -7,6 +7,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Final
 
+from coderoom.configs.prices import PRICES_VARIABLE
 from coderoom.configs.reading import find_source, read_document
 from coderoom.configs.yaml import did_you_mean
 from coderoom.errors import ConfigError, Problem
@@ -15,6 +16,7 @@ _VARIABLES: Final = {
     "model": "CODEROOM_MODEL",
     "wall": "CODEROOM_WALL",
     "workspace": "CODEROOM_WORKSPACE",
+    "prices": PRICES_VARIABLE,
 }
 
 
@@ -31,7 +33,7 @@ def apply_user_config(env: MutableMapping[str, str]) -> dict[str, str]:
         env: The variables.
 
     Returns:
-        What the file says, by key: `model`, `wall` and `workspace`; empty if there is no file.
+        What the file says, by key: `model`, `wall`, `workspace` and `prices`; empty if there is no file.
 
     Raises:
         ConfigError: The file has mistakes; all of them are listed.

@@ -1,0 +1,84 @@
+"""What is said when a model service refuses: the service's own message, and what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coderoom.errors import ModelError
+from coderoom.generation import AICodeGenerator
+from coderoom.runs import execute_code
+from tests.support.commands import coderoom
+from tests.support.openai_server import Failure, OpenAIServer, Raw, Step
+
+SPENT = "You exceeded your current quota, please check your plan and billing details."
+PAGE = Raw(b"<!DOCTYPE html><html><body>Nothing here</body></html>", status=404, content_type="text/html")
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (
+            Failure(429, code="insufficient_quota", message=SPENT),
+            f"RateLimitError: {SPENT} There is no credit left at the model service, so waiting does not help: "
+            "check its billing, or use another key.",
+        ),
+        (
+            Failure(402, message="Insufficient Balance"),
+            "APIStatusError: Insufficient Balance. There is no credit left at the model service, so waiting does not "
+            "help: check its billing, or use another key.",
+        ),
+        (
+            Failure(429, code="rate_limit_exceeded", message="Rate limit reached: see your billing."),
+            "RateLimitError: Rate limit reached: see your billing. The model service asks for a "
+            "pause: try again later.",
+        ),
+        (
+            Failure(404, code="model_not_found", message="The model `gpt-9` does not exist."),
+            "NotFoundError: The model `gpt-9` does not exist. The model service does not "
+            "have this model: check its name.",
+        ),
+        (
+            Failure(404, message="models/gemini-9 is not found for API version v1beta."),
+            "NotFoundError: models/gemini-9 is not found for API version v1beta. The model service does not have this "
+            "model: check its name.",
+        ),
+        (
+            PAGE,
+            "NotFoundError: Error code: 404. There is no model service at this "
+            "address: check its base URL, which often ends in /v1 (OPENAI_BASE_URL for `openai:`; `coderoom models` "
+            "lists all).",
+        ),
+    ],
+)
+async def test_what_is_said(failure: Step, said: str) -> None:
+    with OpenAIServer([failure], repeat=True) as server:
+        with pytest.raises(ModelError) as caught:
+            await execute_code("Count.", model=f"{server.base_url}#gpt-9")
+        address = server.base_url
+    assert str(caught.value) == f"The model '{address}#gpt-9' failed: {said}"
+
+
+def test_the_run_says_it(tmp_path: Path) -> None:
+    with OpenAIServer([Failure(429, code="insufficient_quota", message=SPENT)], repeat=True) as server:
+        env = {"CODEROOM_MODEL": f"{server.base_url}#mine"}
+        done = coderoom("run", "coder-reviewer", "Do it.", "--json", cwd=tmp_path, env=env)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"] == (
+        f"Agent 'coder' failed: RateLimitError: {SPENT} There is no credit left at the model service, so waiting does "
+        "not help: check its billing, or use another key."
+    )
+
+
+async def test_the_generator_does_not_wait_for_credit(tmp_path: Path) -> None:
+    with OpenAIServer([Failure(429, code="insufficient_quota", message=SPENT)], repeat=True) as server:
+        generator = AICodeGenerator(
+            model="mine", api_key="k", base_url=server.base_url, cache_dir=tmp_path, cache=False, retries=3
+        )
+        async with generator:
+            solution = await generator.generate_solution("Double a number.")
+    assert solution.error is not None
+    assert "no credit left" in solution.error
+    assert len(server.requests) == 1
