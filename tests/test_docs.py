@@ -11,6 +11,7 @@ import pytest
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.configs import check_team, make_model
 from tests.support.commands import ROOT, coderoom, run_script
+from tests.support.openai_server import OpenAIServer, Request
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -65,15 +66,29 @@ def test_the_recording_in_the_docs_plays(tmp_path: Path) -> None:
     assert (done.returncode, run["attempts"], run["approved"]) == (0, 2, True)
 
 
-def test_the_commands_of_the_tutorial_run(tmp_path: Path) -> None:
+# A server of Studio, and functions in a module of the reader's; each has tests of its own.
+NOT_RUN = ("coderoom studio", "coderoom solve --tests-for", 'coderoom solve "Prices', "coderoom run test-driven")
+
+
+def answer(request: Request) -> str:
+    if "response_format" in request.body:
+        return json.dumps({"approved": True, "issues": [], "summary": "Fine."})
+    code = "```python\nprint(42)\n```"
+    return "It is 42." if "print(42)" in str(request.messages) else code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_run_as_printed(tmp_path: Path, page: Path) -> None:
+    found = [block for block in extract_code_blocks(page.read_text()) if block.language == "sh" and not block.no_run]
+    lines = [line for block in found for line in block.code.splitlines() if line.startswith("coderoom ")]
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    page = (ROOT / "docs" / "tutorial.md").read_text()
-    lines = [line for block in extract_code_blocks(page) if block.language == "sh" for line in block.code.splitlines()]
-    assert len(lines) >= 8
     for line in lines:
-        name, *arguments = shlex.split(line)
-        assert name == "coderoom"
-        done = coderoom(*arguments, cwd=tmp_path)
+        if line.startswith(NOT_RUN):
+            continue
+        with OpenAIServer(respond=answer) as server:
+            env = {"OPENAI_API_KEY": "test", "OPENAI_BASE_URL": server.base_url, "XDG_CACHE_HOME": str(tmp_path)}
+            env["CODEROOM_MODEL"] = "replay:examples/solve.replay.yaml" if "solve" in line else "gpt-4o-2024-08-06"
+            done = coderoom(*shlex.split(line, comments=True)[1:], cwd=tmp_path, env=env)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
