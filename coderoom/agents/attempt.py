@@ -24,13 +24,12 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import CreateResult, LLMMessage
 
-from coderoom._util.calls import await_with_token
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
 from coderoom.agents.metadata import StopReason
-from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, ask_approval
+from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
-from coderoom.executors import bound_and_save, runner_for
+from coderoom.executors import CodeSteps, bound_and_save
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall, OutputChunk
 
@@ -329,18 +328,31 @@ def cut_of(reply: CreateResult | None) -> dict[str, str]:
 class CodeRunner:
     """Asks for approval, runs the selected code and returns the attempt.
 
-    Attributes:
+    Args:
         executor: Where code runs; it is started on first use.
+        approval: Is asked before code runs; `None` for no approval.
+        max_output_chars: The most characters of output, at least 200.
+        can_undo: Whether failed code can be undone.
+
+    Attributes:
+        steps: Runs the code.
+        executor: Where code runs.
         approval: Is asked before code runs; `None` for no approval.
         last_attempt: The last attempt, as far as known if it was cancelled; `None` if its code was not started.
     """
 
     def __init__(
-        self, executor: CodeExecutor, approval: Approval | ApprovalFuncType | None, max_output_chars: int
+        self,
+        executor: CodeExecutor,
+        approval: Approval | ApprovalFuncType | None,
+        max_output_chars: int,
+        *,
+        can_undo: bool = False,
     ) -> None:
         if max_output_chars < 200:
             raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
-        self.executor = runner_for(executor)
+        self.steps = CodeSteps(executor, can_undo=can_undo)
+        self.executor = self.steps.executor
         self._given = executor
         self.approval = approval
         self._max_output_chars = max_output_chars
@@ -367,7 +379,7 @@ class CodeRunner:
         if refusal is not None:
             return Attempt(number, blocks, Outcome.REJECTED, 1, "", notes, reason=refusal)
         try:
-            result = await self.executor.run(blocks, cancellation_token, on_output)
+            result = await self.steps.run(blocks, cancellation_token, on_output)
         except asyncio.CancelledError:
             known = getattr(self._given, "interrupted", None) or ExecutionResult(
                 Outcome.CANCELLED, 125, output=_OUTPUT_UNKNOWN
@@ -418,7 +430,7 @@ class CodeRunner:
             return None
         code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
         request = ApprovalRequest(code=code, context=list(context))
-        response = await await_with_token(ask_approval(self.approval, request), cancellation_token)
+        response = await approve_once(self.approval, request, cancellation_token)
         return None if response.approved else response.reason or "no reason was given"
 
     def _bound(self, result: ExecutionResult) -> tuple[str, Path | None]:

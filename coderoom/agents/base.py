@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
-from autogen_agentchat.base import Response
+from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     CodeExecutionEvent,
     HandoffMessage,
+    MemoryQueryEvent,
     ModelClientStreamingChunkEvent,
     TextMessage,
     ThoughtEvent,
@@ -24,6 +25,7 @@ from autogen_agentchat.messages import (
 from autogen_agentchat.state import BaseState
 from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
+from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
@@ -33,6 +35,7 @@ from autogen_core.models import (
     SystemMessage,
     UserMessage,
 )
+from autogen_core.tools import Tool
 from pydantic import BaseModel, Field
 
 from coderoom._util.calls import Answer, ask_structured, at_end_of_run, await_with_token, call_model, note_run
@@ -47,6 +50,7 @@ from coderoom.agents.attempt import (
     execution_event,
     select_blocks,
 )
+from coderoom.agents.handoffs import Handoffs
 from coderoom.agents.messages import picture_of, plain_answer
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
@@ -90,6 +94,8 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         model_client: ChatCompletionClient | None,
         model_context: ChatCompletionContext | None,
         system_message: str | None,
+        memory: Sequence[Memory] | None = None,
+        handoffs: Sequence[Handoff | str] | None = None,
     ) -> None:
         super().__init__(name, description)
         if model_client is not None and getattr(model_client, "model_info", None) is None:
@@ -101,11 +107,23 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         self._model_context = UnboundedChatCompletionContext() if model_context is None else model_context
         self._system_message = system_message or None
         self._conversation = Conversation(self._model_context, self._system_message)
+        if memory and model_client is None:
+            raise ValueError("memory needs a model_client, whose conversation it adds to.")
+        self._memory = None if memory is None else list(memory)
+        self._handing_over = Handoffs(handoffs, model_client)
+        self._handoffs = self._handing_over.given
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
         """The types of the messages that other agents get."""
-        return (TextMessage,)
+        return (TextMessage, HandoffMessage) if self._handoffs else (TextMessage,)
+
+    async def _remember(self, cancellation_token: CancellationToken) -> AsyncGenerator[MemoryQueryEvent, None]:
+        """Have each memory add what it finds to the conversation."""
+        for memory in self._memory or ():
+            updated = await await_with_token(memory.update_context(self._model_context), cancellation_token)
+            if updated.memories.results:
+                yield MemoryQueryEvent(content=updated.memories.results, source=self.name)
 
     @property
     def model_context(self) -> ChatCompletionContext:
@@ -145,7 +163,7 @@ class Turn:
     token: CancellationToken
     attempts: list[Attempt] = field(default_factory=list)
     tokens: int = 0
-    answer: TextMessage | None = None
+    answer: TextMessage | HandoffMessage | None = None
     interrupted: bool = False
 
     @property
@@ -187,8 +205,10 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         runner: CodeRunner,
         languages: Sequence[str],
         code_format: CodeFormat | None = None,
+        memory: Sequence[Memory] | None = None,
+        handoffs: Sequence[Handoff | str] | None = None,
     ) -> None:
-        super().__init__(name, description, model_client, model_context, system_message)
+        super().__init__(name, description, model_client, model_context, system_message, memory, handoffs)
         self._model_client_stream = model_client_stream
         self._runner = runner
         self._languages = list(languages)
@@ -245,6 +265,9 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
 
     async def _steps(self, turn: TurnT) -> AsyncGenerator[Item, None]:
         """Take steps until there is an answer or a reason to stop."""
+        async with aclosing(self._remember(turn.token)) as events:
+            async for event in events:
+                yield event
         while turn.answer is None and turn.stop_reason is None:
             async with aclosing(self._step(turn)) as items:
                 async for item in items:
@@ -254,7 +277,8 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """Call the model once, and run the code that it writes."""
         message_id = str(uuid.uuid4())
         reply: CreateResult | None = None
-        async with aclosing(self._ask_model(message_id, turn.token)) as parts:
+        tools = self._handing_over.tools
+        async with aclosing(self._ask_model(message_id, turn.token, tools=tools)) as parts:
             async for part in parts:
                 if isinstance(part, CreateResult):
                     reply = part
@@ -262,6 +286,12 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
                     yield part
         assert reply is not None
         turn.tokens += reply.usage.prompt_tokens + reply.usage.completion_tokens
+        if not isinstance(reply.content, str):
+            events, result, turn.answer = self._handing_over.hand_over(self.name, reply, turn.attempts)
+            await self._model_context.add_message(result)
+            for event in events:
+                yield event
+            return
         selection = select_blocks([str(reply.content)], self._languages, self._code_format)
         if not selection.is_code:
             for note in selection.notes:
@@ -352,7 +382,12 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         return own
 
     async def _ask_model(
-        self, message_id: str, cancellation_token: CancellationToken, hint: str | None = None
+        self,
+        message_id: str,
+        cancellation_token: CancellationToken,
+        hint: str | None = None,
+        *,
+        tools: Sequence[Tool] = (),
     ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
         """Call the model and add its reply to the context."""
         assert self._model_client is not None
@@ -365,6 +400,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             source=self.name,
             message_id=message_id,
             cancellation_token=cancellation_token,
+            tools=tools,
         )
         async with aclosing(call) as items:
             async for item in items:

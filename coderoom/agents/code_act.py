@@ -8,13 +8,14 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Self, get_args
 
-from autogen_agentchat.base import Response
+from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import (
     BaseChatMessage,
     TextMessage,
 )
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeExecutor
+from autogen_core.memory import Memory
 from autogen_core.model_context import BufferedChatCompletionContext, ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
@@ -26,6 +27,7 @@ from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, execution_event, facts, report
 from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
+from coderoom.agents.handoffs import HandoffList
 from coderoom.agents.messages import plain_answer
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, dump_tool, load_tool, unrun_code, with_functions
@@ -57,6 +59,8 @@ class CodeActAgentConfig(StrictConfig):
     approval: ComponentModel | None = None
     """The constructor's `approval_func`, which must be a component here."""
     max_output_chars: int = Field(default=10_000, ge=200)
+    memory: list[ComponentModel] | None = None
+    handoffs: HandoffList | None = None
 
     @model_validator(mode="after")
     def _keeps_a_session(self) -> Self:
@@ -184,6 +188,10 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             they were before it (`rollback`). Function calls are never undone; the model is informed about them.
         approval_func: Is asked before code runs, as in `CodeExecutorAgent`.
         max_output_chars: The most characters of output for the model and other agents, at least 200.
+        memory: AutoGen's memories, each of which adds what it finds to the conversation at the beginning of a turn.
+        handoffs: The agents that the model can hand over to, as in AutoGen's `AssistantAgent`: names, or `Handoff`s.
+            The turn then ends with a `HandoffMessage` that has the report of the code that ran in it, and code beside
+            the call is not run. The model must be able to call functions.
 
     Raises:
         ValueError: A limit is out of range, the executor has no session, or a tool cannot be offered.
@@ -221,6 +229,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         on_error: OnError = "keep",
         approval_func: Approval | ApprovalFuncType | None = None,
         max_output_chars: int = 10_000,
+        memory: Sequence[Memory] | None = None,
+        handoffs: Sequence[Handoff | str] | None = None,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
@@ -230,7 +240,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         if executor.state != "session":
             raise ValueError(f"CodeActAgent needs an executor with state='session', not {executor.state!r}.")
         _check_choices(code_format, on_error)
-        runner = CodeRunner(executor, approval_func, max_output_chars)
+        runner = CodeRunner(executor, approval_func, max_output_chars, can_undo=on_error == "rollback")
         languages = [name for name in self.LANGUAGES if name in executor.languages]
         super().__init__(
             name,
@@ -242,6 +252,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             runner,
             languages,
             code_format,
+            memory,
+            handoffs,
         )
         _check_limits(max_steps, max_tokens, max_seconds)
         self._max_steps, self._max_tokens, self._max_seconds = max_steps, max_tokens, max_seconds

@@ -8,15 +8,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from autogen_agentchat.base import Response
+from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import BaseChatMessage, CodeGenerationEvent, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 from pydantic import BaseModel, Field, model_validator
 
-from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import (
@@ -30,9 +30,10 @@ from coderoom.agents.attempt import (
     texts_of,
 )
 from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
+from coderoom.agents.handoffs import HandoffList
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
-from coderoom.executors import Checkpoints, SavedState
+from coderoom.executors import Checkpoints
 from coderoom.outcome import Outcome
 
 RetryFrom = Literal["failed", "clean"]
@@ -72,6 +73,8 @@ class CodeExecutorAgentConfig(StrictConfig):
     reflect: bool = True
     max_output_chars: int = Field(default=10_000, ge=200)
     retry_from: RetryFrom = "failed"
+    memory: list[ComponentModel] | None = None
+    handoffs: HandoffList | None = None
 
 
 @dataclass
@@ -126,6 +129,10 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         retry_from: The state in which a further attempt begins: `failed`, as the failed attempt left it, or `clean`,
             with the failed attempt undone, which the model is informed about. `clean` needs an executor with
             `coderoom.executors.Checkpoints`, such as `SandboxCodeExecutor`.
+        memory: AutoGen's memories, each of which adds what it finds to the conversation at the beginning of a turn.
+        handoffs: The agents that the model can hand over to, as in AutoGen's `AssistantAgent`: names, or `Handoff`s.
+            The turn then ends with a `HandoffMessage` that has the report of the code that ran in it, and code beside
+            the call is not run. The model must be able to call functions.
 
     Raises:
         ValueError: `max_retries_on_error` is negative, or above 0 without a model client; `max_output_chars` is below
@@ -172,16 +179,28 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         reflect: bool = True,
         max_output_chars: int = 10_000,
         retry_from: RetryFrom = "failed",
+        memory: Sequence[Memory] | None = None,
+        handoffs: Sequence[Handoff | str] | None = None,
     ) -> None:
         _check_retries(max_retries_on_error, model_client, retry_from, code_executor)
         if isinstance(sources, str):
             raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         if description is None:
             description = self.DEFAULT_TERMINAL_DESCRIPTION if model_client is None else self.DEFAULT_AGENT_DESCRIPTION
-        runner = CodeRunner(code_executor, approval_func, max_output_chars)
+        can_undo = retry_from == "clean" and max_retries_on_error > 0
+        runner = CodeRunner(code_executor, approval_func, max_output_chars, can_undo=can_undo)
         languages = self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
         super().__init__(
-            name, description, model_client, model_context, model_client_stream, system_message, runner, languages
+            name,
+            description,
+            model_client,
+            model_context,
+            model_client_stream,
+            system_message,
+            runner,
+            languages,
+            memory=memory,
+            handoffs=handoffs,
         )
         self._code_executor = code_executor
         self._max_retries_on_error = max_retries_on_error
@@ -192,7 +211,6 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         self._interrupted: set[str] = set()
         self._max_output_chars = max_output_chars
         self._retry_from: RetryFrom = retry_from
-        self._saved = SavedState(code_executor) if retry_from == "clean" and max_retries_on_error > 0 else None
 
     # --- The interface of AutoGen's agents ---
 
@@ -205,6 +223,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         """Clear the conversation and restart the executor."""
         await self._conversation.reset()
         self._resumed.set()
+        self._runner.steps.forget()
         await self._runner.executor.restart()
 
     async def save_state(self) -> Mapping[str, Any]:
@@ -281,8 +300,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
                 async for item in items:
                     yield item
         finally:
-            if self._saved is not None:
-                await self._saved.release()
+            await self._runner.steps.release()
         if turn.answer is None:
             async with aclosing(self._sum_up(turn)) as parts:
                 async for part in parts:
@@ -303,7 +321,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         decision = answer.value or RetryDecision(retry=False, reason="The model's decision could not be read.")
         yield _decision_event(self.name, attempt, decision, answer.usage)
         if decision.retry:
-            undone = "" if self._saved is None else await self._saved.restore(turn.token)
+            undone = await self._runner.steps.undo(turn.token)
             await self._add_to_context(_retry_plan(decision, undone))
         else:
             turn.gave_up = True
@@ -311,9 +329,6 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
     async def _attempt(
         self, turn: RetryTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput
     ) -> Attempt:
-        if self._saved is not None:
-            await await_with_token(self._runner.executor.start(), turn.token)
-            await self._saved.save(turn.token)
         return await self._runner.attempt(turn.number, selection, context, turn.token, on_output)
 
     async def _sum_up(self, turn: RetryTurn) -> AsyncGenerator[Item, None]:

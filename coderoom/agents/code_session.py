@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +21,7 @@ from coderoom._util.tasks import run_uncancellable
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, calls_made
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.executors import SandboxCodeExecutor, SavedState
+from coderoom.executors import SandboxCodeExecutor, digest_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, RecordedCall, host_functions
 
@@ -55,7 +53,6 @@ class CodeSession:
     ) -> None:
         self._executor = executor
         self._runner = runner
-        self._saved = SavedState(executor)
         self._tools = list(tools)
         self._workbenches = Workbenches(workbenches)
         self._on_error = on_error
@@ -101,9 +98,6 @@ class CodeSession:
     ) -> Attempt:
         """Run the blocks of a reply; with `on_error="rollback"`, undo a failure."""
         await await_with_token(self._workbenches.restart_broken(), cancellation_token)
-        if self._on_error == "rollback":
-            await await_with_token(self._runner.executor.start(), cancellation_token)
-            await self._saved.save(cancellation_token)
         self._recorder.take()
         undo = True
         try:
@@ -114,7 +108,7 @@ class CodeSession:
                 # After a cancellation, this is what is known about the attempt.
                 await run_uncancellable(self._conclude(undo))
         finally:
-            await self._saved.release()
+            await self._runner.steps.release()
         return self._runner.last_attempt or attempt
 
     async def _conclude(self, undo: bool) -> None:
@@ -127,7 +121,7 @@ class CodeSession:
         undone = ""
         if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
             with suppress(CodeRoomError):  # Without a note, the model assumes nothing.
-                undone = await self._saved.restore(CancellationToken())
+                undone = await self._runner.steps.undo(CancellationToken())
         if undone:
             notes = (*attempt.notes, _UNDONE.format(undone=undone))
             self._runner.last_attempt = replace(attempt, notes=notes, undone="files" in undone)
@@ -165,6 +159,7 @@ class CodeSession:
         """
         if not self._to_restore:
             return ""
+        self._runner.steps.forget()
         await self._runner.executor.restart()
         back: list[PastCell] = []
         lost: list[str] = []
@@ -206,6 +201,7 @@ class CodeSession:
         """Return to the initial state."""
         self._cells, self._failed, self._to_restore = [], 0, False
         self._called, self._forgotten = [], []
+        self._runner.steps.forget()
         await self._runner.executor.restart()
         await self._workbenches.reset()
 
@@ -220,12 +216,6 @@ _FAILED_BEFORE = "code that had not ended well ({count} times) was not run again
 
 
 _SHOWN = 200
-
-
-def digest_of(output: str) -> str:
-    """A digest of an output, without addresses and cell numbers, which always differ."""
-    text = re.sub(r"0x[0-9a-fA-F]+|<cell \d+>", "#", output)
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def lost_cell(cell: PastCell, outcome: Outcome, output: str) -> str:

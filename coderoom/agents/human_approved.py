@@ -136,6 +136,8 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
     async def ask(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask the person about code."""
         if self.input_func is self._without_function:
+            # A team passes messages on with a short delay.
+            await asyncio.sleep(_SETTLE_SECONDS)
             return await self._terminal.decide(request)
         asked = str(uuid.uuid4())
         person = InputApproval(
