@@ -386,9 +386,7 @@ async def test_an_error_comes_with_what_helps() -> None:
     ((_, text),) = shown(found)
     assert text.startswith("**coder0 could not go on: AuthenticationError**")
     assert "Incorrect API key provided: nope." in text
-    assert text.endswith(
-        "Check the key of your model service (OPENAI_API_KEY), or name another model (--model, or model= from Python)."
-    )
+    assert "Check the key of your model service (OPENAI_API_KEY for" in text
 
 
 async def test_a_run_closes_what_studio_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
