@@ -7,6 +7,7 @@
     ├── MissingDependencyError  a package, a program or a setting is missing
     ├── SandboxUnavailable      the sandbox broke or cannot be built; never a failure of the code
     ├── StudioError             AutoGen Studio did not start, or its server ended unexpectedly
+    ├── JournalError            the journal cannot be read or written
     ├── ModelError              a model request failed; `__cause__` is what its client raised
     └── TeamError               a team failed; `__cause__` is what was raised inside it
         └── AgentError          one of its agents failed
@@ -24,6 +25,7 @@ __all__ = [
     "CodeRoomError",
     "ConfigError",
     "GenerationError",
+    "JournalError",
     "MissingDependencyError",
     "ModelError",
     "Problem",
@@ -95,6 +97,10 @@ class SandboxUnavailable(CodeRoomError):  # noqa: N818 (a public name of the des
 
 class StudioError(CodeRoomError):
     """AutoGen Studio did not start, or its server ended unexpectedly; the message has the last lines of its log."""
+
+
+class JournalError(CodeRoomError):
+    """The journal cannot be read or written; what is in it stays as it is."""
 
 
 class ModelError(CodeRoomError, RuntimeError):

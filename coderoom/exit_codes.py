@@ -13,7 +13,14 @@ from typing import Any, NoReturn
 import typer
 
 from coderoom._util.text import visible
-from coderoom.errors import CodeRoomError, ConfigError, MissingDependencyError, RequestError, SandboxUnavailable
+from coderoom.errors import (
+    CodeRoomError,
+    ConfigError,
+    JournalError,
+    MissingDependencyError,
+    RequestError,
+    SandboxUnavailable,
+)
 
 __all__ = [
     "EXIT_FAILED",
@@ -103,7 +110,7 @@ def _report_bug(error: Exception) -> int:
 def _exit_code(error: CodeRoomError) -> int:
     if isinstance(error, ConfigError | RequestError):
         return EXIT_WRONG_REQUEST
-    if isinstance(error, MissingDependencyError | SandboxUnavailable):
+    if isinstance(error, MissingDependencyError | SandboxUnavailable | JournalError):
         return EXIT_MISSING
     return EXIT_FAILED
 

@@ -10,7 +10,7 @@ import pytest
 
 from coderoom.configs import shipped_teams
 from tests.support.commands import coderoom, recording
-from tests.support.openai_server import Failure, OpenAIServer
+from tests.support.openai_server import Failure, OpenAIServer, Reply
 
 FINAL = ["```python\nx = 41\nprint('set')\n```", "It is set.", "```python\nprint(x + 1)\n```", "It is 42."]
 SLOW = "```python\nimport time\nprint('begun', flush=True)\ntime.sleep(60)\n```"
@@ -147,9 +147,38 @@ def test_models_are_listed_and_checked(tmp_path: Path) -> None:
 
 
 def test_help_has_words_and_no_types(tmp_path: Path) -> None:
-    for command in ("run", "exec", "solve", "validate", "init", "chat", "cache show"):
+    for command in ("run", "exec", "solve", "validate", "convert", "init", "chat", "cache show"):
         shown = coderoom(*command.split(), "--help", cwd=tmp_path, env={"COLUMNS": "80"}).stdout
         assert not re.search(r"<\w+>", shown)
         assert "{" not in shown
     assert "Did you mean 'validate'?" in coderoom("valdate", cwd=tmp_path).stderr
     assert coderoom("version", cwd=tmp_path).stdout == coderoom("--version", cwd=tmp_path).stdout
+
+
+def test_a_run_says_what_it_costs_by_the_users_prices_too(tmp_path: Path) -> None:
+    reply = Reply("```python\nprint(1)\n```", usage=(1_000_000, 100_000))
+    (tmp_path / "prices.yaml").write_text("my-own: [2, 30]\n")
+    for model, price in {"gpt-4o-2024-08-06": 3.5, "my-own": 5.0, "other": None}.items():
+        with OpenAIServer([reply]) as server:
+            arguments = ["run", "coder-executor", "x", "--max-turns", "2", "--model", f"{server.base_url}#{model}"]
+            done = coderoom(*arguments, cwd=tmp_path, env={"CODEROOM_PRICES": "prices.yaml"})
+        assert ("cost" in done.stdout) == (price is not None)
+        assert price is None or f"cost     ${price:.2f} " in done.stdout
+
+
+def test_mistakes_in_the_users_prices_come_before_the_first_request(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("a: [1, 2]\nb: 3\n")
+    model = recording(tmp_path / "r.json", [])
+    for command in ("run", "coder-executor"), ("solve",):
+        done = coderoom(*command, "x", "--model", model, cwd=tmp_path, env={"CODEROOM_PRICES": "prices.yaml"})
+        assert done.returncode == 2
+        assert "prices.yaml:2: b: expected the prices of a million tokens" in done.stderr
+
+
+def test_code_that_waits_for_approval_is_shown_once(tmp_path: Path) -> None:
+    reply = "First.\n\n```python\nprint(6 * 7)\n```\n\nThe data:\n\n```json\n[1]\n```"
+    model = recording(tmp_path / "r.json", [reply, "It is 42."])
+    done = coderoom("run", "human-approves", "x", "--model", model, cwd=tmp_path, stdin="y\n")
+    assert done.returncode == 0
+    assert (done.stdout + done.stderr).count("print(6 * 7)") == 1
+    assert all(text in done.stdout for text in ("First.", "The data:", "[1]"))

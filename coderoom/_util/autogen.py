@@ -13,7 +13,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.agents._user_proxy_agent import cancellable_input
 from autogen_agentchat.base import Team
+from autogen_agentchat.messages import MessageFactory
+from autogen_agentchat.teams import BaseGroupChat, GraphFlow
 from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentContainer
 from autogen_agentchat.teams._group_chat._events import (
     GroupChatAgentResponse,
@@ -26,7 +30,7 @@ from autogen_agentchat.teams._group_chat._round_robin_group_chat import (
     RoundRobinGroupChatConfig,
     RoundRobinGroupChatManager,
 )
-from autogen_core import SingleThreadedAgentRuntime
+from autogen_core import MessageHandlerContext, SingleThreadedAgentRuntime
 from autogen_core._component_config import WELL_KNOWN_PROVIDERS, ComponentFromConfig
 
 from coderoom._util.json_output import innermost_client
@@ -46,17 +50,21 @@ __all__ = [
     "RoundRobinGroupChatManager",
     "SerializableException",
     "agents_of",
+    "clients_of",
     "closers_of",
+    "current_agent",
     "executor_of",
     "forget_early_answers",
     "function_of",
     "is_executor_started",
     "is_running",
     "is_started",
-    "knows_model",
+    "known_model_info",
     "loads_past_versions",
+    "lost_arguments",
     "mcp_schemas",
     "model_client_of",
+    "part_of",
     "participants_of",
     "server_params_of",
     "transports_of",
@@ -88,6 +96,15 @@ class QuietRuntime(SingleThreadedAgentRuntime):
         except ValueError:  # It has replaced the queue that it reports to.
             if self._run_context is not None:
                 raise
+
+
+def current_agent() -> str:
+    """The name of the agent whose turn this code is a part of; empty outside of a team."""
+    try:
+        kind = MessageHandlerContext.agent_id().type
+    except RuntimeError:
+        return ""
+    return kind.rpartition("_")[0]  # A team adds its own id to the name.
 
 
 def participants_of(team: Any) -> list[Any]:
@@ -136,21 +153,71 @@ def loads_past_versions(component_class: Any) -> bool:
     )
 
 
-def knows_model(client_class: type, name: str) -> bool:
-    """Whether a class of AutoGen's clients knows the capabilities of a model; classes of others may need none."""
+def known_model_info(client_class: type, name: str) -> Mapping[str, Any] | None:
+    """What a class of AutoGen's clients knows about a model; empty for classes of others, which may need nothing."""
     package = client_class.__module__.rpartition(".")[0]
     if package.removeprefix("autogen_ext.models.") not in ("anthropic", "ollama", "openai"):
-        return True
+        return {}
     try:
-        importlib.import_module(f"{package}._model_info").get_info(name)
+        info: Mapping[str, Any] = importlib.import_module(f"{package}._model_info").get_info(name)
     except (KeyError, ValueError):
-        return False
-    return True
+        return None
+    return info
+
+
+_NOT_IN_CONFIGS = (
+    "_candidate_func",
+    "_device_requests",
+    "_functions",
+    "_max_retries_on_error",
+    "_selector_func",
+    "_sources",
+    "_strict",
+    "_tool_call_summary_formatter",
+    "_virtual_env_context",
+)
+"""Attributes with arguments of AutoGen's constructors that a dump leaves out."""
+
+
+def lost_arguments(component: Any) -> dict[str, Any]:
+    """The arguments of a component of AutoGen that its own dump leaves out."""
+    if not type(component).__module__.startswith("autogen_"):
+        return {}
+    in_config = component.component_config_schema.model_fields
+    only_in_python = inspect.signature(type(component)).parameters.keys() - in_config.keys()
+    found = {name[1:]: getattr(component, name, None) for name in _NOT_IN_CONFIGS if name[1:] in only_in_python}
+    if isinstance(component, UserProxyAgent) and component.input_func is not cancellable_input:
+        found["input_func"] = component.input_func
+    if isinstance(component, BaseGroupChat):
+        of_agents = {kind for agent in agents_of(component) for kind in getattr(agent, "produced_message_types", ())}
+        kinds = {*component._message_factory._message_types.values()} - {*MessageFactory()._message_types.values()}
+        found["custom_message_types"] = kinds - of_agents
+    if isinstance(component, GraphFlow):
+        edges = [edge for node in component._graph.nodes.values() for edge in node.edges]
+        found["condition (a function) of edges"] = any(edge.condition_function for edge in edges)
+    given = getattr(component, "_raw_config", {})
+    found |= {name: value for name, value in given.items() if name not in in_config}
+    info = getattr(component, "_model_info", None)
+    if "model_info" in in_config and "model" in given and "model_info" not in given:
+        found["model_info"] = None if info == known_model_info(type(component), given["model"]) else info
+    return {name: value for name, value in found.items() if value}
+
+
+def part_of(component: Any, key: str) -> Any:
+    """The component, or the list of components, that a component has under a key of its config, or `None`."""
+    names = (f"_input_{key}", f"_{key}", key)
+    return next((part for name in names if (part := getattr(component, name, None)) is not None), None)
 
 
 def model_client_of(agent: Any) -> Any:
     """An agent's model client, or `None`."""
     return getattr(agent, "_model_client", None)
+
+
+def clients_of(team: Any) -> list[Any]:
+    """The model clients of a team's agents, and of the team itself."""
+    found = [model_client_of(each) for each in (team, *agents_of(team, hidden=True))]
+    return [client for client in found if client is not None]
 
 
 def closers_of(team: Any) -> list[Callable[[], Awaitable[None]]]:

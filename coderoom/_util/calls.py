@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,16 +18,11 @@ from weakref import ref
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage, UserMessage
+from autogen_core.tools import Tool
 from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import transports_of
-from coderoom._util.json_output import (
-    has_structured_output,
-    output_arguments,
-    parse_tolerantly,
-    refuses_format,
-    request_for_json,
-)
+from coderoom._util.json_output import output_arguments, parse_tolerantly, request_for_json, send_for_json
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.text import encodable
 
@@ -62,15 +57,18 @@ async def call_model(
     source: str,
     message_id: str,
     cancellation_token: CancellationToken,
+    tools: Sequence[Tool] = (),
 ) -> AsyncGenerator[ModelClientStreamingChunkEvent | CreateResult, None]:
     """Call a model; yield its chunks, if `stream` is set, and its result last.
 
-    The token ends the call at once, even if the client ignores it. An answer that is not text is a `TypeError`.
+    The token ends the call at once, even if the client ignores it. An answer that is not text is a `TypeError`, unless
+    the model was offered tools.
     """
+    more: dict[str, Any] = {"tools": tools} if tools else {}
     await close_with_loop(model_client)
     result: CreateResult | None = None
     if stream:
-        async with aclosing(_stream(model_client, messages, cancellation_token)) as items:
+        async with aclosing(_stream(model_client, messages, cancellation_token, more)) as items:
             async for item in items:
                 if isinstance(item, CreateResult):
                     result = item
@@ -81,9 +79,12 @@ async def call_model(
             raise TypeError(f"{type(model_client).__name__} ended its stream without a result.")
     else:
         result = await await_with_token(
-            model_client.create(messages, cancellation_token=cancellation_token), cancellation_token
+            model_client.create(messages, cancellation_token=cancellation_token, **more), cancellation_token
         )
     if not isinstance(result.content, str):
+        if tools:
+            yield result
+            return
         names = ", ".join(repr(call.name) for call in result.content)
         raise TypeError(
             f"The model called {names} as a tool, but it has no tools and should answer with code in text. Try another "
@@ -94,11 +95,14 @@ async def call_model(
 
 
 async def _stream(
-    model_client: ChatCompletionClient, messages: Sequence[LLMMessage], cancellation_token: CancellationToken
+    model_client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    cancellation_token: CancellationToken,
+    more: Mapping[str, Any],
 ) -> AsyncGenerator[str | CreateResult, None]:
     # OpenAI's client counts the tokens of a stream only with this argument, which other clients do not have.
     asks = "include_usage" in inspect.signature(model_client.create_stream).parameters
-    more: dict[str, Any] = {"include_usage": True} if asks else {}
+    more = {**more, "include_usage": True} if asks else more
     # Cancelled by `_hang_up` only.
     own_token = CancellationToken()
     chunks = model_client.create_stream(messages, cancellation_token=own_token, **more)
@@ -254,26 +258,24 @@ async def ask_structured(
     source: str,
     cancellation_token: CancellationToken,
 ) -> Answer[DecisionT]:
-    """Ask for a decision, by structured output if the client has it, else by asking for JSON.
+    """Ask for a decision, by structured output if the client and its service have it, else by asking for JSON.
 
     The last message is the question. The value of a malformed answer is `None`; an error of the client is raised.
     """
-    question = list(messages)
-    if not has_structured_output(model_client):
-        question.append(UserMessage(content=request_for_json(schema), source=source))
-    arguments = output_arguments(model_client, schema)
+    describes = not model_client.model_info.get("structured_output")
+    in_words = UserMessage(content=request_for_json(schema), source=source)
+
+    async def send(arguments: dict[str, Any], describe: bool) -> CreateResult:
+        question = [*messages, in_words] if describe or describes else list(messages)
+        create = model_client.create(question, cancellation_token=cancellation_token, **arguments)
+        return await await_with_token(create, cancellation_token)
+
     await close_with_loop(model_client)
     try:
-        result = await await_with_token(
-            model_client.create(question, cancellation_token=cancellation_token, **arguments), cancellation_token
-        )
+        result = await send_for_json(model_client, output_arguments(model_client, schema), send)
     except Exception as error:
         if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
             return Answer(None, f"(unreadable: {type(error).__name__})", None)
-        if refuses_format(model_client, error):
-            return await ask_structured(
-                model_client, messages, schema, source=source, cancellation_token=cancellation_token
-            )
         raise
     text = encodable(result.content) if isinstance(result.content, str) else ""
     shown = [message.content for message in messages if isinstance(message, UserMessage)]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 from pydantic import BaseModel, ValidationError
 
+from coderoom._util.rate_limit import one_more
 from coderoom._util.text import encodable
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
+T = TypeVar("T")
 
 _MOST_TRIES = 1000
 _THOUGHTS = re.compile(r"<(think|thinking)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -83,38 +86,8 @@ def _encodable(value: Any) -> Any:
     return value
 
 
-_without_formats: WeakSet[Any] = WeakSet()
-"""The clients whose servers have refused a request because of its `response_format`."""
-_REFUSAL = re.compile(r"response_format|json_schema|json_object|structured.output", re.IGNORECASE)
-
-
-def has_structured_output(model_client: Any) -> bool:
-    """Whether the model gives answers in a schema; otherwise, the request must say it in words."""
-    return bool(model_client.model_info.get("structured_output")) and not has_refused_format(model_client)
-
-
-def refuses_format(model_client: Any, error: Exception) -> bool:
-    """Whether the server has refused the format of the answer, for the first time: the request can be repeated without.
-
-    From then on `output_arguments` of this client asks for no format.
-    """
-    if getattr(error, "status_code", None) not in (400, 422) or not _REFUSAL.search(str(error)):
-        return False
-    if has_refused_format(model_client):
-        return False
-    _without_formats.add(innermost_client(model_client))
-    return True
-
-
-def has_refused_format(model_client: Any) -> bool:
-    """Whether the server has refused a format of the answer before."""
-    return innermost_client(model_client) in _without_formats
-
-
 def output_arguments(model_client: Any, schema: type[BaseModel]) -> dict[str, Any]:
     """The arguments of `create` for an answer in `schema`, as far as the model supports that."""
-    if has_refused_format(model_client):
-        return {}
     if not model_client.model_info.get("structured_output"):
         return {"json_output": True if model_client.model_info.get("json_output") else None}
     if not _is_openai(model_client):
@@ -123,6 +96,48 @@ def output_arguments(model_client: Any, schema: type[BaseModel]) -> dict[str, An
     # raises, its text and token counts are lost, and a valid one causes a warning of pydantic's.
     described = {"name": schema.__name__, "strict": True, "schema": strict_schema(schema.model_json_schema())}
     return {"extra_create_args": {"response_format": {"type": "json_schema", "json_schema": described}}}
+
+
+_PLAIN: Final[WeakSet[Any]] = WeakSet()
+"""The clients whose service refuses requests for JSON output."""
+_OTHER_REASONS = re.compile("context.?length|content.?filter|credit", re.IGNORECASE)
+
+
+async def send_for_json(
+    model_client: Any, arguments: dict[str, Any], send: Callable[[dict[str, Any], bool], Awaitable[T]]
+) -> T:
+    """Send a request with the arguments of `output_arguments`, or without them if the service refuses these.
+
+    Many servers with OpenAI's protocol answer 400 to `response_format`. Such a client is remembered.
+
+    Args:
+        model_client: The client.
+        arguments: The arguments for JSON output.
+        send: Sends the request with the arguments that it is given. Its second argument says whether the request must
+            describe the JSON in words, because the service refuses arguments for that.
+    """
+    client = innermost_client(model_client)
+    if not any(arguments.values()):
+        return await send({}, False)
+    if client in _PLAIN:
+        return await send({}, True)
+    try:
+        return await send(arguments, False)
+    except Exception as error:
+        if not _may_refuse_json(error):
+            raise
+        refusal = error
+    await one_more()
+    try:
+        result = await send({}, True)
+    except Exception as error:
+        raise (refusal if _may_refuse_json(error) else error) from None
+    _PLAIN.add(client)
+    return result
+
+
+def _may_refuse_json(error: Exception) -> bool:
+    return getattr(error, "status_code", None) in (400, 422) and not _OTHER_REASONS.search(str(error))
 
 
 def _is_openai(model_client: Any) -> bool:
@@ -136,6 +151,16 @@ def innermost_client(model_client: Any) -> Any:
     while hasattr(inner := getattr(model_client, "client", None), "model_info"):
         model_client = inner
     return model_client
+
+
+def model_name_of(model_client: Any) -> str:
+    """The name of a client's model; clients have no common attribute for it."""
+    client = innermost_client(model_client)
+    with suppress(Exception):  # Not every client has a config.
+        name = client.dump_component().config["model"]
+        if isinstance(name, str):
+            return name
+    return f"{type(client).__name__}:{client.model_info.get('family', 'unknown')}"
 
 
 def strict_schema(schema: Any) -> Any:

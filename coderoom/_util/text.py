@@ -56,6 +56,11 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def in_dollars(cost: float) -> str:
+    """A price in US dollars."""
+    return "less than $0.0001" if 0 < cost < 0.0001 else f"${cost:.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
 def encodable(text: str) -> str:
     """The text without lone surrogates, which JSON can contain but no encoding can write."""
     try:

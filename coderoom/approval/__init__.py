@@ -8,7 +8,7 @@ An approval does not isolate the code that runs; the executor does.
 
 from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 
-from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, ask_approval
+from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, approve_once, ask_approval
 from coderoom.approval.human import HumanApproval, InputApproval, InputFunc
 from coderoom.approval.model import ModelApproval
 from coderoom.approval.rules import Rule, RuleApproval
@@ -27,5 +27,6 @@ __all__ = [
     "NeverApprove",
     "Rule",
     "RuleApproval",
+    "approve_once",
     "ask_approval",
 ]

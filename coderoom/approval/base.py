@@ -15,10 +15,12 @@ from types import CodeType
 from typing import Final, Literal, TypeVar
 
 from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
-from autogen_core import Component, ComponentBase, ComponentModel
+from autogen_core import CancellationToken, Component, ComponentBase, ComponentModel
 from pydantic import BaseModel
 
+from coderoom._util.calls import await_with_token
 from coderoom._util.components import ArgumentsConfig, StrictConfig
+from coderoom._util.steps import once
 
 NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."
 
@@ -228,6 +230,19 @@ async def ask_approval(
     if limit.expired():
         return no(f"The approval did not answer within {timeout:g} seconds.")
     return as_response(answer)
+
+
+async def approve_once(
+    approval: Approval | ApprovalFuncType, request: ApprovalRequest, cancellation_token: CancellationToken
+) -> ApprovalResponse:
+    """Ask as a step: in a resumed run, what was decided before is not asked again."""
+
+    async def ask() -> ApprovalResponse:
+        return await await_with_token(ask_approval(approval, request), cancellation_token)
+
+    return await once(
+        "approval", {"code": request.code}, ask, ApprovalResponse.model_dump, ApprovalResponse.model_validate
+    )
 
 
 async def _answer(approval: Callable[[ApprovalRequest], object], request: ApprovalRequest) -> object:

@@ -105,6 +105,18 @@ CopiedFilesOption = Annotated[
 ]
 
 
+JournalOption = Annotated[
+    str | None,
+    typer.Option(
+        "--journal",
+        metavar="FILE",
+        envvar="CODEROOM_JOURNAL",
+        help="The journal of runs; 'required': end a run if the journal cannot be written; 'off': keep none.",
+    ),
+]
+NoJournalOption = Annotated[bool, typer.Option("--no-journal", help="Keep nothing of this run in the journal.")]
+
+
 OutFileOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write this file; standard output by default.")
 ]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +13,10 @@ from coderoom.cli.app import (
     WALL_HELP,
     CopiedFilesOption,
     DebugOption,
+    JournalOption,
     JsonOption,
     ModelOption,
+    NoJournalOption,
     TrustOption,
     WallOption,
     command,
@@ -23,12 +24,27 @@ from coderoom.cli.app import (
     standard_input,
     text_of,
 )
+from coderoom.errors import RequestError
 from coderoom.exit_codes import end_code, print_json
+
+if TYPE_CHECKING:
+    from coderoom.runs import Run
 
 WorkspaceOption = Annotated[
     Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="The folder that the code works in.")
 ]
 TeamWallOption = Annotated[str | None, typer.Option("--wall", metavar="NAME", help=WALL_HELP)]
+MaxTurnsOption = Annotated[
+    int | None,
+    typer.Option("--max-turns", metavar="N", min=1, help="The most turns, instead of the team's own limit."),
+]
+MaxSecondsOption = Annotated[
+    float | None, typer.Option("--max-seconds", metavar="SEC", min=0.1, help="End the run after this time.")
+]
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option("--max-tokens", metavar="N", min=1, help="End the run when it has used this many tokens."),
+]
 
 
 @command()
@@ -40,15 +56,9 @@ def run(
     workspace: WorkspaceOption = None,
     wall: TeamWallOption = None,
     files: CopiedFilesOption = None,
-    max_turns: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="The most turns, instead of the team's own limit.")
-    ] = None,
-    max_seconds: Annotated[
-        float | None, typer.Option(metavar="SEC", min=0.1, help="End the run after this time.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="End the run when it has used this many tokens.")
-    ] = None,
+    max_turns: MaxTurnsOption = None,
+    max_seconds: MaxSecondsOption = None,
+    max_tokens: MaxTokensOption = None,
     timeout: Annotated[
         float | None,
         typer.Option(metavar="SEC", min=0.1, help="The timeout of each piece of code, instead of the team's own."),
@@ -61,7 +71,13 @@ def run(
             show_default=False,
         ),
     ] = None,
+    goes_on: Annotated[
+        bool,
+        typer.Option("--continue", help="Go on with the conversation and variables of the team's last run."),
+    ] = False,
     trust: TrustOption = None,
+    journal: JournalOption = None,
+    no_journal: NoJournalOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -71,11 +87,18 @@ def run(
     the code works in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless you pass
     --wall none.
     """
-    from rich.console import Console
+    from coderoom.runs import Run, open_journal, prepare_run
 
-    from coderoom._util.terminal import pausing_for_questions
-    from coderoom.runs import RunView, prepare_run, run_team
-
+    limits = {"max_seconds": max_seconds, "max_tokens": max_tokens}
+    kept, required = open_journal(journal, off=no_journal)
+    if goes_on:
+        if kept is None:
+            raise RequestError("--continue needs the journal, which has the runs.")
+        last = next(iter(kept.runs(name=team)), None)
+        if last is None:
+            raise RequestError(f"The journal {kept.path} has no run of the team {team!r} to go on with.")
+        going = Run.resume(last.id, kept, task=text_of(task), limits=limits, max_turns=max_turns, required=required)
+        return _go(going, context, as_json, debug)
     prepared = prepare_run(
         team,
         text_of(task),
@@ -88,24 +111,47 @@ def run(
         network=network,
         timeout=timeout,
     )
+    return _go(Run.begin(prepared, kept, limits=limits, required=required), context, as_json, debug)
+
+
+@command()
+def resume(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(help="The id of the run, or its beginning, or 'last'.")] = "last",
+    max_turns: MaxTurnsOption = None,
+    max_seconds: MaxSecondsOption = None,
+    max_tokens: MaxTokensOption = None,
+    journal: JournalOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Go on with a run that was killed, interrupted, failed or stopped by a limit.
+
+    What the models have answered is not asked again, and code that has run is run again only where its variables are
+    needed. The limits replace those of the run.
+    """
+    from coderoom.runs import Run, open_journal
+
+    limits = {name: value for name, value in (("max_seconds", max_seconds), ("max_tokens", max_tokens)) if value}
+    kept, required = open_journal(journal)
+    if kept is None:
+        raise RequestError("There is no journal to resume a run from; name one by --journal FILE.")
+    return _go(Run.resume(run, kept, limits=limits, max_turns=max_turns, required=required), context, as_json, debug)
+
+
+def _go(run: Run, context: typer.Context, as_json: bool, debug: bool) -> int:
+    """Run it to its end and show it."""
+    from rich.console import Console
+
+    from coderoom._util.terminal import pausing_for_questions
+    from coderoom.runs import RunView
+
     if not debug:
         silence_autogen()
     view = RunView(Console(quiet=as_json))
-    record = prepared.record
     try:
-        begin = partial(view.begin, record)
         with pausing_for_questions(view.pause):
-            asyncio.run(
-                run_team(
-                    prepared.team,
-                    record,
-                    view.show,
-                    begin=begin,
-                    owns_process=bool(context.obj),
-                    max_seconds=max_seconds,
-                    max_tokens=max_tokens,
-                )
-            )
+            record = asyncio.run(run.go(view.show, begin=view.begin, owns_process=bool(context.obj)))
     finally:
         view.stop()
     view.end(record)
@@ -126,6 +172,8 @@ def chat(
     wall: TeamWallOption = None,
     files: CopiedFilesOption = None,
     trust: TrustOption = None,
+    journal: JournalOption = None,
+    no_journal: NoJournalOption = False,
     debug: DebugOption = False,
 ) -> int:
     """Run a team on one task after the other.
@@ -134,14 +182,16 @@ def chat(
     """
     from rich.console import Console
 
-    from coderoom.runs import chat, prepare_run
+    from coderoom.runs import Run, chat, open_journal, prepare_run
 
     prepared = prepare_run(
         team, task, model=model, workspace=workspace, wall=wall, files=files or (), trust=trust or (), more_tasks=True
     )
     if not debug:
         silence_autogen()
-    records = asyncio.run(chat(prepared, Console(), owns_process=bool(context.obj)))
+    kept, required = open_journal(journal, off=no_journal)
+    run = Run.begin(prepared, kept, command="chat", required=required)
+    records = asyncio.run(chat(run, Console(), owns_process=bool(context.obj)))
     return end_code(all(record.succeeded for record in records), cancelled=False)
 
 
@@ -183,6 +233,8 @@ def execute(
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
     ] = False,
     language: ScriptLanguageOption = None,
+    journal: JournalOption = None,
+    no_journal: NoJournalOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -193,7 +245,7 @@ def execute(
     """
     from rich.console import Console
 
-    from coderoom.runs import read_blocks, run_file
+    from coderoom.runs import make_writer, read_blocks, run_file
 
     source = read_blocks(file, standard_input() if file == "-" else None, language)
     run_it = run_file(
@@ -205,6 +257,7 @@ def execute(
         wall=wall,
         network=network,
         fresh=fresh,
+        writer=make_writer(journal, off=no_journal),
     )
     result = asyncio.run(run_it)
     if as_json:

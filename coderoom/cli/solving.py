@@ -19,7 +19,9 @@ from coderoom.cli.app import (
     Command,
     DebugOption,
     Group,
+    JournalOption,
     JsonOption,
+    NoJournalOption,
     WallOption,
     app,
     command,
@@ -63,7 +65,9 @@ CacheDirOption = Annotated[
     Path | None,
     typer.Option("--cache-dir", metavar="DIR", help="The folder of the cache; the user's cache folder by default."),
 ]
-_NOT_GENERATOR_OPTIONS = frozenset(["instruction", "tests_for", "out", "name", "model", "wall", "as_json", "debug"])
+_NOT_GENERATOR_OPTIONS = frozenset(
+    ["instruction", "tests_for", "out", "name", "model", "wall", "journal", "no_journal", "as_json", "debug"]
+)
 
 
 @command()
@@ -134,6 +138,8 @@ def solve(
         typer.Option(metavar="N", min=0, max=1, help="With --embeddings: the least cosine."),
     ] = 0.95,
     cache_dir: CacheDirOption = None,
+    journal: JournalOption = None,
+    no_journal: NoJournalOption = False,
     as_json: JsonOption = False,
     debug: SolveDebugOption = False,
 ) -> int:
@@ -145,7 +151,7 @@ def solve(
     options["block_severity"] = None if block_severity == "none" else block_severity
     from rich.console import Console
 
-    from coderoom.runs import solve
+    from coderoom.runs import make_writer, solve
 
     if not debug:
         silence_autogen()
@@ -162,6 +168,7 @@ def solve(
                 wall=wall,
                 options=options,
                 tests_for=tests_for or (),
+                writer=make_writer(journal, off=no_journal),
             )
         )
     if as_json:

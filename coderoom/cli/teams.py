@@ -131,6 +131,53 @@ def validate(
 
 
 @command()
+def convert(
+    file: Annotated[str, typer.Argument(help="A team file of AutoGen (YAML or JSON): a team, or one agent.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write this file: .yaml or .json.")
+    ] = None,
+    force: ForceOption = False,
+    trust: TrustOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Convert a team file of AutoGen to CodeRoom's agents and executors, and show what changes.
+
+    Without --out, nothing is written.
+    """
+    from coderoom.configs import convert_team
+
+    made = convert_team(file, out, force=force, trust=trust or ())
+    written = str(out) if out is not None and made.diff else None
+    if as_json:
+        notes = [asdict(note) for note in made.notes]
+        print_json({"succeeded": True, "file": written, "diff": made.diff, "notes": notes})
+        return EXIT_OK
+    if made.diff:
+        _print_diff(visible(made.diff))
+    for note in made.notes:
+        typer.echo(visible(str(note)))
+    if not made.diff:
+        typer.echo(visible(f"{file}: nothing to convert"))
+    elif written:
+        typer.echo(visible(f"{written}: written"))
+    else:
+        typer.echo(visible(f"Nothing is written. To write it: coderoom convert {file} --out FILE"))
+    return EXIT_OK
+
+
+def _print_diff(diff: str) -> None:
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    console = Console()
+    if console.is_terminal:
+        console.print(Syntax(diff, "diff", theme="ansi_dark", word_wrap=True))
+    else:
+        typer.echo(diff)
+
+
+@command()
 def gallery(
     teams: TeamsOption = None,
     model: ModelOption = None,

@@ -55,32 +55,6 @@ class Checkpoints(Protocol):
         ...
 
 
-class SavedState:
-    """A state of an executor with `Checkpoints` that can be restored."""
-
-    def __init__(self, executor: CodeExecutor) -> None:
-        self._executor: Any = executor
-        self._mark: Any = None
-
-    async def save(self, cancellation_token: CancellationToken) -> None:
-        """Save the state, unless it is saved already. The executor must be started."""
-        if self._mark is None:
-            self._mark = await await_with_token(self._executor.checkpoint(), cancellation_token)
-
-    async def restore(self, cancellation_token: CancellationToken) -> str:
-        """Restore the saved state; return what was restored, in words."""
-        if self._mark is None:
-            return ""
-        restored: str = await await_with_token(self._executor.rollback(self._mark), cancellation_token)
-        return restored
-
-    async def release(self) -> None:
-        """Release the saved state."""
-        mark, self._mark = self._mark, None
-        if mark is not None:
-            await self._executor.release(mark)
-
-
 # How long an executor that ignores a cancellation is waited for.
 _CANCEL_SECONDS = 1.5
 # How much longer than its own timeout an executor may take.

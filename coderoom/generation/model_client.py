@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_random_exponential
 
-from coderoom._util.advice import advice_for
+from coderoom._util.advice import advice_for, is_out_of_credit, said
 from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
@@ -230,7 +230,9 @@ def _tokens(count: object) -> int:
 
 def _may_pass(found: Reply | BaseException) -> bool:
     names = {kind.__name__ for kind in type(found).__mro__}
-    return isinstance(found, ConnectionError | TimeoutError) or bool(names & _TRANSIENT)
+    if isinstance(found, Reply) or not (isinstance(found, ConnectionError | TimeoutError) or names & _TRANSIENT):
+        return False
+    return not is_out_of_credit(found)
 
 
 def _last_result(state: RetryCallState) -> Reply | BaseException:
@@ -241,7 +243,7 @@ def _last_result(state: RetryCallState) -> Reply | BaseException:
 
 def _described(error: BaseException) -> str:
     try:
-        text, advice = f"{type(error).__name__}: {error!s:.500}".rstrip(": "), advice_for(error)
+        text, advice = f"{type(error).__name__}: {said(error)}".rstrip(": "), advice_for(error)
         return f"{text.rstrip('.')}. {advice}" if advice else text
     except Exception:  # Its text cannot be made.
         return type(error).__name__

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import json
 import os
@@ -17,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from pydantic import BaseModel, ValidationError
 
 from coderoom._util.json_output import (
-    has_refused_format,
-    has_structured_output,
     innermost_client,
+    model_name_of,
     output_arguments,
-    refuses_format,
     request_for_json,
+    send_for_json,
     strict_schema,
 )
 from coderoom._util.rate_limit import one_more
+from coderoom._util.services import DEFAULT_MODEL, MODEL_VARIABLE, OPENAI, client_config, is_model_text, service_of
 from coderoom.errors import MissingDependencyError, RequestError
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ class AutoGenModel:
         self._client = client
         self._types = sys.modules["autogen_core.models"]
         self._limit = {} if max_answer_tokens is None else _answer_limit(client, max_answer_tokens)
-        self.name = _name_of(client)
+        self.name = model_name_of(client)
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
         """See `Model.complete`."""
@@ -182,23 +181,26 @@ class AutoGenModel:
 
         await close_with_loop(self._client)
         payload = [self._message(message) for message in messages]
+        described = form if form is not None and _is_closed(form) else None
         arguments: dict[str, Any] = {}
-        if form is not None and _is_closed(form):
-            arguments = output_arguments(self._client, form)
-            if not has_structured_output(self._client):
-                payload.append(self._message(Message("user", request_for_json(form))))
-        elif form is not None and self._client.model_info.get("json_output") and not has_refused_format(self._client):
+        info = self._client.model_info
+        if described is not None:
+            arguments = output_arguments(self._client, described)
+        elif form is not None and info.get("json_output"):
             arguments = {"json_output": True}
-        if self._limit:
-            arguments["extra_create_args"] = {**arguments.get("extra_create_args", {}), **self._limit}
+
+        async def send(arguments: dict[str, Any], describe: bool) -> Any:
+            request = payload
+            if described is not None and (describe or not info.get("structured_output")):
+                request = [*payload, self._message(Message("user", request_for_json(described)))]
+            extra = {**arguments.get("extra_create_args", {}), **self._limit}
+            return await self._client.create(request, **arguments | ({"extra_create_args": extra} if extra else {}))
+
         try:
-            result = await self._client.create(payload, **arguments)
+            result = await send_for_json(self._client, arguments, send)
         except Exception as error:
             if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
                 return Reply("", complete=False)  # The model replied, even if the client could not parse the reply.
-            if refuses_format(self._client, error):
-                await one_more()
-                return await self.complete(messages, form)
             raise
         text = result.content if isinstance(result.content, str) else ""
         usage = result.usage
@@ -215,7 +217,8 @@ class OpenAIModel:
     """A model behind an endpoint with OpenAI's chat completions API.
 
     Args:
-        name: The model; `None`: the environment variable `CODEROOM_MODEL`, else `gpt-4o`.
+        name: The model; `None`: the environment variable `CODEROOM_MODEL`, else `gpt-4o`. Without `base_url`, it may
+            name a service with OpenAI's API, such as `gemini:NAME`.
         api_key: The key; `None`: the variable `OPENAI_API_KEY`. A server given by `base_url` may need none.
         base_url: The address; `None`: the variable `OPENAI_BASE_URL`, else that of OpenAI.
         headers: Headers for every request; `None`: the JSON object in the variable `CODEROOM_MODEL_HEADERS`.
@@ -224,7 +227,7 @@ class OpenAIModel:
 
     Raises:
         MissingDependencyError: There is no key.
-        RequestError: The variable is not a JSON object of strings.
+        RequestError: The model's service has another API, or the variable is not a JSON object of strings.
     """
 
     def __init__(
@@ -239,9 +242,16 @@ class OpenAIModel:
     ) -> None:
         from openai import AsyncOpenAI
 
-        named = name or os.environ.get("CODEROOM_MODEL", "").strip() or "gpt-4o"
+        named = name or os.environ.get(MODEL_VARIABLE, "").strip() or DEFAULT_MODEL
         self.name = named.removeprefix("openai:")
         key, address = api_key or os.environ.get("OPENAI_API_KEY"), base_url or os.environ.get("OPENAI_BASE_URL")
+        if base_url is None and self.name == named and is_model_text(named):
+            service = service_of(named)
+            if service is None or service[0].provider != OPENAI:
+                made = f"model_client=coderoom.configs.make_model({named!r})"
+                raise RequestError(f"the model {named!r} needs a client of its own; give {made}")
+            found = client_config(named, os.environ)
+            self.name, key, address = found["model"], api_key or found["api_key"], found["base_url"]
         if not key and not address:
             raise MissingDependencyError(
                 f"The model {self.name!r} needs a key: give api_key=, set OPENAI_API_KEY, or give base_url= of a "
@@ -339,15 +349,4 @@ def _answer_limit(client: Any, tokens: int) -> dict[str, Any]:
     ):
         return {}
     is_ollama = any(kind.__module__.startswith("autogen_ext.models.ollama") for kind in type(client).__mro__)
-    return {"num_predict" if is_ollama else _limit_name(_name_of(client)): tokens}
-
-
-def _name_of(client: Any) -> str:
-    """The name of a client's model; clients have no common attribute for it."""
-    client = innermost_client(client)
-    with contextlib.suppress(Exception):  # Not every client has a config.
-        name = client.dump_component().config["model"]
-        if isinstance(name, str):
-            return name
-    info = client.model_info
-    return f"{type(client).__name__}:{info.get('family', 'unknown')}"
+    return {"num_predict" if is_ollama else _limit_name(model_name_of(client)): tokens}

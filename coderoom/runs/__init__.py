@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coderoom.runs.chatting import chat
     from coderoom.runs.doctor import NOT_ISOLATED, Finding, examine
+    from coderoom.runs.durable import Run
     from coderoom.runs.exec import BlockRun, FileResult, run_file
     from coderoom.runs.exec_source import read_blocks
     from coderoom.runs.exec_view import ExecView
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
+    from coderoom.runs.journal import Journal, RunEntry, Step, open_journal
     from coderoom.runs.model_check import ModelCheck, ServiceState, check_model, services
     from coderoom.runs.record import RunRecord
     from coderoom.runs.solving import Solved, solve
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     )
     from coderoom.runs.team_view import team_tree
     from coderoom.runs.view import RunView
+    from coderoom.runs.writer import Writer, make_writer
 
 __all__ = [
     "DEFAULT_WORKSPACE",
@@ -38,16 +41,23 @@ __all__ = [
     "ExecuteCodeResult",
     "FileResult",
     "Finding",
+    "Journal",
     "ModelCheck",
     "PreparedRun",
+    "Run",
+    "RunEntry",
     "RunRecord",
     "RunView",
     "ServiceState",
     "Solved",
+    "Step",
+    "Writer",
     "chat",
     "check_model",
     "examine",
     "execute_code",
+    "make_writer",
+    "open_journal",
     "prepare_run",
     "read_blocks",
     "run_file",
@@ -60,17 +70,20 @@ __all__ = [
 _MODULES = {
     "chatting": ("chat",),
     "doctor": ("NOT_ISOLATED", "Finding", "examine"),
+    "durable": ("Run",),
     "exec": ("BlockRun", "FileResult", "run_file"),
     "exec_source": ("read_blocks",),
     "exec_view": ("ExecView",),
     "execute_question": ("ExecuteCodeResult", "execute_code"),
     "interrupts": ("EXIT_INTERRUPTED",),
+    "journal": ("Journal", "RunEntry", "Step", "open_journal"),
     "model_check": ("ModelCheck", "ServiceState", "check_model", "services"),
     "record": ("RunRecord",),
     "solving": ("Solved", "solve"),
     "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),
     "team_view": ("team_tree",),
     "view": ("RunView",),
+    "writer": ("Writer", "make_writer"),
 }
 
 

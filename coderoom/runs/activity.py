@@ -14,6 +14,7 @@ from autogen_agentchat.agents import UserProxyAgent
 from autogen_core.code_executor import CodeResult
 
 from coderoom._util.autogen import agents_of, executor_of, model_client_of
+from coderoom._util.steps import once
 from coderoom._util.terminal import asking
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent
 from coderoom.runs.record import RunRecord
@@ -61,20 +62,33 @@ def _noting_turn(agent: Any, record: RunRecord) -> Callable[..., AsyncGenerator[
 def _noting_run(name: str, execute: Callable[..., Any], record: RunRecord) -> Callable[..., Any]:
     async def noted(*args: Any, **kwargs: Any) -> CodeResult:
         record.begin_code(name)
-        result: CodeResult = await execute(*args, **kwargs)
+        blocks = args[0] if args else kwargs["code_blocks"]
+        request = {"blocks": [[block.language, block.code] for block in blocks]}
+        result: CodeResult = await once("code", request, lambda: execute(*args, **kwargs), _dump, _load)
         record.end_code(name, result)
         return result
 
     return noted
 
 
+def _dump(result: CodeResult) -> dict[str, Any]:
+    return {"exit_code": result.exit_code, "output": result.output}
+
+
+def _load(result: dict[str, Any]) -> CodeResult:
+    return CodeResult(**result)
+
+
 def _noting_question(name: str, ask: Any, record: RunRecord) -> Any:
     async def noted(*args: Any, **kwargs: Any) -> str:
-        record.begin(name, "waits for a person")
-        # A team passes messages on with a short delay.
-        await asyncio.sleep(_SETTLE_SECONDS)
-        with asking():
-            answer: str = await ask(*args, **kwargs)
-        return answer
+        async def ask_now() -> str:
+            record.begin(name, "waits for a person")
+            # A team passes messages on with a short delay.
+            await asyncio.sleep(_SETTLE_SECONDS)
+            with asking():
+                answer: str = await ask(*args, **kwargs)
+            return answer
+
+        return await once("input", {}, ask_now, str, str)
 
     return noted

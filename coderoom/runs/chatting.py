@@ -10,19 +10,20 @@ from rich.console import Console
 
 from coderoom.approval.human import input_descriptor, read_line
 from coderoom.executors import adopt_orphans, end_descendants
+from coderoom.runs.durable import Run
 from coderoom.runs.record import RunRecord
-from coderoom.runs.team_run import PreparedRun, close_team, run_team, with_files
+from coderoom.runs.team_run import close_team, run_team, with_files
 from coderoom.runs.view import RunView
 
 _PROMPT: Final = "> "
 _HOW: Final = "Write a task, and further ones after its end. Ctrl-C ends a task, an empty line or Ctrl-D the chat."
 
 
-async def chat(prepared: PreparedRun, console: Console, *, owns_process: bool = False) -> list[RunRecord]:
+async def chat(run: Run, console: Console, *, owns_process: bool = False) -> list[RunRecord]:
     """Read tasks from standard input, a line each, and run the team on them until there is none.
 
     Args:
-        prepared: The team; its task comes first if it is not empty.
+        run: The team; its task comes first if it is not empty.
         console: Where to show the runs.
         owns_process: Whether the process does nothing else, so that no child process may outlive the chat.
 
@@ -33,17 +34,19 @@ async def chat(prepared: PreparedRun, console: Console, *, owns_process: bool = 
         SandboxUnavailable: A sandbox broke, or no wall works.
     """
     records: list[RunRecord] = []
+    prepared = run.prepared
     view = RunView(console)
     if owns_process:
         adopt_orphans()
     try:
         task = prepared.record.task or with_files(await _ask(console, _HOW), prepared.files)
         while task:
-            made = prepared.record
-            record = RunRecord(made.team, task, made.model, made.isolation)
+            record = run.record_of(task)
             records.append(record)
             try:
-                await run_team(prepared.team, record, view.show, begin=partial(view.begin, record), close=False)
+                await run_team(
+                    prepared.team, record, view.show, begin=partial(view.begin, record), close=False, log=run.log
+                )
             finally:
                 view.stop()
             view.end(record)

@@ -23,6 +23,7 @@ from coderoom.outcome import Outcome
 from coderoom.runs.exec_source import STDIN, Source
 from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
+from coderoom.runs.writer import Writer
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, OutputChunk, Sandbox, Session
 
 _CANCELLED_CODE: Final = 125
@@ -114,6 +115,11 @@ class FileResult:
     def succeeded(self) -> bool:
         """Whether every block succeeded."""
         return len(self.runs) == self.total and all(run.outcome is Outcome.OK for run in self.runs)
+
+    @property
+    def outcome(self) -> str:
+        """The outcome of the last block."""
+        return "cancelled" if self.cancelled else self.runs[-1].outcome.value if self.runs else "no_code"
 
     def to_json(self) -> dict[str, Any]:
         """The facts, as JSON-like data."""
@@ -257,6 +263,7 @@ async def run_file(
     wall: str = "auto",
     network: bool = False,
     fresh: bool = False,
+    writer: Writer | None = None,
 ) -> FileResult:
     """Run a file's blocks in order, as cells of one session in a sandbox, up to the first that fails.
 
@@ -271,6 +278,7 @@ async def run_file(
         wall: The name of the wall around the code, or `auto`.
         network: Whether the code may use the network.
         fresh: Whether each block has a state of its own, so that variables do not last.
+        writer: Writes the run into the journal; `None`: it is not kept.
 
     Raises:
         SandboxUnavailable: The sandbox broke, or no wall works.
@@ -281,8 +289,15 @@ async def run_file(
     folder, made = open_workspace(workspace)
     sandbox = Sandbox(wall, limits=Limits(wall_seconds=timeout), workspace=folder, network=network)
     result = FileResult(source, folder, made)
-    run = _FileRun(result, sandbox, ExecView(console), arguments, fresh)
-    await run.run()
+    writer = Writer(None) if writer is None else writer
+    request = {"arguments": list(arguments), "workspace": str(folder), "timeout": timeout, "wall": wall}
+    writer.begin("exec", source.name, "", None, request)
+    run = _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer)
+    try:
+        await run.run()
+    finally:
+        facts = {name: value for name, value in result.to_json().items() if name != "runs"}
+        writer.close(result.outcome, facts)
     return result
 
 
@@ -290,7 +305,13 @@ class _FileRun:
     """One run of a file."""
 
     def __init__(
-        self, result: FileResult, sandbox: Sandbox, view: ExecView, arguments: Sequence[str], fresh: bool
+        self,
+        result: FileResult,
+        sandbox: Sandbox,
+        view: ExecView,
+        arguments: Sequence[str],
+        fresh: bool,
+        writer: Writer,
     ) -> None:
         self._result = result
         self._source = result.source
@@ -298,6 +319,7 @@ class _FileRun:
         self._view = view
         self._arguments = arguments
         self._fresh = fresh
+        self._writer = writer
         self._prelude = prelude(self._source, arguments, result.workspace)
         self._interrupt = Interrupt()
         self._started_at: float | None = None
@@ -326,9 +348,14 @@ class _FileRun:
         if len(result.runs) < result.total:
             number = len(result.runs) + 1
             block = self._source.blocks[number - 1]
-            result.runs.append(BlockRun(number, block, Outcome.CANCELLED, _CANCELLED_CODE, "", seconds))
+            self._add(BlockRun(number, block, Outcome.CANCELLED, _CANCELLED_CODE, "", seconds))
         if self._started_at is not None:
             self._view.show_run(result.runs[-1])
+
+    def _add(self, run: BlockRun) -> None:
+        self._result.runs.append(run)
+        facts = {**run.to_json(self._source.kind == "notebook"), "value": None}
+        self._writer.write("code", facts, seconds=run.seconds)
 
     async def _start(self) -> None:
         try:
@@ -355,7 +382,7 @@ class _FileRun:
                 with self._interrupt.ends_cell(session):
                     run = await self._run_block(session, number, block)
                 self._started_at = None
-                self._result.runs.append(run)
+                self._add(run)
                 self._view.show_run(run)
                 if run.outcome is not Outcome.OK or self._interrupt.requested:
                     break

@@ -13,6 +13,7 @@ from autogen_agentchat.messages import (
     BaseChatMessage,
     CodeExecutionEvent,
     CodeGenerationEvent,
+    HandoffMessage,
     ModelClientStreamingChunkEvent,
     ToolCallRequestEvent,
 )
@@ -22,6 +23,7 @@ from autogen_core.models import RequestUsage
 from coderoom import generation
 from coderoom.agents import StopReason
 from coderoom.agents import metadata as keys
+from coderoom.configs import cost_of
 from coderoom.outcome import Outcome
 
 NO_CODE = "no_code"
@@ -58,6 +60,8 @@ class RunRecord:
         team: The team's file or name.
         task: The task.
         model: The model that replaced those of the team's file, or `None`.
+        run: The id of the run in the journal; `None` if it is not kept.
+        models: The name of each agent's model.
         isolation: The wall that the code ran behind.
         messages: All messages and events, in order, without streaming chunks.
         stop_reason: Why the team stopped.
@@ -69,6 +73,7 @@ class RunRecord:
         limit: Which limit of the run ended it, in words; empty if none did.
         runs_code: Whether the team has an agent that runs code.
         notices: What the user should know about the preparation.
+        asks: The agents that may ask a person about their code.
         activity: What the team does at the moment; empty if that is not known.
         since: When that began, as a time of `time.monotonic`.
     """
@@ -76,6 +81,8 @@ class RunRecord:
     team: str
     task: str
     model: str | None = None
+    run: str | None = None
+    models: dict[str, str] = field(default_factory=dict)
     isolation: str = ""
     messages: list[BaseAgentEvent | BaseChatMessage] = field(default_factory=list)
     stop_reason: str | None = None
@@ -87,6 +94,7 @@ class RunRecord:
     limit: str = ""
     runs_code: bool = True
     notices: list[str] = field(default_factory=list)
+    asks: frozenset[str] = frozenset()
     activity: str = ""
     since: float = field(default_factory=monotonic)
     _runs: int = 0
@@ -180,7 +188,7 @@ class RunRecord:
         if self.outcome not in {Outcome.OK, NO_CODE, NOT_APPROVED, UNFINISHED}:
             return ""
         last = self._last_with(keys.OUTCOME)
-        if last is None:
+        if last is None or isinstance(last, HandoffMessage):
             answers = [m for m in self._chat if m.source != "user" and keys.APPROVED not in m.metadata]
             return answers[-1].to_model_text() if answers else ""
         return last.metadata.get(keys.SUMMARY) or last.to_model_text()
@@ -211,6 +219,17 @@ class RunRecord:
         return {agent: usage_of(each) for agent, each in used.items()}
 
     @property
+    def cost(self) -> float | None:
+        """The list price of the tokens in US dollars, or `None` if the price of a model is not known."""
+        costs = [
+            cost_of(self.models.get(agent, ""), used["prompt_tokens"], used["completion_tokens"])
+            for agent, used in self.usage_by_agent.items()
+            if used["total_tokens"]
+        ]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if known and len(known) == len(costs) else None
+
+    @property
     def _chat(self) -> Sequence[BaseChatMessage]:
         chat = (message for message in self.messages if isinstance(message, BaseChatMessage))
         return [message for message in chat if keys.SHOWN not in message.metadata]
@@ -221,6 +240,7 @@ class RunRecord:
     def to_json(self) -> dict[str, Any]:
         """The facts and all messages, as plain data."""
         return {
+            "run": self.run,
             "team": self.team,
             "task": self.task,
             "model": self.model,
@@ -235,8 +255,11 @@ class RunRecord:
             "notices": self.notices,
             "turns": self.turns,
             "attempts": self.attempts,
+            "limit": self.limit,
+            "models": self.models,
             "usage": self.usage,
             "usage_by_agent": self.usage_by_agent,
+            "cost_usd": self.cost,
             "seconds": round(self.seconds, 3),
             "files": [str(path) for path in self.files],
             "messages": [message.model_dump(mode="json") for message in self.messages],

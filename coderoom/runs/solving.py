@@ -17,8 +17,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from coderoom._util.text import counted, visible
-from coderoom.configs import default_model, make_model
+from coderoom._util.text import counted, in_dollars, visible
+from coderoom.configs import cost_of, default_model, make_model, price_table
 from coderoom.errors import RequestError
 from coderoom.generation import (
     AICodeGenerator,
@@ -42,6 +42,7 @@ from coderoom.generation import (
 )
 from coderoom.runs.exec_view import isolation_words
 from coderoom.runs.interrupts import route_signals
+from coderoom.runs.writer import Writer
 
 __all__ = ["Solved", "solve"]
 
@@ -112,8 +113,12 @@ class SolveView:
         if len(solution.missing) > _MOST_MISSING:
             self._say(f"... and {len(solution.missing) - _MOST_MISSING} more", "red")
         usage = solution.usage
-        cost = f"{counted(usage.requests, 'request')}, {usage.total_tokens:,} tokens, {solution.duration:.1f} s"
-        console.print(Text(cost + (", from the cache" if solution.cached else ""), style="dim"))
+        facts = [counted(usage.requests, "request"), f"{usage.total_tokens:,} tokens", f"{solution.duration:.1f} s"]
+        if (cost := _cost(solution)) is not None:
+            facts.append(in_dollars(cost))
+        if solution.cached:
+            facts.append("from the cache")
+        console.print(Text(", ".join(facts), style="dim"))
         if files is not None:
             for path in files.paths:
                 console.print(Text(visible(str(path))), soft_wrap=True)
@@ -139,6 +144,10 @@ class SolveView:
     def _say(self, text: str, style: str = "") -> None:
         shown = visible(text).replace("\n", " ")
         self._console.print(Text(shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "...", style=style))
+
+
+def _cost(solution: Solution) -> float | None:
+    return cost_of(solution.model, solution.usage.prompt_tokens, solution.usage.completion_tokens)
 
 
 def _table(reports: tuple[FunctionReport, ...]) -> Table:
@@ -188,6 +197,7 @@ class Solved:
         )
         return {
             **facts,
+            "cost_usd": None if self.solution is None else _cost(self.solution),
             "succeeded": self.succeeded,
             "cancelled": self.cancelled,
             "error": "\n".join(missing),
@@ -206,6 +216,7 @@ async def solve(
     wall: str = "auto",
     options: Mapping[str, Any] | None = None,
     tests_for: Sequence[str] = (),
+    writer: Writer | None = None,
 ) -> Solved:
     """Turn an instruction into tested functions, show the progress, and write the result.
 
@@ -221,6 +232,7 @@ async def solve(
         options: Further arguments of `AICodeGenerator`; `embeddings` is the name of a model with OpenAI's API.
         tests_for: Functions that exist already, as `FILE.py:FUNCTION`, or `FILE.py` for all public ones; only their
             tests are written.
+        writer: Writes the run into the journal; `None`: it is not kept.
 
     Raises:
         RequestError: An argument is wrong, or the folder cannot be written to.
@@ -245,7 +257,11 @@ async def solve(
     if options.get("embeddings"):
         options["embeddings"] = OpenAIEmbeddings(options["embeddings"])
     continues = options.get("cache", True)
+    price_table()  # Refuses mistakes in the user's prices before the work.
     client = make_model(named)
+    writer = Writer(None) if writer is None else writer
+    kept = {"out": None if out is None else str(out), "name": name, "tests_for": list(tests_for), "language": language}
+    writer.begin("solve", "", instruction, named, kept)
     view = SolveView(console)
     try:
         generator = AICodeGenerator(client, sandbox=sandbox, **options)
@@ -254,19 +270,27 @@ async def solve(
             stream = generator.stream(instruction)
             if path is not None:
                 stream = generator.stream_tests(source, functions, instruction=instruction)
-            solution = await _watch(stream, view)
+            solution = await _watch(stream, view, writer)
+    except Exception as error:
+        writer.close("failed", {"error": str(error)})
+        raise
     finally:
         view.stop()
         await client.close()
     if solution is None:
         view.show_cancelled(continues)
-        return Solved(None, None, cancelled=True, continues=continues)
+        solved = Solved(None, None, cancelled=True, continues=continues)
+        writer.close("cancelled", solved.to_json())
+        return solved
     files = None
     try:
         if out is not None:
             files = write_solution(solution, out, name=name, module=path)
     finally:  # If it cannot be written, it is at least shown.
         view.end(solution, files, continues)
+        writer.close(
+            "ok" if solution.all_tests_passed else solution.stop_reason.value, Solved(solution, files).to_json()
+        )
     return Solved(solution, files)
 
 
@@ -288,7 +312,9 @@ def _read(path: Path) -> str:
         raise RequestError(f"The module {str(path)!r} cannot be read: {why}.") from error
 
 
-async def _watch(stream: AsyncGenerator[GenerationEvent | Solution], view: SolveView) -> Solution | None:
+async def _watch(
+    stream: AsyncGenerator[GenerationEvent | Solution], view: SolveView, writer: Writer
+) -> Solution | None:
     """Run the generator and show its events; `None` if it was interrupted."""
     cancelled = False
 
@@ -302,6 +328,9 @@ async def _watch(stream: AsyncGenerator[GenerationEvent | Solution], view: Solve
             async for item in items:
                 if isinstance(item, Solution):
                     return item
+                writer.write(
+                    "event", {"type": type(item).__name__, "text": str(item)}, actor=getattr(item, "function", "")
+                )
                 view.show(item)
         raise AssertionError("unreachable: the solution comes last")
 

@@ -8,9 +8,9 @@ import filecmp
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,26 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
 from coderoom._util.advice import in_words
-from coderoom._util.autogen import agents_of, closers_of, executor_of, work_dir_of
+from coderoom._util.autogen import (
+    agents_of,
+    clients_of,
+    closers_of,
+    executor_of,
+    model_client_of,
+    work_dir_of,
+)
 from coderoom._util.calls import await_with_token
+from coderoom._util.json_output import model_name_of
 from coderoom._util.services import MODEL_VARIABLE, is_model_text
-from coderoom.agents import CodeGeneratorAgent
-from coderoom.configs import load_team
+from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent
+from coderoom.configs import Source, find_source, load_team, price_table
 from coderoom.errors import AgentError, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.executors.output import write_inside
 from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
+from coderoom.runs.run_log import RunLog, logging_steps
 from coderoom.sandbox import Sandbox
 
 WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"
@@ -47,15 +56,19 @@ class PreparedRun:
         team: The team.
         record: The record to fill in.
         files: The names of the files that were copied into the workspace.
+        source: The team's file.
+        arguments: The arguments of `prepare_run` but for team, task and files, as plain data.
     """
 
     team: Team
     record: RunRecord
     files: Sequence[str] = ()
+    source: Source | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 def prepare_run(
-    team: str,
+    team: str | Source,
     task: str,
     *,
     model: str | None = None,
@@ -71,7 +84,7 @@ def prepare_run(
     """Load a team and copy files into its workspace.
 
     Args:
-        team: A team file, or the name of a shipped team.
+        team: A team file, or the name of a shipped team, or a file that was read before.
         task: What to do.
         model: The model that replaces the team's models.
         workspace: The folder that the code works in, for a team file that refers to `CODEROOM_WORKSPACE`.
@@ -95,27 +108,45 @@ def prepare_run(
     if wall is not None:
         Sandbox(wall)  # Rejects an unknown name.
         env[WALL_VARIABLE] = wall
-    loaded = load_team(team, model=model, trust=trust, env=env, max_turns=max_turns, network=network, timeout=timeout)
+    source = find_source(team)
+    loaded = load_team(source, model=model, trust=trust, env=env, max_turns=max_turns, network=network, timeout=timeout)
     executors = executors_of(loaded)
     ours = [one for one in executors if isinstance(one, SandboxCodeExecutor | CodeGeneratorAgent)]
     if wall is not None and not any(one.wall == wall for one in ours):
         raise RequestError(
-            f"The team {team!r} does not let --wall choose the wall: that needs a SandboxCodeExecutor or a "
+            f"The team {source.name!r} does not let --wall choose the wall: that needs a SandboxCodeExecutor or a "
             f"CodeGeneratorAgent with 'wall: ${{{WALL_VARIABLE}:-auto}}'."
         )
     used = any(folder_of(executor) == folder for executor in executors)
     if (workspace is not None or files) and not used:
         raise RequestError(
-            f"The team {team!r} does not let us choose its folder: --workspace and --file need an executor with "
+            f"The team {source.name!r} does not let us choose its folder: --workspace and --file need an executor with "
             f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
         )
+    price_table()  # Refuses mistakes in the user's prices before the run.
     names, replaced = copy_in(files, folder)
     named = os.environ.get(MODEL_VARIABLE, "")
     model = model or (named if is_model_text(named) else None)
+    clients = {agent.name: model_client_of(agent) for agent in agents_of(loaded, hidden=True)}
     record = RunRecord(
-        team=team, task=with_files(task, names), model=model, isolation=isolation_of(executors), notices=replaced
+        team=source.name,
+        task=with_files(task, names),
+        model=model,
+        models={name: model_name_of(client) for name, client in clients.items() if client is not None},
+        isolation=isolation_of(executors),
+        asks=frozenset(agent.name for agent in agents_of(loaded, hidden=True) if isinstance(agent, HumanApprovedAgent)),
+        notices=replaced,
     )
-    return PreparedRun(loaded, record, names)
+    arguments = {
+        "model": model,
+        "workspace": str(folder) if used else None,
+        "wall": wall,
+        "trust": list(trust),
+        "max_turns": max_turns,
+        "network": network,
+        "timeout": timeout,
+    }
+    return PreparedRun(loaded, record, names, source, arguments)
 
 
 def with_files(task: str, names: Sequence[str]) -> str:
@@ -147,6 +178,7 @@ async def run_team(
     max_seconds: float | None = None,
     max_tokens: int | None = None,
     close: bool = True,
+    log: RunLog | None = None,
 ) -> RunRecord:
     """Run `team` on the task of `record` and fill the record in.
 
@@ -162,6 +194,7 @@ async def run_team(
         max_seconds: Ends the run after this time, also in the middle of a request or of code; `None`: no limit.
         max_tokens: Ends the run when its requests have used as many; `None`: no limit.
         close: Whether to close the team at the end. An open one goes on with its conversation and its sessions.
+        log: The run's part of the journal; `None`: it is not kept.
 
     Returns:
         The same record.
@@ -170,8 +203,11 @@ async def run_team(
         SandboxUnavailable: A sandbox broke, or no wall works.
         RequestError: Code cannot run in the folder that the team names.
         MissingDependencyError: A package to preload is not installed.
+        JournalError: The journal cannot be written, and the run requires it.
     """
     started = time.monotonic()
+    if log is not None:
+        log.begin_task(record.task)
     if owns_process:
         adopt_orphans()
     executors = executors_of(team)
@@ -183,22 +219,32 @@ async def run_team(
             noting_activity(team, record),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process),
+            nullcontext() if log is None else logging_steps(log, clients_of(team)),
         ):
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
-            await _run(team, record, watch, token, max_seconds, max_tokens)
+            await _run(team, record, _logged(watch, log), token, max_seconds, max_tokens)
     finally:
         for agent in agents_of(team, hidden=True):
             if (event := getattr(agent, "interrupted", None)) is not None:
-                watch(record.add(event))
+                _logged(watch, log)(record.add(event))
         record.seconds = time.monotonic() - started
         record.files = changes.written()
+        if log is not None:
+            log.end(record)
         if close:
             await close_team(team)
         if owns_process:
             end_descendants()
     return record
+
+
+def _logged(watch: Watcher, log: RunLog | None) -> Watcher:
+    """Log each message, and show it only if it is not known from before the run was resumed."""
+    if log is None:
+        return watch
+    return lambda message: watch(message) if log.add(message) else None
 
 
 async def close_team(team: Team) -> None:
@@ -225,8 +271,7 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
     except CodeRoomError:
         raise
     except Exception as error:
-        # AutoGen's own teams put the whole traceback into the message.
-        record.error, record.exception = in_words("The team", error).partition("\nTraceback:")[0], error
+        record.error, record.exception = in_words("The team", error), error
 
 
 async def _start(executors: Sequence[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -25,7 +25,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from coderoom._util.text import visible
+from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
 from coderoom.runs.exec_view import isolation_words
@@ -68,6 +68,8 @@ class RunView:
         self._spinner = Spinner("dots", style="cyan")
         self._streamed = ""
         self._ran: set[str] = set()
+        self._noticed = 0
+        self._held: CodeGenerationEvent | None = None
 
     def begin(self, record: RunRecord) -> None:
         """Show the team, and how its code is isolated from this machine, or that it is not."""
@@ -79,8 +81,7 @@ class RunView:
             self._console.print(isolation_words(record.isolation))
         if record.model is not None and record.model.startswith("replay:"):
             self._console.print(Text(visible(_RECORDING.format(record.model.removeprefix("replay:"))), style="yellow"))
-        for notice in record.notices:
-            self._console.print(Text(visible(notice), style="yellow"))
+        self._notices(record)
         self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
         self._record = record
         self._start()
@@ -91,20 +92,40 @@ class RunView:
             self._stream(message)
             return
         self._streamed = ""
+        self._release()
         if self._live is not None:
             self._live.refresh()
-        rendering = self._render(message)
+        if isinstance(message, CodeGenerationEvent) and self._record and message.source in self._record.asks:
+            self._held = message  # A question may show its code.
+            return
+        self._print(message.source, self._render(message))
+
+    def _release(self, *, asked: bool = False) -> None:
+        """Show a message that was held back, without its code if a question shows that."""
+        held, self._held = self._held, None
+        if held is not None:
+            shown = [block.code for block in held.code_blocks] if asked else []
+            self._print(held.source, _markdown(held.content, shown))
+
+    def _print(self, source: str, rendering: RenderableType | None) -> None:
         if rendering is not None:
-            self._name(message.source)
+            self._name(source)
             self._console.print(rendering)
 
     def end(self, record: RunRecord) -> None:
         """Show the summary."""
+        self._release()
         self.stop()
         if self._streamed:  # The run ended before the message was complete.
             self._console.print(Text(visible(self._streamed), style="dim"))
         self._console.print(Rule(style="dim"))
         self._console.print(_summary(record))
+        self._notices(record)
+
+    def _notices(self, record: RunRecord) -> None:
+        for notice in record.notices[self._noticed :]:
+            self._console.print(Text(visible(notice), style="yellow"))
+        self._noticed = len(record.notices)
 
     def stop(self) -> None:
         """End the region that shows what the run waits for, and what streams."""
@@ -114,7 +135,8 @@ class RunView:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Leave the terminal to somebody else."""
+        """Leave the terminal to a question."""
+        self._release(asked=True)
         self.stop()
         try:
             yield
@@ -196,20 +218,24 @@ class RunView:
 class _Prose(Markdown):
     """Markdown that loses nothing but marks of its own: what looks like HTML, escapes or entities is text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, left_out: Sequence[str]) -> None:
         super().__init__(text, code_theme="ansi_dark", hyperlinks=False)
-        self.parsed = _PROSE.parse(text)
+        code = {each.strip() for each in left_out}
+        self.parsed = [
+            token for token in _PROSE.parse(text) if token.type != "fence" or token.content.strip() not in code
+        ]
         for token in self.parsed:
             for child in token.children or ():
                 if child.type == "softbreak":  # A traceback stays one.
                     child.type = "hardbreak"
 
 
-def _markdown(text: str) -> RenderableType:
+def _markdown(text: str, left_out: Sequence[str] = ()) -> RenderableType:
+    """A text as Markdown, without these pieces of code."""
     # Rich needs more than linear time for Markdown, most of all for quotes.
     if len(text) > _LONGEST_MARKDOWN or text.count(">") > _MOST_QUOTES:
         return Text(visible(text))
-    return _Prose(visible(text))
+    return _Prose(visible(text), [visible(code) for code in left_out])
 
 
 def _bounded(output: str, whole: str | None = None) -> Text:
@@ -256,7 +282,11 @@ def _summary(record: RunRecord) -> RenderableType:
     if len(record.usage_by_agent) > 1:
         tokens += [f"{each['total_tokens']} by {visible(agent)}" for agent, each in record.usage_by_agent.items()]
     table.add_row("tokens", Text("\n".join(tokens)))
+    if (cost := record.cost) is not None:
+        table.add_row("cost", in_dollars(cost))
     table.add_row("time", f"{record.seconds:.1f} s")
+    if record.run is not None:
+        table.add_row("run", Text(record.run))
     table.add_row("files", Text("\n".join(visible(_short(path)) for path in record.files) or "none written"))
     if not record.succeeded or not record.answer:
         return table

@@ -59,7 +59,7 @@ _MODULES: Final[dict[str, str | None]] = {
 }
 
 _FILES: Final = "files are out of reach under this policy, put the data in the code"
-_NETWORK: Final = "the network is out of reach under this policy, put the data in the code"
+_NETWORK: Final = "the network cannot be used under this policy, put the data in the code"
 _PROGRAMS: Final = "other programs and threads are out of reach under this policy, compute it here"
 _INSIDES: Final = "the interpreter's insides are out of reach under this policy"
 _PACKAGES: Final = "there are no third-party packages under this policy, use the standard modules and lists"

@@ -1,7 +1,13 @@
 """Teams, and the conditions that stop them."""
 
 from coderoom.teams.coding_team import CodingTeam, CodingTeamConfig
-from coderoom.teams.conditions import CodeSucceeded, NoProgress, ReviewApproved, StatefulCondition
+from coderoom.teams.conditions import (
+    CodeSucceeded,
+    NoProgress,
+    ReviewApproved,
+    StatefulCondition,
+    TextMentionTermination,
+)
 from coderoom.teams.team_agent import TeamAgent, TeamAgentConfig
 
 __all__ = [
@@ -13,4 +19,5 @@ __all__ = [
     "StatefulCondition",
     "TeamAgent",
     "TeamAgentConfig",
+    "TextMentionTermination",
 ]

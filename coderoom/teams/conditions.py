@@ -1,4 +1,4 @@
-"""Termination conditions that read metadata and not text, and the saved state of any condition."""
+"""Termination conditions, most of which read metadata and not text, and the saved state of any condition."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class SourcesConfig(StrictConfig):
 class _FromSources(ArgumentsConfig, StatefulCondition):
     """A condition that may look at some participants only."""
 
-    component_config_schema = SourcesConfig
+    component_config_schema: type[SourcesConfig] = SourcesConfig
 
     def __init__(self, sources: Sequence[str] | None = None) -> None:
         super().__init__()
@@ -120,6 +120,32 @@ class CodeSucceeded(_FromSources, Component[SourcesConfig]):
         if self._is_from_sources(message) and keys.read_outcome(message.metadata) is Outcome.OK:
             return f"The code of {message.source} ran and ended with exit code 0."
         return None
+
+
+class TextMentionConfig(SourcesConfig):
+    """The config of `TextMentionTermination`."""
+
+    text: str
+
+
+class TextMentionTermination(_FromSources, Component[TextMentionConfig]):
+    """Ends the run at a message or event with a text. The config of AutoGen's condition of this name has no `sources`.
+
+    Args:
+        text: The text.
+        sources: The names of the participants to look at; all by default, and the user.
+    """
+
+    component_config_schema = TextMentionConfig
+    component_provider_override = "coderoom.teams.TextMentionTermination"
+
+    def __init__(self, text: str, sources: Sequence[str] | None = None) -> None:
+        super().__init__(sources)
+        self._text = text
+
+    def _stop_reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        is_looked_at = self._sources is None or message.source in self._sources
+        return f"Text '{self._text}' mentioned" if is_looked_at and self._text in message.to_text() else None
 
 
 class NoProgressConfig(StrictConfig):

@@ -117,7 +117,7 @@ def kill_at(child: subprocess.Popen[str], event: str, number: int) -> None:
     [
         pytest.param("SpecsWritten", 1, 1, marks=pytest.mark.slow),
         pytest.param("TestsFrozen", 1, 3, marks=pytest.mark.slow),
-        ("CodeWritten", 1, 4),  # Its tests run.
+        pytest.param("CodeWritten", 1, 4, marks=pytest.mark.slow),  # Its tests run.
         pytest.param("ModelAsked", 5, 5, marks=pytest.mark.slow),  # The first repair.
     ],
 )

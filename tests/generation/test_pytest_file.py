@@ -295,6 +295,7 @@ async def test_each_test_begins_in_a_clean_state(runner: TestRunner, tmp_path: P
     await agrees(runner, tmp_path, sources, freeze(tests), {**sources, "f": sources["f"] + "\nf = lambda x: x"})
 
 
+@pytest.mark.slow
 async def test_steps(runner: TestRunner, tmp_path: Path) -> None:
     point = {"call": "Point", "args": [3], "name": "p"}
     tests = [

@@ -59,7 +59,7 @@ async def passing(sandbox: Sandbox, sources: dict[str, str], count: int = 3) -> 
     return [name for name in sources if all(each.passed for each in results if each.function == name)]
 
 
-@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("step", [18, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
 async def test_code_with_two_answers_does_not_pass(sandbox: Sandbox, step: int) -> None:
     names = [*CONDITIONS][::step]
     passed = await passing(sandbox, programs([CONDITIONS[name] for name in names]))
@@ -91,7 +91,13 @@ async def test_state_that_spoils_a_second_call_with_the_same_arguments_is_a_warn
     assert not any(each.passed for each in await run(sandbox, source, 3, strict=True))
 
 
-@pytest.mark.parametrize("end", ["threading.Timer(0.05, os._exit, (0,)).start()", "atexit.register(os._exit, 3)"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "threading.Timer(0.05, os._exit, (0,)).start()",
+        pytest.param("atexit.register(os._exit, 3)", marks=pytest.mark.slow),
+    ],
+)
 async def test_code_that_ends_the_process_later_fails(sandbox: Sandbox, end: str) -> None:
     source = f"import atexit, os, threading\ndef even(n):\n    {end}\n    return n % 2 == 0\n"
     assert not all(each.passed for each in await run(sandbox, source, 3))

@@ -47,6 +47,7 @@ def test_module_tests_and_report_are_written(tmp_path: Path) -> None:
     assert b"13 passed" in plain.stdout
 
 
+@pytest.mark.slow
 def test_functions_may_be_in_bash(tmp_path: Path) -> None:
     good = "~~~bash\n# double(x: int) -> int\ndouble() {\n  echo $(( 2 * $1 ))\n}\n~~~"
     model = recording(tmp_path / "r.json", [SPECS, TESTS, good])

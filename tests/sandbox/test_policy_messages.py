@@ -60,7 +60,7 @@ def test_ways_out() -> None:
     assert "use `type(x)`" in error_of("().__class__").message
     assert "use `vars(x)`" in error_of("x.__dict__").message
     assert "put the values in the code" in error_of("input()").message
-    assert "the network is out of reach" in error_of("import requests").message
+    assert "the network cannot be used" in error_of("import requests").message
 
 
 def test_finding() -> None:

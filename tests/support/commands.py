@@ -32,7 +32,12 @@ ROOT = Path(__file__).resolve().parents[2]
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """An environment without keys, in which a console has 100 columns."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI", "CODEROOM"))}
-    ours = {"COLUMNS": "100", "PYTHONWARNINGS": "error", "XDG_CONFIG_HOME": str(ROOT / "tests" / "no-config")}
+    ours = {
+        "COLUMNS": "100",
+        "PYTHONWARNINGS": "error",
+        "XDG_CONFIG_HOME": str(ROOT / "tests" / "no-config"),
+        "CODEROOM_JOURNAL": "off",
+    }
     return {**kept, **ours, **(more or {})}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from coderoom._util.steps import STEPS
 from coderoom.sandbox.functions.data import DescribedError, as_data, error_data
 from coderoom.sandbox.functions.function import Arguments, HostFunction
 
@@ -56,14 +57,14 @@ class CallRecorder:
 
         async def run_async(arguments: Arguments) -> Any:
             digest, inner = arguments.args
-            if self._answers is not None:
-                return self._answer(function.name, digest)
+            if (call := self._find(function.name, digest)) is not None:
+                return _answer_of(call)
             return await _keep_later(self._calls, function, digest, function.run(inner))
 
         def run(arguments: Arguments) -> Any:
             digest, inner = arguments.args
-            if self._answers is not None:
-                return self._answer(function.name, digest)
+            if (call := self._find(function.name, digest)) is not None:
+                return _answer_of(call)
             calls = self._calls  # A thread may outlive its cell: its answer must not count for a later one.
             try:
                 value = function.run(inner)
@@ -90,26 +91,42 @@ class CallRecorder:
         for call in calls:
             self._answers[call.name, call.digest].append(call)
 
-    def _answer(self, name: str, digest: str) -> Any:
-        assert self._answers is not None
+    def _find(self, name: str, digest: str) -> RecordedCall | None:
+        """The record of a call that must not be made again."""
+        if self._answers is None:
+            steps = STEPS.get()
+            found = None if steps is None else steps.find("call", {"name": name, "arguments": digest})
+            if found is None:
+                return None
+            self._calls.append(RecordedCall.model_validate(found))
+            return self._calls[-1]
         waiting = self._answers.get((name, digest))
         if not waiting:
             raise RuntimeError(f"{name}() is not called again to restore a session, and this call was not recorded")
-        call = waiting.popleft()
-        if not call.kept:
-            raise RuntimeError(
-                f"{name}() is not called again to restore a session, and its answer was too long to keep"
-            )
-        if call.error is not None:
-            raise DescribedError(json.loads(call.error))
-        return json.loads(call.value)
+        return waiting.popleft()
+
+
+def _answer_of(call: RecordedCall) -> Any:
+    if not call.kept:
+        raise RuntimeError(
+            f"{call.name}() is not called again to restore a session, and its answer was too long to keep"
+        )
+    if call.error is not None:
+        raise DescribedError(json.loads(call.error))
+    return json.loads(call.value)
+
+
+def _record(calls: list[RecordedCall], call: RecordedCall) -> None:
+    calls.append(call)
+    if (steps := STEPS.get()) is not None:
+        steps.keep("call", {"name": call.name, "arguments": call.digest}, call.model_dump(), 0.0)
 
 
 def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value: Any) -> Any:
     data = as_data(function.name, value, function.pack)
     text = json.dumps(data)
     kept = len(text) <= _LONGEST
-    calls.append(RecordedCall(name=function.name, digest=digest, value=text if kept else "null", kept=kept))
+    _record(calls, RecordedCall(name=function.name, digest=digest, value=text if kept else "null", kept=kept))
     return data
 
 
@@ -128,7 +145,7 @@ async def _keep_later(calls: list[RecordedCall], function: HostFunction, digest:
 
 
 def _keep_error(calls: list[RecordedCall], name: str, digest: str, error: BaseException) -> None:
-    calls.append(RecordedCall(name=name, digest=digest, error=json.dumps(error_data(error))))
+    _record(calls, RecordedCall(name=name, digest=digest, error=json.dumps(error_data(error))))
 
 
 def _digest(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

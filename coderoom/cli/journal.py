@@ -1,0 +1,184 @@
+"""The commands about runs that are in the journal: `runs` lists, shows and removes them."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coderoom._util.text import visible
+from coderoom.cli.app import Command, DebugOption, Group, JournalOption, JsonOption, app
+from coderoom.errors import RequestError
+from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
+
+if TYPE_CHECKING:
+    from coderoom.runs import Journal, RunEntry
+
+runs_app = typer.Typer(cls=Group, help="List, show and remove the runs in the journal.", invoke_without_command=True)
+app.add_typer(runs_app, name="runs")
+
+RunArgument = Annotated[str, typer.Argument(help="The id of the run, or its beginning, or 'last'.")]
+_LONGEST_TASK = 60
+
+
+def _open(named: str | None) -> Journal:
+    from coderoom.runs import open_journal
+
+    journal, _ = open_journal(named)
+    if journal is None:
+        raise RequestError("There is no journal; name one by --journal FILE.")
+    return journal
+
+
+@runs_app.callback()
+def list_runs(
+    context: typer.Context,
+    team: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this team or file.")] = None,
+    outcome: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only runs with this outcome, or `running`, or `killed`.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="AGE", help="Only runs of the last 30d, 12h or 90min.")] = None,
+    journal: JournalOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """List the runs in the journal, the newest first; or show, compare and remove them."""
+    if context.invoked_subcommand is not None:
+        return EXIT_OK
+    from coderoom.runs.story import seconds_of, summary
+
+    begin = 0.0 if since is None else time.time() - seconds_of(since)
+    found = _open(journal).runs(name=team, outcome=outcome, since=begin)
+    if as_json:
+        print_json({"succeeded": True, "runs": [summary(entry) for entry in found]})
+        return EXIT_OK
+    for entry in found:
+        typer.echo(visible(_line(entry)))
+    if not found:
+        typer.echo("There are no such runs.")
+    return EXIT_OK
+
+
+@runs_app.command("show", cls=Command)
+def show_run(
+    run: RunArgument = "last",
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one page that works offline; '-': to the output."),
+    ] = None,
+    journal: JournalOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Show a run as it was: code, output, messages and summary; with --json, every step."""
+    from rich.console import Console
+
+    from coderoom.runs import RunView
+    from coderoom.runs.story import read_records, read_steps
+
+    opened = _open(journal)
+    entry = opened.find(run)
+    if as_json:
+        print_json({"succeeded": True, **read_steps(opened, entry)})
+        return EXIT_OK
+    if html is not None:
+        from coderoom.runs.page import run_page
+
+        page = run_page(opened, entry)
+        if str(html) == "-":
+            typer.echo(page, nl=False)
+        else:
+            _write(html, page)
+            typer.echo(visible(f"{html}: written"))
+        return EXIT_OK
+    typer.echo(visible(_line(entry)))
+    records = read_records(opened, entry)
+    view = RunView(Console())
+    for record in records:
+        view.begin(record)
+        view.stop()
+        for message in record.messages:
+            view.show(message)
+        view.end(record)
+    if not records:
+        for step in opened.steps(entry.id):
+            text = step.result.get("text") or f"{step.result.get('code', '')}\n\n{step.result.get('output', '')}"
+            typer.echo(visible(text.rstrip()))
+    return EXIT_OK
+
+
+@runs_app.command("diff", cls=Command)
+def compare_runs(
+    first: RunArgument,
+    second: RunArgument,
+    journal: JournalOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Compare the messages, code and outcomes of two runs, as a unified diff. Exit code 1: they differ."""
+    from coderoom.runs.story import lines_of
+
+    opened = _open(journal)
+    entries = [opened.find(run) for run in (first, second)]
+    before, now = (lines_of(opened, entry) for entry in entries)
+    lines = list(difflib.unified_diff(before, now, entries[0].id, entries[1].id, lineterm=""))
+    if as_json:
+        print_json({"succeeded": True, "equal": not lines, "diff": lines})
+    else:
+        typer.echo(visible("\n".join(lines)) or "The runs are equal.")
+    return EXIT_FAILED if lines else EXIT_OK
+
+
+@runs_app.command("rm", cls=Command)
+def remove_runs(
+    runs: Annotated[list[str], typer.Argument(help="The ids of the runs, or their beginnings.")],
+    journal: JournalOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Remove runs from the journal."""
+    opened = _open(journal)
+    return _removed(opened, [opened.find(run).id for run in runs], as_json)
+
+
+@runs_app.command("prune", cls=Command)
+def prune_runs(
+    older: Annotated[str, typer.Option(metavar="AGE", help="Remove runs that began longer ago, as 30d, 12h or 90min.")],
+    journal: JournalOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Remove old runs from the journal, but none that goes on."""
+    from coderoom.runs.story import seconds_of
+
+    opened = _open(journal)
+    old = opened.runs(before=time.time() - seconds_of(older))
+    return _removed(opened, [entry.id for entry in old if entry.state != "running"], as_json)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RequestError(f"The file {str(path)!r} cannot be written: {error.strerror or error}.") from error
+
+
+def _removed(journal: Journal, runs: list[str], as_json: bool) -> int:
+    if runs:
+        journal.remove(runs)
+    if as_json:
+        print_json({"succeeded": True, "removed": runs})
+    else:
+        typer.echo(f"{len(runs)} run{'' if len(runs) == 1 else 's'} removed")
+    return EXIT_OK
+
+
+def _line(entry: RunEntry) -> str:
+    task = " ".join(entry.task.split())
+    shown = task if len(task) <= _LONGEST_TASK else f"{task[:_LONGEST_TASK]}..."
+    began = datetime.fromtimestamp(entry.started).astimezone()
+    return f"{entry.id}  {began:%Y-%m-%d %H:%M}  {entry.state:<12}  {entry.name}  {shown}"

@@ -1,0 +1,183 @@
+"""Runs of teams that the journal keeps: how they begin, and how they go on after their process was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from coderoom.configs import Source, secrets_of
+from coderoom.configs.variables import MASK
+from coderoom.errors import RequestError
+from coderoom.outcome import Outcome
+from coderoom.runs.journal import Journal, RunEntry
+from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
+from coderoom.runs.run_log import TASK, RunLog
+from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
+
+_TEAM_COMMANDS: Final = ("run", "chat")
+_GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value})
+"""The states in which a run has more to do."""
+
+
+@dataclass
+class Run:
+    """A run of a team: the tasks that it has, in order, of which all but the last were finished before.
+
+    Attributes:
+        prepared: The team.
+        tasks: The tasks.
+        log: Its part of the journal; `None` if it is not kept.
+        limits: `max_seconds` and `max_tokens` of each task.
+    """
+
+    prepared: PreparedRun
+    tasks: list[str]
+    log: RunLog | None = None
+    limits: Mapping[str, Any] | None = None
+
+    @classmethod
+    def begin(
+        cls,
+        prepared: PreparedRun,
+        journal: Journal | None,
+        *,
+        command: str = "run",
+        limits: Mapping[str, Any] | None = None,
+        required: bool = False,
+    ) -> Self:
+        """Begin a run.
+
+        Args:
+            prepared: The team and its task.
+            journal: Where the run is kept; `None`: nowhere.
+            command: The command that began it.
+            limits: `max_seconds` and `max_tokens` of `run_team`.
+            required: Whether the run ends if the journal cannot be written.
+
+        Raises:
+            JournalError: The journal cannot be written, and is required.
+        """
+        record = prepared.record
+        run = cls(prepared, [record.task], None, limits)
+        if journal is not None:
+            journal.hide_values(secrets_of(prepared.team))
+            source = prepared.source
+            text = "" if source is None else source.data.decode("utf-8", "replace")
+            request = {**prepared.arguments, "limits": limits, "source": text}
+            run.log = RunLog(journal, required=required)
+            run.log.begin(command, record.team, record.task, record.model, request)
+            record.run = run.log.run
+        return run
+
+    @classmethod
+    def resume(
+        cls,
+        run: str,
+        journal: Journal | None = None,
+        *,
+        task: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        max_turns: int | None = None,
+        required: bool = False,
+    ) -> Self:
+        """Go on with a run that was killed, cancelled, failed, or ended at a limit.
+
+        Args:
+            run: Its id, the beginning of that, or `last`.
+            journal: The journal; `None`: the default one.
+            task: A further task for a run, which may have succeeded; `None`: finish the last one.
+            limits: `max_seconds` and `max_tokens`, in place of those before.
+            max_turns: The team's turns, in place of those before.
+            required: Whether the run ends if the journal cannot be written.
+
+        Raises:
+            RequestError: There is no such run, it has nothing left to do, or another process works on it.
+            JournalError: The journal cannot be used.
+        """
+        journal = Journal() if journal is None else journal
+        entry = journal.find(run)
+        _refuse_finished(entry, task)
+        arguments = dict(entry.request)
+        limits = {**(arguments.pop("limits") or {}), **(limits or {})}
+        source = _source(entry, arguments.pop("source"), journal)
+        if max_turns is not None:
+            arguments["max_turns"] = max_turns
+        if arguments["workspace"] is not None:
+            arguments["workspace"] = Path(arguments["workspace"])
+        prepared = prepare_run(source, entry.task, **arguments)
+        prepared.record.run = entry.id
+        journal.claim(entry.id)
+        journal.hide_values(secrets_of(prepared.team))
+        known = list(journal.steps(entry.id))
+        tasks = [step.result["task"] for step in known if step.kind == TASK] or [entry.task]
+        log = RunLog(journal, required=required, run=entry.id, known=known)
+        return cls(prepared, tasks if task is None else [*tasks, task], log, limits)
+
+    async def go(
+        self,
+        watch: Watcher,
+        *,
+        begin: Callable[[RunRecord], None] = lambda record: None,
+        owns_process: bool = False,
+        close: bool = True,
+    ) -> RunRecord:
+        """Run the last task, after the others, of which every step is known. The arguments are those of `run_team`.
+
+        Returns:
+            The record of the last task.
+        """
+        limits = dict(self.limits or {})
+        try:
+            for task in self.tasks[:-1]:
+                await run_team(self.prepared.team, self.record_of(task), _nothing, log=self.log, close=False)
+            record = self.record_of(self.tasks[-1])
+            if self.log is not None and self.log.known:
+                record.notices.append(f"Resumed: {self.log.known:,} steps were done before, and are not done again.")
+            return await run_team(
+                self.prepared.team,
+                record,
+                watch,
+                begin=lambda: begin(record),
+                owns_process=owns_process,
+                close=close,
+                log=self.log,
+                **limits,
+            )
+        except BaseException:
+            if close:
+                await close_team(self.prepared.team)
+            raise
+
+    def record_of(self, task: str) -> RunRecord:
+        """A record for a task of this run."""
+        made = self.prepared.record
+        return replace(made, task=task, messages=[], notices=list(made.notices), _results={})
+
+
+def _nothing(message: object) -> None:
+    """Show nothing."""
+
+
+def _refuse_finished(entry: RunEntry, task: str | None) -> None:
+    if entry.command not in _TEAM_COMMANDS:
+        again = "run the same command again" if entry.command == "solve" else "it ran code without a team"
+        raise RequestError(f"The run {entry.id} is a `{entry.command}`, which cannot be resumed: {again}.")
+    if task is None and entry.state != "running" and entry.state not in _GO_ON:
+        raise RequestError(
+            f"The run {entry.id} has ended with {entry.state!r}, so that nothing is left to do. "
+            f'`coderoom run TEAM "TASK" --continue` gives it a further task.'
+        )
+
+
+def _source(entry: RunEntry, text: str, journal: Journal) -> Source:
+    """The team's file as it was; from the file itself, if that has not changed, since the journal has no keys."""
+    file = Path(entry.name)
+    if file.is_file() and journal.hide(found := file.read_text("utf-8", "replace")) == text:
+        text = found
+    elif MASK in text:
+        raise RequestError(
+            f"The file {entry.name!r} has changed, and the journal does not have the keys that were in it."
+        )
+    return Source(entry.name, text.encode(), is_json=entry.name.lower().endswith(".json"))

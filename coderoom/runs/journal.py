@@ -1,0 +1,388 @@
+"""The journal: the durable record of all runs, in one SQLite database. No other module knows its tables.
+
+    runs      a row for each run: what was asked, by which command, when, and how it ended
+    steps     what happened in a run, in order: requests to models, code, decisions of people, messages
+    contents  the messages of requests, and the files that code has made, by the hash of their content
+
+`request` and `result` of a step are JSON. `owner` is the process that works on a run; nothing if none does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from coderoom._util.owner import is_orphan, ours
+from coderoom.configs.variables import MASK, is_secret_name
+from coderoom.errors import JournalError, RequestError
+
+OFF: Final = "off"
+REQUIRED: Final = "required"
+
+_APPLICATION: Final = 0x436F6452
+_SCHEMAS: Final = (
+    """
+    CREATE TABLE runs (
+        id TEXT PRIMARY KEY, command TEXT NOT NULL, name TEXT NOT NULL, task TEXT NOT NULL, model TEXT,
+        started REAL NOT NULL, ended REAL, outcome TEXT, owner TEXT,
+        request TEXT NOT NULL, facts TEXT NOT NULL DEFAULT '{}'
+    );
+    CREATE INDEX runs_started ON runs (started);
+    CREATE TABLE steps (
+        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, number INTEGER NOT NULL, kind TEXT NOT NULL,
+        actor TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, seconds REAL NOT NULL,
+        request TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (run, number)
+    );
+    CREATE TABLE contents (
+        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, hash TEXT NOT NULL, data BLOB NOT NULL,
+        PRIMARY KEY (run, hash)
+    )
+    """,
+)
+"""Each brings a database of the version before it, at first an empty one, to the next."""
+_COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
+_WAIT_SECONDS: Final = 5.0
+_SHORTEST_SECRET: Final = 6
+_KEYS: Final = re.compile(
+    r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}"
+    r"|hf_\w{20,}|ey[JK][\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
+)
+"""What looks like the key of a service."""
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """A run in the journal.
+
+    Attributes:
+        id: Its name in the journal.
+        command: The command: `run`, `chat`, `solve` or `exec`.
+        name: The team, or the file.
+        task: The task, or the instruction.
+        model: The model that replaced those of the team, or `None`.
+        started: When it began, in seconds since the epoch.
+        ended: When it ended; `None` if it was killed, or goes on.
+        outcome: How it ended; `None` as long as it has not.
+        owner: The process that works on it, as the journal marks it; `None` if it ended.
+        request: The arguments of the command.
+        facts: The record, without its messages.
+    """
+
+    id: str
+    command: str
+    name: str
+    task: str
+    model: str | None
+    started: float
+    ended: float | None
+    outcome: str | None
+    owner: str | None
+    request: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """The outcome, or `running`, or `killed` if its process ended without one."""
+        if self.outcome is not None:
+            return self.outcome
+        return "running" if self.owner is not None and _is_alive(self.owner) else "killed"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a run.
+
+    Attributes:
+        number: Its place, counted from 1.
+        kind: `task`, `model`, `code`, `call`, `approval`, `input` or `message`.
+        actor: The agent; empty if that is not known.
+        key: What identifies its request.
+        at: When it was done, in seconds since the epoch.
+        seconds: How long it took.
+        request: The request.
+        result: The result.
+    """
+
+    number: int
+    kind: str
+    actor: str
+    key: str
+    at: float
+    seconds: float
+    request: Any
+    result: Any
+
+
+class Journal:
+    """The journal in a file, which is made when something is written.
+
+    Any number of processes can use it at once. Each method is one transaction: a process that is killed leaves the
+    journal as it was before or after it. Threads must not use an object at the same time.
+
+    Args:
+        path: The file; `None`: `$XDG_STATE_HOME/coderoom/journal.sqlite3` or the same in `~/.local/state`.
+
+    Raises:
+        JournalError: Any method raises it if the file cannot be used. What is in the file stays as it is.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = default_path() if path is None else Path(path)
+        self._secrets: dict[str, str] = {}
+        self._secret: re.Pattern[str] = _KEYS
+        found = {value: f"${{{name}}}" for name, value in os.environ.items() if is_secret_name(name)}
+        self.hide_values({value: name for value, name in found.items() if not value.startswith("/")})  # As PWD.
+        self._database: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+    def hide_values(self, secrets: Mapping[str, str]) -> None:
+        """Have these values, of 6 characters or more, replaced in everything that is written from now on."""
+        for value, instead in secrets.items():
+            if len(value) >= _SHORTEST_SECRET:
+                self._secrets |= {value: instead, json.dumps(value)[1:-1]: instead}
+        known = sorted(self._secrets, key=len, reverse=True)
+        self._secret = re.compile("|".join([*map(re.escape, known), _KEYS.pattern]))
+
+    def hide(self, text: str) -> str:
+        """Replace secret values, and what looks like a key, in a text."""
+        return self._secret.sub(lambda found: self._secrets.get(found[0], MASK), text)
+
+    # --- Writing ---
+
+    def begin(
+        self,
+        command: str,
+        name: str,
+        task: str,
+        model: str | None,
+        request: Mapping[str, Any],
+    ) -> str:
+        """Add a run, which this process works on, and return its id. The arguments are those of a `RunEntry`."""
+        run = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        columns = "id, command, name, task, model, request, started, owner"
+        texts = (self.hide(name), self.hide(task), model, self.hide(json.dumps(request)))
+        with self._using(writes=True) as database:
+            database.execute(
+                f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (run, command, *texts, time.time(), _mark()),
+            )
+        return run
+
+    def claim(self, run: str) -> None:
+        """Have this process work on a run that has ended.
+
+        Raises:
+            RequestError: Another process works on it.
+        """
+        with self._using(writes=True) as database:
+            (owner,) = database.execute("SELECT owner FROM runs WHERE id = ?", (run,)).fetchone()
+            if owner is not None and owner != _mark() and _is_alive(owner):
+                host, *_, process, _ = owner.split()
+                raise RequestError(f"The run {run} goes on: process {process} on {host} works on it.")
+            database.execute("UPDATE runs SET owner = ?, ended = NULL, outcome = NULL WHERE id = ?", (_mark(), run))
+
+    def add(self, run: str, step: Step, contents: Mapping[str, bytes] | None = None) -> None:
+        """Add a step of a run, and contents that it refers to by their hash."""
+        row = (run, step.number, step.kind, step.actor, step.key, step.at, step.seconds)
+        with self._using(writes=True) as database:
+            if contents:
+                rows = [(run, name, data) for name, data in contents.items()]
+                database.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?, ?)", rows)
+            database.execute(
+                "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*row, self.hide(json.dumps(step.request)), self.hide(json.dumps(step.result))),
+            )
+
+    def end(self, run: str, outcome: str, facts: Mapping[str, Any]) -> None:
+        """Say how a run ended, and that no process works on it any more."""
+        with self._using(writes=True) as database:
+            database.execute(
+                "UPDATE runs SET owner = NULL, ended = ?, outcome = ?, facts = ? WHERE id = ?",
+                (time.time(), outcome, self.hide(json.dumps(facts)), run),
+            )
+
+    def remove(self, runs: Sequence[str]) -> None:
+        """Remove runs with all that belongs to them.
+
+        Raises:
+            RequestError: A process works on one of them.
+        """
+        for run in runs:
+            if self.find(run).state == "running":
+                raise RequestError(f"The run {run} goes on; end it first.")
+        with self._using(writes=True) as database:
+            database.executemany("DELETE FROM runs WHERE id = ?", [(run,) for run in runs])
+
+    # --- Reading ---
+
+    def runs(
+        self, *, name: str | None = None, outcome: str | None = None, since: float = 0, before: float | None = None
+    ) -> list[RunEntry]:
+        """The runs, the newest first.
+
+        Args:
+            name: Only those of this team or file.
+            outcome: Only those with this outcome, or `state`.
+            since: Only those that began at this time or later, in seconds since the epoch.
+            before: Only those that began before this time; `None`: all.
+        """
+        if not self.path.exists():
+            return []
+        with self._using() as database:
+            rows = database.execute(
+                f"SELECT {_COLUMNS} FROM runs WHERE started >= ? AND started < ? ORDER BY started DESC, id DESC",
+                (since, float("inf") if before is None else before),
+            ).fetchall()
+        found = [_entry(row) for row in rows]
+        return [run for run in found if name in (None, run.name) and outcome in (None, run.outcome, run.state)]
+
+    def find(self, run: str) -> RunEntry:
+        """A run by its id, the beginning of one, or `last`.
+
+        Raises:
+            RequestError: There is none, or there are several.
+        """
+        known = self.runs()
+        if run == "last" and known:
+            return known[0]
+        found = [entry for entry in known if entry.id == run] or [each for each in known if each.id.startswith(run)]
+        if len(found) != 1:
+            several = f": {', '.join(entry.id for entry in found[:5])}" if found else ""
+            what = "several runs begin with" if found else "there is no run"
+            raise RequestError(f"In the journal {what} {run!r}{several}. `coderoom runs` lists them.")
+        return found[0]
+
+    def steps(self, run: str) -> Iterator[Step]:
+        """The steps of a run, in order."""
+        with self._using() as database:
+            columns = "number, kind, actor, key, at, seconds, request, result"
+            rows = database.execute(f"SELECT {columns} FROM steps WHERE run = ? ORDER BY number", (run,))
+            for number, kind, actor, key, at, seconds, request, result in rows:
+                yield Step(number, kind, actor, key, at, seconds, json.loads(request), json.loads(result))
+
+    def content(self, run: str, name: str) -> bytes:
+        """A content by its hash; empty if it was not kept."""
+        with self._using() as database:
+            row = database.execute("SELECT data FROM contents WHERE run = ? AND hash = ?", (run, name)).fetchone()
+        return row[0] if row else b""
+
+    # --- The file ---
+
+    @contextmanager
+    def _using(self, *, writes: bool = False) -> Iterator[sqlite3.Connection]:
+        try:
+            database = self._database or self._open()
+            self._database = database
+            if not writes:
+                yield database
+                return
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+                database.execute("COMMIT")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+                raise
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(f"The journal {self.path} cannot be used: {_in_words(error)}") from error
+
+    def _open(self) -> sqlite3.Connection:
+        if not self.path.parent.is_dir():
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.path.exists():
+            self.path.touch(mode=0o600)
+        database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        database.execute("PRAGMA foreign_keys = ON")
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if application == _APPLICATION and version == len(_SCHEMAS):
+            return
+        if application not in (0, _APPLICATION) or (application == 0 and _has_tables(database)):
+            raise JournalError(f"The file {self.path} is a database of another program; name another file.")
+        if version > len(_SCHEMAS):
+            raise JournalError(
+                f"The journal {self.path} was written by a newer version of CodeRoom (schema {version}, known here is "
+                f"{len(_SCHEMAS)}). Update CodeRoom, or name another file."
+            )
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("BEGIN IMMEDIATE")
+        (version,) = database.execute("PRAGMA user_version").fetchone()  # Another process may have done it.
+        for schema in _SCHEMAS[version:]:
+            for statement in schema.split(";"):
+                database.execute(statement)
+        database.execute(f"PRAGMA application_id = {_APPLICATION}")
+        database.execute(f"PRAGMA user_version = {len(_SCHEMAS)}")
+        database.execute("COMMIT")
+
+
+def open_journal(named: str | None = None, *, off: bool = False) -> tuple[Journal | None, bool]:
+    """The journal for the text of an option, and whether a run requires it.
+
+    Args:
+        named: A file, `off`, or `required` for the default file; `None`: the default file.
+        off: Whether there is none, whatever is named.
+    """
+    if off or named == OFF:
+        return None, False
+    return Journal(None if named in (None, "", REQUIRED) else Path(str(named)).expanduser()), named == REQUIRED
+
+
+def default_path() -> Path:
+    """The file of the journal if none is named."""
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (state if state.is_absolute() else Path.home() / ".local" / "state") / "coderoom" / "journal.sqlite3"
+
+
+def _entry(row: tuple[Any, ...]) -> RunEntry:
+    columns = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    return RunEntry(**columns | {name: json.loads(columns[name]) for name in ("request", "facts")})
+
+
+def _has_tables(database: sqlite3.Connection) -> bool:
+    return database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+
+
+def _mark() -> str:
+    return f"{platform.node() or 'this-machine'} {ours()}"
+
+
+def _is_alive(owner: str) -> bool:
+    host, _, mark = owner.partition(" ")
+    # The processes of another machine cannot be seen.
+    return host != _mark().partition(" ")[0] or not is_orphan(mark)
+
+
+def _in_words(error: Exception) -> str:
+    text = str(error)
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}."
+    if "malformed" in text or "not a database" in text:
+        return f"{text}. The file is damaged: move it away, and a new one is made, or name another file."
+    if "locked" in text or "locking" in text:
+        return f"{text}. Another process keeps it locked, or its folder has no locks, as some network folders."
+    return f"{text}."

@@ -1,0 +1,216 @@
+"""One self-contained page of a run, which works offline: its story, files, verdicts, tokens and times."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from html import escape
+from importlib import resources
+from typing import Any, Final
+
+from markdown_it import MarkdownIt
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from coderoom._util.text import in_dollars, visible
+from coderoom.agents import metadata as keys
+from coderoom.runs.journal import Journal, RunEntry, Step
+from coderoom.runs.run_log import CODE, MESSAGE, MODEL, TASK
+
+_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
+_TIMED: Final = {MODEL: "models", CODE: "code", "approval": "decisions", "input": "decisions"}
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def run_page(journal: Journal, entry: RunEntry) -> str:
+    """The page of a run, as HTML."""
+    steps = list(journal.steps(entry.id))
+    title = " ".join(visible(entry.task or entry.name).split())[:80]
+    parts = [_head(entry), _time_line(steps), *_story(journal, entry, steps), _requests(steps)]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_style()}</style></head><body>\n{''.join(parts)}\n</body></html>\n"
+    )
+
+
+@cache
+def _style() -> str:
+    light = HtmlFormatter(style="default").get_style_defs("pre.hl")
+    dark = HtmlFormatter(style="monokai").get_style_defs("pre.hl")
+    own = resources.files("coderoom.runs").joinpath("page.css").read_text("utf-8")
+    return f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n{own}\npre.hl {{ background: var(--panel); }}"
+
+
+def _head(entry: RunEntry) -> str:
+    facts = entry.facts
+    usage = facts.get("usage") or {}
+    cost = facts.get("cost_usd")
+    tokens = f"{usage['total_tokens']:,}" if usage.get("total_tokens") else ""
+    rows = {
+        "outcome": f'<b class="{"good" if entry.state == "ok" else "bad"}">{escape(entry.state)}</b>',
+        "error": _text(facts.get("error")),
+        "stopped": _text(facts.get("limit") or facts.get("stop_reason")),
+        "answer": _markdown(str(facts["answer"])) if facts.get("answer") else "",
+        "file" if entry.command == "exec" else "team": _text(entry.name),
+        "model": _text(entry.model or ", ".join(sorted(set((facts.get("models") or {}).values())))),
+        "isolation": _text(facts.get("isolation")),
+        "began": f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S %Z}",
+        "time": f"{facts['seconds']:.1f} s" if "seconds" in facts else "",
+        "tokens": tokens + ("" if cost is None else f", {in_dollars(cost)}"),
+        "files": "<br>".join(_text(file) for file in facts.get("files") or ()),
+        "id": _text(entry.id),
+    }
+    listed = "".join(f"<tr><th>{escape(name)}</th><td>{value}</td></tr>" for name, value in rows.items() if value)
+    return f"<h1>{_text(entry.task or entry.name)}</h1><table>{listed}</table>"
+
+
+def _time_line(steps: Sequence[Step]) -> str:
+    timed = [step for step in steps if step.kind in _TIMED]
+    if not timed:
+        return ""
+    begin = min(step.at - step.seconds for step in timed)
+    whole = max(max(step.at for step in timed) - begin, 0.001)
+    bars = ""
+    for step in timed:
+        place = f"left:{(step.at - step.seconds - begin) / whole:.3%};width:{step.seconds / whole:.3%}"
+        what = f"{_text(step.actor)} {_TIMED[step.kind]} {step.seconds:.2f} s"
+        bars += f'<span class="{step.kind}" style="{place}" title="{what}"></span>'
+    sums = {kind: sum(step.seconds for step in timed if step.kind == kind) for kind in _TIMED}
+    legend = " · ".join(
+        f'<span class="key {kind}"></span> {_TIMED[kind]} {seconds:.1f} s' for kind, seconds in sums.items() if seconds
+    )
+    return f'<h2>Time</h2><div class="line">{bars}</div><p class="dim">{legend}; {whole:.1f} s in all</p>'
+
+
+def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator[str]:
+    speaker, before, files, ran = "", dict[str, str](), "", False
+    for step in steps:
+        if step.kind == CODE:
+            files = _files(journal, entry, step.result)
+            if "code" in step.result:  # Of a file, which has no messages.
+                yield f"<h2>block {step.result['number']}</h2>"
+                yield _code(step.result["code"], step.result["language"])
+                yield _output(step.result["output"], step.result["outcome"]) + files
+        elif step.kind == "event":
+            yield f"<div>{_text(step.result['text'])}</div>"
+        elif step.kind == TASK:
+            before = {}
+        elif step.kind == MESSAGE:
+            if step.actor != speaker:
+                speaker = step.actor
+                yield f"<h2>{_text(speaker)}</h2>"
+                ran = False
+            yield _message(step, before, ran)
+            if step.result["type"] == "CodeExecutionEvent":
+                yield files
+                files, ran = "", True
+
+
+def _message(step: Step, before: dict[str, str], ran: bool) -> str:
+    """A message.
+
+    Args:
+        step: Its step.
+        before: The last code of each agent, which a further attempt is compared with.
+        ran: Whether code and output of the turn are shown already.
+    """
+    data = step.result
+    facts: Mapping[str, str] = data.get("metadata") or {}
+    content = data.get("content")
+    match data["type"]:
+        case "CodeGenerationEvent":
+            code = "\n\n".join(block["code"] for block in data["code_blocks"])
+            language = data["code_blocks"][0]["language"] if data["code_blocks"] else "text"
+            change = _difference(before.get(step.actor, ""), code)
+            before[step.actor] = code
+            prose = f"<details><summary>reply</summary>{_markdown(content)}</details>"
+            return _code(code, language) + change + prose
+        case "CodeExecutionEvent":
+            return _output(
+                data["result"]["output"], facts.get(keys.OUTCOME) or f"exit code {data['result']['exit_code']}"
+            )
+        case _ if not isinstance(content, str):
+            return f'<pre class="output">{_text(content)}</pre>'
+        case _ if keys.APPROVED in facts:
+            approved = facts[keys.APPROVED] == "true"
+            word = "approved" if approved else "not approved"
+            return f'<p class="{"good" if approved else "bad"}"><b>{word}</b></p>{_markdown(content)}'
+        case _ if keys.STOP_REASON in facts:
+            return _markdown(facts.get(keys.SUMMARY, "") if ran else content)
+        case _ if data.get("source") == "user":
+            return f'<pre class="output">{_text(content)}</pre>'
+        case _:
+            return _markdown(content)
+
+
+def _difference(before: str, now: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(), now.splitlines(), "before", "now", lineterm="")
+    text = "\n".join(lines)
+    if not before or not text:
+        return ""
+    return f"<details><summary>what has changed</summary>{_code(text, 'diff')}</details>"
+
+
+def _output(output: str, outcome: str) -> str:
+    style = "good" if outcome in ("ok", "exit code 0") else "bad"
+    shown = _text(output) if output.strip() else '<span class="dim">(no output)</span>'
+    return f'<div class="{style}">{_text(outcome)}</div><pre class="output {style}">{shown}</pre>'
+
+
+def _files(journal: Journal, entry: RunEntry, result: Mapping[str, Any]) -> str:
+    """The files that code has made: pictures as they are, others by name and size."""
+    parts = []
+    for artifact in result.get("artifacts") or ():
+        data = journal.content(entry.id, artifact.get("hash") or "")
+        name = f'{_text(artifact["name"])} <span class="dim">{artifact["size"]:,} bytes</span>'
+        picture = ""
+        if data and artifact["media_type"] in _PICTURES:
+            source = f"data:{artifact['media_type']};base64,{base64.b64encode(data).decode()}"
+            picture = f'<br><img src="{source}" alt="{escape(artifact["name"])}">'
+        parts.append(f"<p>{name}{picture}</p>")
+    return "".join(parts)
+
+
+def _requests(steps: Sequence[Step]) -> str:
+    asked = [step for step in steps if step.kind == MODEL]
+    if not asked:
+        return ""
+    rows = ""
+    for step in asked:
+        usage = step.result["usage"]
+        counts = f"<td>{usage['prompt_tokens']:,}</td><td>{usage['completion_tokens']:,}</td>"
+        rows += f"<tr><td>{_text(step.actor)}</td><td>{step.seconds:.2f} s</td>{counts}</tr>"
+    head = "<tr><th>agent</th><th>time</th><th>prompt tokens</th><th>completion tokens</th></tr>"
+    return f"<h2>Requests to models</h2><details><summary>{len(asked)}</summary><table>{head}{rows}</table></details>"
+
+
+def _code(code: str, language: str) -> str:
+    try:
+        lexer = get_lexer_by_name(language)
+    except ClassNotFound:
+        lexer = get_lexer_by_name("text")
+    marked: str = highlight(visible(code), lexer, HtmlFormatter(nowrap=True))
+    return f'<pre class="hl">{marked}</pre>'
+
+
+# Nothing of a page is loaded from elsewhere, and what looks like HTML stays text.
+_MARKDOWN: Final = (
+    MarkdownIt("commonmark", {"html": False, "breaks": True, "highlight": lambda code, name, _: _code(code, name)})
+    .enable("table")
+    .disable("image")
+)
+
+
+def _markdown(text: str) -> str:
+    return str(_MARKDOWN.render(visible(text)))
+
+
+def _text(value: Any) -> str:
+    return escape(visible("" if value is None else str(value)))

@@ -1,0 +1,242 @@
+"""A run's part of the journal: writes each step when it is done, and answers the steps that a resumed run knows.
+
+A resumed run goes through its team from the beginning. Its requests are the same as before, so that each finds its
+result here, until one is new. Used by `run_team`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager, suppress
+from functools import wraps
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
+from autogen_core.models import CreateResult, LLMMessage
+from autogen_core.tools import Tool
+from pydantic import BaseModel
+
+from coderoom._util.autogen import current_agent
+from coderoom._util.steps import STEPS, once
+from coderoom.runs.journal import Journal, Step
+from coderoom.runs.record import RunRecord
+from coderoom.runs.writer import Writer
+
+MESSAGE: Final = "message"
+CODE: Final = "code"
+MODEL: Final = "model"
+TASK: Final = "task"
+
+_NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
+_LARGEST_FILE: Final = 8 * 1024 * 1024
+"""Of larger files only the hash is kept."""
+
+
+class RunLog(Writer):
+    """Writes the run of a team.
+
+    Args:
+        journal: The journal.
+        required: Whether a journal that cannot be written ends the run. If not, the run goes on without it.
+        run: The id of a run that is resumed; `None`: it has not begun.
+        known: Its steps.
+
+    Attributes:
+        known: How many steps, without messages, were known at the beginning.
+        notes: What the user of a resumed run should know.
+    """
+
+    def __init__(
+        self, journal: Journal, *, required: bool = False, run: str | None = None, known: Iterable[Step] = ()
+    ) -> None:
+        super().__init__(journal, required=required)
+        self.run = run
+        self.known = 0
+        self.notes: list[str] = []
+        self._hide = journal.hide
+        self._results: defaultdict[str, deque[Any]] = defaultdict(deque)
+        self._hashes: dict[int, tuple[LLMMessage, str]] = {}
+        self._new: dict[str, bytes] = {}
+        self._conversations: dict[str, tuple[int, list[str]]] = {}
+        for step in known:
+            self._number = step.number
+            self._results[step.key].append(step.result)
+            self.known += step.kind not in (MESSAGE, TASK)
+
+    # --- As `Steps` ---
+
+    def find(self, kind: str, request: Any) -> Any:
+        """The result of a step that is known, each once; `None` if it is not."""
+        with self._lock:
+            results = self._results[self._key(kind, request)]
+            return results.popleft() if results else None
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float) -> None:
+        """Write a step."""
+        with self._lock:
+            actor, key = current_agent(), self._key(kind, request)
+            if kind == MODEL:
+                hashes = [self._hash_of(message) for message in request["messages"]]
+                base, before = self._conversations.get(actor, (0, []))
+                request = {**request, "messages": {"base": base, **_difference(before, hashes)}}
+                self._conversations[actor] = (self._number + 1, hashes)
+            elif kind == CODE:
+                for artifact in result.get("artifacts", ()):
+                    self._keep_file(artifact)
+            contents, self._new = self._new, {}
+            self.write(kind, result, request=request, actor=actor, key=key, seconds=seconds, contents=contents)
+
+    def note(self, text: str) -> None:
+        """Tell the user of the run."""
+        self.notes.append(text)
+
+    def _key(self, kind: str, request: Any) -> str:
+        """What identifies a step: its kind, the agent and the request."""
+        if kind == MODEL:
+            hashes = "".join(self._hash_of(message) for message in request["messages"])
+            request = {**request, "messages": sha256(hashes.encode()).hexdigest()}
+        text = json.dumps([kind, current_agent(), request], sort_keys=True)
+        return sha256(self._hide(text).encode()).hexdigest()
+
+    def begin_task(self, task: str) -> None:
+        """Write a task, unless it is one from before the run was resumed."""
+        if self.find(TASK, task) is None:
+            self._try(lambda journal: journal.claim(str(self.run)))
+            self.write(TASK, {"task": task}, actor="user", key=self._key(TASK, task))
+
+    def add(self, message: BaseAgentEvent | BaseChatMessage) -> bool:
+        """Write a message of the team; return whether it is a new one, and not from before the run was resumed."""
+        if isinstance(message, ModelClientStreamingChunkEvent):
+            return True
+        data = message.model_dump(mode="json")
+        same = {name: value for name, value in data.items() if name not in _NEVER_EQUAL}
+        if self.find(MESSAGE, same) is not None:
+            return False
+        self.write(MESSAGE, data, actor=message.source, key=self._key(MESSAGE, same))
+        return True
+
+    def end(self, record: RunRecord) -> None:
+        """Write how the run ended; or say in the record that the journal could not be written."""
+        facts = {name: value for name, value in record.to_json().items() if name != "messages"}
+        self.close(record.outcome, facts)
+        record.notices += self.notes
+        if self.failure:
+            record.notices.append(self.failure)
+
+    def _hash_of(self, message: LLMMessage) -> str:
+        """The hash of a message, which is computed once for each object; new messages become contents."""
+        found = self._hashes.get(id(message))
+        if found is not None and found[0] is message:
+            return found[1]
+        data = self._hide(message.model_dump_json()).encode()
+        name = sha256(data).hexdigest()[:32]
+        self._hashes[id(message)] = (message, name)
+        self._new[name] = data
+        return name
+
+    def _keep_file(self, artifact: dict[str, Any]) -> None:
+        with suppress(OSError):
+            data = Path(artifact["path"] or "").read_bytes()
+            artifact["hash"] = sha256(data).hexdigest()[:32]
+            if len(data) <= _LARGEST_FILE:
+                self._new[artifact["hash"]] = data
+
+
+def _difference(before: list[str], now: list[str]) -> dict[str, Any]:
+    """A list as slices of an earlier one, and what is new. A conversation grows at its end, or loses its beginning."""
+    pairs = zip(before, now, strict=False)
+    same = next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(before), len(now)))
+    slices = [[0, same]]
+    if same < len(now) and now[same] in before[same:]:
+        start = before.index(now[same], same)
+        length = len(before) - start
+        if now[same : same + length] == before[start:]:
+            slices.append([start, len(before)])
+            same += length
+    return {"slices": slices, "more": now[same:]}
+
+
+def conversations(steps: Iterable[Step]) -> dict[int, list[str]]:
+    """The hashes of the messages of each request to a model, by the number of its step."""
+    found: dict[int, list[str]] = {0: []}
+    for step in steps:
+        if step.kind == MODEL:
+            given = step.request["messages"]
+            base = found[given["base"]]
+            found[step.number] = [name for start, end in given["slices"] for name in base[start:end]] + given["more"]
+    return found
+
+
+@contextmanager
+def logging_steps(log: RunLog, clients: Iterable[Any]) -> Iterator[None]:
+    """Have the log keep the steps that are done in this context, and all requests of these model clients."""
+    token = STEPS.set(log)
+    with ExitStack() as stack:
+        stack.callback(STEPS.reset, token)
+        for client in {id(client): client for client in clients}.values():
+            # A recording in order has to go on after the replies that are known.
+            skip = getattr(client, "skip_reply", lambda: None)
+            for name, noting in (("create", _logged_create), ("create_stream", _logged_stream)):
+                made = noting(getattr(client, name), skip)
+                stack.callback(client.__dict__.pop, name, None)
+                setattr(client, name, made)
+        yield
+
+
+def _logged_create(create: Callable[..., Any], skip: Callable[[], None]) -> Callable[..., Any]:
+    @wraps(create)
+    async def logged(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
+        async def ask() -> CreateResult:
+            result: CreateResult = await create(messages, **arguments)
+            return result
+
+        def load(found: Any) -> CreateResult:
+            skip()
+            return CreateResult.model_validate(found)
+
+        return await once(MODEL, _request(messages, arguments), ask, _dump_reply, load)
+
+    return logged
+
+
+def _logged_stream(create_stream: Callable[..., Any], skip: Callable[[], None]) -> Callable[..., Any]:
+    @wraps(create_stream)
+    async def logged(messages: Sequence[LLMMessage], **arguments: Any) -> AsyncGenerator[str | CreateResult, None]:
+        log, request, begun = STEPS.get(), _request(messages, arguments), time.perf_counter()
+        assert log is not None
+        found = log.find(MODEL, request)
+        if found is not None:
+            result = CreateResult.model_validate(found)
+            skip()
+            yield result
+            return
+        async with aclosing(create_stream(messages, **arguments)) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    log.keep(MODEL, request, _dump_reply(item), time.perf_counter() - begun)
+                yield item
+
+    return logged
+
+
+def _request(messages: Sequence[LLMMessage], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A request to a model as JSON-like data, but for its messages."""
+    tools = [tool.schema if isinstance(tool, Tool) else tool for tool in arguments.get("tools", ())]
+    form = arguments.get("json_output")
+    found = {
+        "messages": messages,
+        "tools": tools,
+        "tool_choice": choice.name if isinstance(choice := arguments.get("tool_choice"), Tool) else choice,
+        "json_output": form.model_json_schema() if isinstance(form, type) and issubclass(form, BaseModel) else form,
+        "extra_create_args": {name: str(value) for name, value in (arguments.get("extra_create_args") or {}).items()},
+    }
+    return {name: value for name, value in found.items() if value or name == "messages"}
+
+
+def _dump_reply(reply: CreateResult) -> dict[str, Any]:
+    return reply.model_dump(mode="json")

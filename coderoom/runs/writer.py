@@ -1,0 +1,79 @@
+"""Writes one run into the journal. A journal that cannot be written ends a run only if the run requires it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from threading import RLock
+from typing import Any
+
+from coderoom.errors import JournalError
+from coderoom.runs.journal import Journal, Step, open_journal
+
+
+class Writer:
+    """Writes a run.
+
+    Args:
+        journal: The journal; `None`: nothing is written.
+        required: Whether a journal that cannot be written ends the run.
+
+    Attributes:
+        run: The id of the run; `None` if it is not in the journal.
+        failure: Why nothing is written any more; empty if that is not so.
+
+    Raises:
+        JournalError: Any method raises it if the journal cannot be written, and is required.
+    """
+
+    def __init__(self, journal: Journal | None, *, required: bool = False) -> None:
+        self.run: str | None = None
+        self.failure = ""
+        self._journal = journal
+        self._required = required
+        self._number = 0
+        self._lock = RLock()  # Functions of the host are called in threads.
+
+    def begin(self, command: str, name: str, task: str, model: str | None, request: Mapping[str, Any]) -> None:
+        """Add the run; the arguments are those of a `RunEntry`."""
+
+        def write(journal: Journal) -> None:
+            self.run = journal.begin(command, name, task, model, request)
+
+        self._try(write)
+
+    def write(
+        self,
+        kind: str,
+        result: Any,
+        *,
+        request: Any = None,
+        actor: str = "",
+        key: str = "",
+        seconds: float = 0.0,
+        contents: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Add a step; the arguments are those of a `Step`, and the contents that it refers to by hash."""
+        with self._lock:
+            self._number += 1
+            step = Step(self._number, kind, actor, key, time.time(), seconds, request, result)
+            self._try(lambda journal: journal.add(str(self.run), step, contents))
+
+    def close(self, outcome: str, facts: Mapping[str, Any]) -> None:
+        """Say how the run ended."""
+        self._try(lambda journal: journal.end(str(self.run), outcome, facts))
+
+    def _try(self, write: Callable[[Journal], None]) -> None:
+        try:
+            if self._journal is not None and not self.failure:
+                write(self._journal)
+        except JournalError as error:
+            if self._required:
+                raise
+            self.failure = f"{error} The run goes on without it, and cannot be resumed."
+
+
+def make_writer(named: str | None = None, *, off: bool = False) -> Writer:
+    """A writer for the text of an option; see `open_journal`."""
+    journal, required = open_journal(named, off=off)
+    return Writer(journal, required=required)

@@ -1,0 +1,276 @@
+"""The journal: runs are kept, go on after a kill, and hold no secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.runs import Journal, Step
+from tests.support.commands import ROOT, coderoom, environment, recording
+from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
+
+FIRST = "```python\nx = 41\nopen('ran', 'a').write('first ')\nprint('set')\n```"
+SECOND = "```python\nopen('ran', 'a').write('second ')\nprint(x + 1)\n```"
+ANSWERS = [FIRST, SECOND, "It is 42."]
+
+
+class Folder:
+    """A working folder with a journal."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = path / "journal.sqlite3"
+
+    def run(self, *arguments: str, server: OpenAIServer | None = None, **env: str) -> dict[str, Any]:
+        done = self.command(*arguments, "--json", server=server, **env)
+        assert done.stdout, done.stderr
+        return dict(json.loads(done.stdout))
+
+    def command(
+        self, *arguments: str, server: OpenAIServer | None = None, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        return coderoom(*arguments, cwd=self.path, env={**self.env(server), **env})
+
+    def env(self, server: OpenAIServer | None) -> dict[str, str]:
+        known = {} if server is None else {"OPENAI_API_KEY": "test-key-1234", "OPENAI_BASE_URL": server.base_url}
+        return {**known, "CODEROOM_JOURNAL": str(self.journal), "CODEROOM_MODEL": "gpt-4o-2024-08-06"}
+
+    def ran(self) -> str:
+        return (self.path / "work" / "ran").read_text()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+RUN = ("run", "code-act", "Compute it.", "--workspace", "work")
+
+
+def test_a_killed_run_goes_on_where_it_was(folder: Folder) -> None:
+    reached, killed = threading.Event(), threading.Event()
+    asked: list[int] = []
+
+    def respond(request: Request) -> str:
+        asked.append(len(request.messages))
+        if len(asked) == 2:  # The process is killed while it waits for this one.
+            reached.set()
+            killed.wait(30)
+        return ANSWERS[{2: 0, 4: 1, 6: 2}[len(request.messages)]]
+
+    with OpenAIServer(respond=respond) as server:
+        command = [sys.executable, "-m", "coderoom", *RUN]
+        process = subprocess.Popen(
+            command, cwd=folder.path, env=environment(folder.env(server)), stdout=subprocess.PIPE
+        )
+        assert reached.wait(30)
+        [entry] = folder.run("runs")["runs"]
+        assert entry["state"] == "running"
+        refused = folder.command("resume", server=server)
+        assert refused.returncode == 2
+        assert f"process {process.pid} on" in refused.stderr
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        killed.set()
+        assert folder.run("runs")["runs"][0]["state"] == "killed"
+        resumed = folder.run("resume", server=server)
+    assert (resumed["outcome"], resumed["answer"], resumed["run"]) == ("ok", "It is 42.", entry["id"])
+    assert asked == [2, 4, 4, 6]
+    # The first code ran again to have its variables, and that is said.
+    assert folder.ran() == "first first second "
+    assert any("was run again (1)" in notice for notice in resumed["notices"])
+    assert folder.run("runs")["runs"][0]["state"] == "ok"
+    assert "nothing is left to do" in folder.command("resume").stderr
+
+
+def test_a_failed_run_asks_only_what_was_not_answered(folder: Folder) -> None:
+    with OpenAIServer([FIRST, SECOND, Failure(401, message="Incorrect API key.")]) as server:
+        assert folder.run(*RUN, server=server)["outcome"] == "failed"
+    with OpenAIServer(["It is 42."]) as server:
+        resumed = folder.run("resume", server=server)
+    assert (resumed["outcome"], resumed["answer"], resumed["attempts"]) == ("ok", "It is 42.", 2)
+    assert folder.ran() == "first second "
+
+
+def test_a_limit_can_be_raised(folder: Folder) -> None:
+    with OpenAIServer(ANSWERS) as server:
+        assert folder.run(*RUN, "--max-tokens", "20", server=server)["outcome"] == "unfinished"
+        assert folder.run("resume", "--max-tokens", "2000", server=server)["outcome"] == "ok"
+    assert len(server.requests) <= 4  # One may have been on its way when the limit was met.
+
+
+def test_a_team_goes_on_with_a_further_task(folder: Folder) -> None:
+    with OpenAIServer([FIRST, "It is set.", SECOND, "It is 42."]) as server:
+        first = folder.run(*RUN, server=server)
+        second = folder.run("run", "code-act", "Add one.", "--continue", server=server)
+    assert second["answer"] == "It is 42."
+    assert second["run"] == first["run"]
+    assert "Compute it." in str(server.requests[-1].messages)
+    nothing = folder.command("run", "analyst", "x", "--continue")
+    assert (nothing.returncode, "no run of the team 'analyst'" in nothing.stderr) == (2, True)
+
+
+def test_code_that_gives_something_else_this_time_is_told_of(folder: Folder) -> None:
+    varies = "```python\nimport uuid\nx = 41\nprint(uuid.uuid4())\n```"
+    with OpenAIServer([varies, Failure(401, message="No.")]) as server:
+        folder.run(*RUN, server=server)
+    with OpenAIServer([SECOND, "It is 42."]) as server:
+        notices = folder.run("resume", server=server)["notices"]
+    assert any("begins with 'import uuid' gave" in notice for notice in notices)
+
+
+def test_secrets_do_not_enter_it(folder: Folder) -> None:
+    secret, key = "hunter2-hunter2", "sk-abcdefghijklmnopqrstuvwxyz"
+    reply = Reply(f"```python\nprint('{secret} {key} test-key-1234')\n```")
+    with OpenAIServer([reply, "Done."]) as server:
+        run = folder.run(*RUN, server=server, MY_SERVICE_TOKEN=secret)
+        assert secret in str(run["messages"])
+    told = folder.run("runs", "show")
+    folder.journal.with_name("journal.sqlite3-wal").unlink(missing_ok=True)
+    data = b"".join(file.read_bytes() for file in folder.path.glob("journal.sqlite3*"))
+    for text in (secret, key, "test-key-1234"):
+        assert text.encode() not in data
+        assert text not in str(told)
+    assert "${MY_SERVICE_TOKEN}" in str(told)
+
+
+def test_a_run_is_shown_as_it_was(folder: Folder) -> None:
+    model = recording(
+        folder.path / "r.json", ["```python\nopen('plot.html', 'w').write('<p>')\nprint(6 * 7)\n```", "It is 42."]
+    )
+    live = folder.command(*RUN, "--model", model)
+    shown = folder.command("runs", "show")
+    assert [line for line in live.stdout.splitlines() if "42" in line] == [
+        line for line in shown.stdout.splitlines() if "42" in line
+    ]
+    steps = [step for step in folder.run("runs", "show")["steps"] if step["kind"] != "message"]
+    assert [step["kind"] for step in steps] == ["task", "model", "code", "model"]
+    assert "Compute it." in str(steps[1]["request"]["messages"])
+    [artifact] = next(step for step in steps if step["kind"] == "code")["result"]["artifacts"]
+    journal = Journal(folder.journal)
+    assert journal.content(journal.find("last").id, artifact["hash"]) == b"<p>"
+
+
+def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(folder: Folder) -> None:
+    script = "<script>alert(1)</script>"
+    code = f"```python\nopen('plot.svg', 'w').write('<svg/>')\nprint('{script}')\n```"
+    fails = "```python\nprint(1 / 0)\n```"
+    model = recording(folder.path / "r.json", [fails, code, f"{script} ![x](http://example.com/x.png)"])
+    folder.run(*RUN, "--model", model)
+    assert folder.command("runs", "show", "--html", "page.html").returncode == 0
+    page = (folder.path / "page.html").read_text()
+    assert script not in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 2
+    for part in ("ZeroDivisionError", "what has changed", "data:image/svg+xml;base64,PHN2Zy8+", "Compute it."):
+        assert part in page
+    assert not re.search(r"src=\"(?!data:)", page)
+    refused = folder.command("runs", "show", "--html", "nowhere/page.html")
+    assert (refused.returncode, "cannot be written" in refused.stderr) == (2, True)
+
+
+def test_chats_files_and_instructions_are_kept_too(folder: Folder) -> None:
+    (folder.path / "a.py").write_text("print(6 * 7)")
+    assert folder.run("exec", "a.py")["succeeded"]
+    assert "42" in folder.command("runs", "show").stdout
+    model = recording(folder.path / "r.json", [FIRST, "It is set.", SECOND, "It is 42."])
+    coderoom("chat", "code-act", "--model", model, cwd=folder.path, env=folder.env(None), stdin="Set x.\nAdd one.\n")
+    shown = folder.command("runs", "show").stdout
+    assert "Set x." in shown
+    assert "It is 42." in shown
+    solve = ("solve", "Roman numerals.", "--model", f"replay:{ROOT / 'examples' / 'solve.replay.yaml'}")
+    assert folder.run(*solve, XDG_CACHE_HOME=str(folder.path))["succeeded"]
+    assert "to_roman" in folder.command("runs", "show").stdout
+    listed = [(entry["command"], entry["state"]) for entry in folder.run("runs")["runs"]]
+    assert listed == [("solve", "ok"), ("chat", "ok"), ("exec", "ok")]
+    assert "cannot be resumed" in folder.command("resume").stderr
+
+
+def test_runs_are_removed(folder: Folder) -> None:
+    model = recording(folder.path / "r.json", ["Hello."])
+    for _ in range(2):
+        folder.run(*RUN, "--model", model)
+    first, second = (entry["id"] for entry in folder.run("runs")["runs"])
+    assert folder.command("runs", "diff", first, second).stdout == "The runs are equal.\n"
+    folder.run(*RUN, "--model", recording(folder.path / "r.json", ["Goodbye."]))
+    differ = folder.command("runs", "diff", first, "last")
+    assert (differ.returncode, "-  Hello." in differ.stdout, "+  Goodbye." in differ.stdout) == (1, True, True)
+    folder.run("runs", "rm", "last")
+    assert folder.run("runs", "rm", first)["removed"] == [first]
+    assert folder.run("runs", "prune", "--older", "1h")["removed"] == []
+    assert folder.run("runs", "prune", "--older", "0s")["removed"] == [second]
+    assert "30d" in folder.command("runs", "prune", "--older", "soon").stderr
+    with sqlite3.connect(folder.journal) as database:
+        assert [database.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("steps", "contents")] == [
+            (0,),
+            (0,),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"no database" * 100, "The file is damaged"),
+        ("PRAGMA application_id = 7", "a database of another program"),
+        ("PRAGMA application_id = 0x436F6452; PRAGMA user_version = 99", "a newer version of CodeRoom"),
+    ],
+)
+def test_a_journal_that_cannot_be_used_loses_no_answer(folder: Folder, content: bytes | str, words: str) -> None:
+    if isinstance(content, bytes):
+        folder.journal.write_bytes(content)
+    else:
+        with sqlite3.connect(folder.journal) as database:
+            database.executescript(content)
+    before = folder.journal.read_bytes()
+    model = recording(folder.path / "r.json", ["Hello."])
+    run = folder.run(*RUN, "--model", model)
+    assert (run["answer"], run["run"]) == ("Hello.", None)
+    assert words in str(run["notices"])
+    listed = folder.command("runs")
+    assert (listed.returncode, words in listed.stderr) == (3, True)
+    assert folder.journal.read_bytes() == before
+
+
+def test_a_required_journal_ends_the_run(folder: Folder) -> None:
+    (folder.path / "coderoom").write_text("a file where a folder is needed")
+    model = recording(folder.path / "r.json", [])
+    env = {"XDG_STATE_HOME": str(folder.path), "CODEROOM_JOURNAL": "required"}
+    done = coderoom(*RUN, "--model", model, cwd=folder.path, env=env)
+    assert (done.returncode, "The journal" in done.stderr) == (3, True)
+    assert coderoom(*RUN, "--no-journal", "--model", model, cwd=folder.path, env=env).returncode == 1
+
+
+def test_a_journal_has_no_other_readers(folder: Folder) -> None:
+    folder.run(*RUN, "--model", recording(folder.path / "r.json", ["Hello."]))
+    assert folder.journal.stat().st_mode & 0o077 == 0
+
+
+def test_a_step_costs_the_same_however_long_the_run_is(folder: Folder) -> None:
+    from autogen_core.models import UserMessage
+
+    from coderoom.runs.run_log import RunLog, conversations
+
+    journal = Journal(folder.journal)
+    log = RunLog(journal)
+    log.begin("run", "t", "x", None, {})
+    messages: list[UserMessage] = []
+    windows = []
+    for number in range(200):
+        messages.append(UserMessage(content=f"message {number}", source="user"))
+        windows.append(list(messages) if number < 100 else [messages[0], *messages[-20:]])
+        log.keep("model", {"messages": windows[-1]}, {"content": "x"}, 0.0)
+    steps = list(journal.steps(str(log.run)))
+    assert max(len(json.dumps(step.request)) for step in steps) < 250
+    kept = conversations(steps)
+    for step, window in zip(steps, windows, strict=True):
+        texts = [json.loads(journal.content(str(log.run), name))["content"] for name in kept[step.number]]
+        assert texts == [message.content for message in window]
+    assert isinstance(steps[0], Step)
