@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from autogen_core import ComponentModel
+from autogen_core.memory import ListMemory
 from autogen_core.model_context import HeadAndTailChatCompletionContext
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from pydantic import ValidationError
@@ -60,12 +61,14 @@ def of_any(a: Any) -> int:
 def test_every_argument_comes_back(tmp_path: Path) -> None:
     agent = CodeActAgent(
         "actor",
-        ReplayModel(["Hello."]),
+        ReplayModel(["Hello."], {"function_calling": True}),
         SandboxCodeExecutor(tmp_path, timeout=7, policy="restricted"),
         tools=[Multiply(3)],
         workbench=StaticWorkbench([Multiply(4)]),
         model_context=HeadAndTailChatCompletionContext(2, 5),
         approval_func=RuleApproval([]),
+        memory=[ListMemory("notes")],
+        handoffs=["boss"],
         **EVERYTHING,
     )
     config = agent.dump_component().config

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from autogen_core import ComponentModel
+from autogen_core.memory import ListMemory
 from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
@@ -32,7 +33,7 @@ from tests.agents.helpers import (
 
 
 def replay(*replies: str) -> ReplayChatCompletionClient:
-    return ReplayChatCompletionClient(list(replies), model_info=info())
+    return ReplayChatCompletionClient(list(replies), model_info=info(function_calling=True))
 
 
 def arguments_of_every_kind(folder: Path, *replies: str) -> dict[str, Any]:
@@ -52,6 +53,8 @@ def arguments_of_every_kind(folder: Path, *replies: str) -> dict[str, Any]:
         "reflect": False,
         "max_output_chars": 1234,
         "retry_from": "clean",
+        "memory": [ListMemory("notes")],
+        "handoffs": ["boss"],
     }
 
 
@@ -72,6 +75,7 @@ def test_ce01_every_argument_is_dumped_as_it_was_given(tmp_path: Path) -> None:
         key: value.dump_component().model_dump() if hasattr(value, "dump_component") else value
         for key, value in arguments.items()
     }
+    given["memory"] = [memory.dump_component().model_dump() for memory in arguments["memory"]]
     given["approval"] = given.pop("approval_func")
 
     assert CodeExecutorAgent(**arguments).dump_component().config == given
