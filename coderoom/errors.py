@@ -8,6 +8,7 @@
     ├── SandboxUnavailable      the sandbox broke or cannot be built; never a failure of the code
     ├── StudioError             AutoGen Studio did not start, or its server ended unexpectedly
     ├── JournalError            the journal cannot be read or written
+    ├── BudgetExceeded          a budget does not cover the next request to a model, or run of code
     ├── ModelError              a model request failed; `__cause__` is what its client raised
     └── TeamError               a team failed; `__cause__` is what was raised inside it
         └── AgentError          one of its agents failed
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "AgentError",
+    "BudgetExceeded",
     "CodeRoomError",
     "ConfigError",
     "GenerationError",
@@ -101,6 +103,10 @@ class StudioError(CodeRoomError):
 
 class JournalError(CodeRoomError):
     """The journal cannot be read or written; what is in it stays as it is."""
+
+
+class BudgetExceeded(CodeRoomError):  # noqa: N818 (it is no mistake)
+    """A budget does not cover the next request to a model, or run of code; the message says what was used."""
 
 
 class ModelError(CodeRoomError, RuntimeError):

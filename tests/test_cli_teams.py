@@ -76,8 +76,7 @@ def test_a_chat_keeps_conversation_and_variables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "outcome", "words"),
     [
-        ("--max-seconds", "2", "unfinished", "the limit of 2 s was reached"),
-        ("--max-tokens", "1", "unfinished", "the limit of 1 tokens was reached"),
+        ("--max-seconds", "2", "unfinished", "2 of 2 s"),
         ("--timeout", "1", "timeout", ""),
     ],
 )

@@ -52,6 +52,7 @@ __all__ = [
     "agents_of",
     "clients_of",
     "closers_of",
+    "condition_of",
     "current_agent",
     "executor_of",
     "forget_early_answers",
@@ -218,6 +219,11 @@ def clients_of(team: Any) -> list[Any]:
     """The model clients of a team's agents, and of the team itself."""
     found = [model_client_of(each) for each in (team, *agents_of(team, hidden=True))]
     return [client for client in found if client is not None]
+
+
+def condition_of(team: Any) -> Any:
+    """A team's termination condition, or `None`."""
+    return getattr(team, "_termination_condition", None)
 
 
 def closers_of(team: Any) -> list[Callable[[], Awaitable[None]]]:

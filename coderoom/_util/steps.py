@@ -1,43 +1,97 @@
-"""The steps of a durable run: work that is done once, whose result a journal keeps for a run that is resumed.
+"""The steps of a run: where its work reaches out to a model, to code, to a person or to a function of the host.
 
-A step is asked for by `once`, wherever work reaches out: a model, code, a person, a function of the host. Without a
-journal `once` just does the work. The journal is in `coderoom.runs`.
+Each step is asked for by `once`; `_util.model_steps` does so for requests to models. Observers see each step: the
+journal in `coderoom.runs` knows steps from before a run was resumed, which are not done again; a budget refuses steps;
+a tracer tells others of them. Without observers a step is just done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+MODEL: Final = "model"
+CODE: Final = "code"
 
-class Steps(Protocol):
-    """Keeps the results of steps."""
+
+class StepObserver:
+    """Sees the steps of a run. By default it does nothing."""
 
     def find(self, kind: str, request: Any) -> Any:
         """The result of a step that was done before the run was resumed, each once; `None` if it is not known."""
-        ...
+        return None
 
-    def keep(self, kind: str, request: Any, result: Any, seconds: float) -> None:
-        """Keep the result of a step; from any thread."""
-        ...
+    def before(self, kind: str, request: Any) -> None:
+        """A step is about to be done; an exception refuses it."""
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        """A step has its result, which was known or is new; from any thread."""
+
+    def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
+        """A step has failed or was cancelled."""
 
     def note(self, text: str) -> None:
-        """Tell the user of the run."""
-        ...
+        """There is something to tell the user of the run."""
 
 
-STEPS: Final[ContextVar[Steps | None]] = ContextVar("coderoom_steps", default=None)
-"""What keeps the steps of the current run; `None`: nothing does."""
+_observers: Final[ContextVar[tuple[StepObserver, ...]]] = ContextVar("coderoom_steps", default=())
+
+
+@contextmanager
+def observing(*observers: StepObserver) -> Iterator[None]:
+    """Have these see the steps that are done in this context, besides those around it."""
+    token = _observers.set((*_observers.get(), *observers))
+    try:
+        yield
+    finally:
+        _observers.reset(token)
+
+
+def is_observed() -> bool:
+    """Whether anybody sees the steps that are done in this context."""
+    return bool(_observers.get())
+
+
+def find_step(kind: str, request: Any) -> Any:
+    """The result of a step that is known, or `None`."""
+    for observer in _observers.get():
+        if (found := observer.find(kind, request)) is not None:
+            _keep(kind, request, found, 0.0, known=True)
+            return found
+    return None
+
+
+def keep_step(kind: str, request: Any, result: Any, seconds: float) -> None:
+    """Say that a step was done; from any thread."""
+    _keep(kind, request, result, seconds, known=False)
+
+
+def _keep(kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+    for observer in _observers.get():
+        observer.keep(kind, request, result, seconds, known=known)
+
+
+def begin_step(kind: str, request: Any) -> None:
+    """Say that a step is about to be done; an observer may refuse it."""
+    for observer in _observers.get():
+        observer.before(kind, request)
+
+
+def fail_step(kind: str, request: Any, error: BaseException, seconds: float) -> None:
+    """Say that a step has failed or was cancelled."""
+    for observer in _observers.get():
+        observer.fail(kind, request, error, seconds)
 
 
 def note(text: str) -> None:
-    """Tell the user of a run that is resumed."""
-    if (steps := STEPS.get()) is not None:
-        steps.note(text)
+    """Tell the user of a run something."""
+    for observer in _observers.get():
+        observer.note(text)
 
 
 async def once(
@@ -52,13 +106,17 @@ async def once(
         dump: Makes JSON-like data of the result, not `None`.
         load: Makes a result of the data.
     """
-    steps = STEPS.get()
-    if steps is None:
+    if not is_observed():
         return await do()
-    found = steps.find(kind, request)
+    found = find_step(kind, request)
     if found is not None:
         return load(found)
+    begin_step(kind, request)
     begun = perf_counter()
-    result = await do()
-    steps.keep(kind, request, dump(result), perf_counter() - begun)
+    try:
+        result = await do()
+    except BaseException as error:
+        fail_step(kind, request, error, perf_counter() - begun)
+        raise
+    keep_step(kind, request, dump(result), perf_counter() - begun)
     return result

@@ -32,6 +32,7 @@ from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
     LLMMessage,
+    RequestUsage,
     SystemMessage,
     UserMessage,
 )
@@ -40,6 +41,8 @@ from pydantic import BaseModel, Field
 
 from coderoom._util.calls import Answer, ask_structured, at_end_of_run, await_with_token, call_model, note_run
 from coderoom._util.components import ArgumentsConfig
+from coderoom._util.json_output import model_name_of
+from coderoom._util.steps import CODE, MODEL
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import (
     Attempt,
@@ -54,6 +57,7 @@ from coderoom.agents.handoffs import Handoffs
 from coderoom.agents.messages import picture_of, plain_answer
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
+from coderoom.budgets import Budget, Spending
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OutputChunk, with_output
 
@@ -96,6 +100,7 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         system_message: str | None,
         memory: Sequence[Memory] | None = None,
         handoffs: Sequence[Handoff | str] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(name, description)
         if model_client is not None and getattr(model_client, "model_info", None) is None:
@@ -112,6 +117,7 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         self._memory = None if memory is None else list(memory)
         self._handing_over = Handoffs(handoffs, model_client)
         self._handoffs = self._handing_over.given
+        self.limit(budget)
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
@@ -126,6 +132,25 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
                 yield MemoryQueryEvent(content=updated.memories.results, source=self.name)
 
     @property
+    def budget(self) -> Budget | None:
+        """What the agent may use."""
+        return self._budget
+
+    def limit(self, budget: Budget | None) -> None:
+        """Replace the agent's budget, and begin to count anew."""
+        self._budget = budget
+        self._spending = None if budget is None else Spending(budget, f"agent {self.name!r}")
+        self._model_name = "" if budget is None or self._model_client is None else model_name_of(self._model_client)
+
+    def _check_budget(self, kind: str) -> None:
+        if self._spending is not None:
+            self._spending.check(kind, self._model_name)
+
+    def _count(self, kind: str, usage: RequestUsage | None = None) -> None:
+        if self._spending is not None:
+            self._spending.add(kind, self._model_name, usage)
+
+    @property
     def model_context(self) -> ChatCompletionContext:
         """Where the conversation is kept."""
         return self._model_context
@@ -135,13 +160,16 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
     ) -> Answer[DecisionT]:
         """Ask a question about the conversation, without adding question and answer to it."""
         assert self._model_client is not None
-        return await ask_structured(
+        self._check_budget(MODEL)
+        answer = await ask_structured(
             self._model_client,
             await self._conversation.for_model(self._model_client, UserMessage(content=question, source=self.name)),
             schema,
             source=self.name,
             cancellation_token=cancellation_token,
         )
+        self._count(MODEL, answer.usage)
+        return answer
 
     def _dump_argument(self, name: str, value: Any) -> Any:
         # AutoGen leaves None out of a dump, and a missing system message means the default one.
@@ -207,8 +235,9 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         code_format: CodeFormat | None = None,
         memory: Sequence[Memory] | None = None,
         handoffs: Sequence[Handoff | str] | None = None,
+        budget: Budget | None = None,
     ) -> None:
-        super().__init__(name, description, model_client, model_context, system_message, memory, handoffs)
+        super().__init__(name, description, model_client, model_context, system_message, memory, handoffs, budget)
         self._model_client_stream = model_client_stream
         self._runner = runner
         self._languages = list(languages)
@@ -316,6 +345,8 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     async def _run(self, turn: TurnT, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
         """Run the code, yield its output, and add what happened to the context."""
         await self._wait_if_paused(turn.token)
+        self._check_budget(CODE)
+        self._count(CODE)
         context = await self._model_context.get_messages()
         run = self._with_output(lambda report: self._attempt(turn, selection, context, report))
         async with aclosing(run) as items:
@@ -392,6 +423,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """Call the model and add its reply to the context."""
         assert self._model_client is not None
         await self._wait_if_paused(cancellation_token)
+        self._check_budget(MODEL)
         more = [] if hint is None else [UserMessage(content=hint, source=self.name)]
         call = call_model(
             self._model_client,
@@ -405,6 +437,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         async with aclosing(call) as items:
             async for item in items:
                 if isinstance(item, CreateResult):
+                    self._count(MODEL, item.usage)
                     if item.thought:
                         yield ThoughtEvent(content=item.thought, source=self.name)
                     await self._model_context.add_message(

@@ -32,6 +32,7 @@ from coderoom.agents.messages import plain_answer
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType
+from coderoom.budgets import Budget
 from coderoom.executors import SandboxCodeExecutor
 
 _OTHERS = ("coderoom.executors.LocalCodeExecutor", "autogen_ext.code_executors.")
@@ -61,6 +62,7 @@ class CodeActAgentConfig(StrictConfig):
     max_output_chars: int = Field(default=10_000, ge=200)
     memory: list[ComponentModel] | None = None
     handoffs: HandoffList | None = None
+    budget: Budget | None = None
 
     @model_validator(mode="after")
     def _keeps_a_session(self) -> Self:
@@ -192,6 +194,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         handoffs: The agents that the model can hand over to, as in AutoGen's `AssistantAgent`: names, or `Handoff`s.
             The turn then ends with a `HandoffMessage` that has the report of the code that ran in it, and code beside
             the call is not run. The model must be able to call functions.
+        budget: What the agent may use from its beginning on, or since it was reset. A request to a model or a run of
+            code that is not covered raises `BudgetExceeded`, which ends a team's run.
 
     Raises:
         ValueError: A limit is out of range, the executor has no session, or a tool cannot be offered.
@@ -231,6 +235,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         max_output_chars: int = 10_000,
         memory: Sequence[Memory] | None = None,
         handoffs: Sequence[Handoff | str] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
@@ -254,6 +259,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             code_format,
             memory,
             handoffs,
+            budget,
         )
         _check_limits(max_steps, max_tokens, max_seconds)
         self._max_steps, self._max_tokens, self._max_seconds = max_steps, max_tokens, max_seconds
@@ -279,6 +285,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and restart the session."""
         await self._conversation.reset()
+        self.limit(self._budget)
         self._resumed.set()
         await self._session.reset()
 

@@ -33,6 +33,7 @@ from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput,
 from coderoom.agents.handoffs import HandoffList
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
+from coderoom.budgets import Budget
 from coderoom.executors import Checkpoints
 from coderoom.outcome import Outcome
 
@@ -75,6 +76,7 @@ class CodeExecutorAgentConfig(StrictConfig):
     retry_from: RetryFrom = "failed"
     memory: list[ComponentModel] | None = None
     handoffs: HandoffList | None = None
+    budget: Budget | None = None
 
 
 @dataclass
@@ -133,6 +135,8 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         handoffs: The agents that the model can hand over to, as in AutoGen's `AssistantAgent`: names, or `Handoff`s.
             The turn then ends with a `HandoffMessage` that has the report of the code that ran in it, and code beside
             the call is not run. The model must be able to call functions.
+        budget: What the agent may use from its beginning on, or since it was reset. A request to a model or a run of
+            code that is not covered raises `BudgetExceeded`, which ends a team's run.
 
     Raises:
         ValueError: `max_retries_on_error` is negative, or above 0 without a model client; `max_output_chars` is below
@@ -181,6 +185,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         retry_from: RetryFrom = "failed",
         memory: Sequence[Memory] | None = None,
         handoffs: Sequence[Handoff | str] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         _check_retries(max_retries_on_error, model_client, retry_from, code_executor)
         if isinstance(sources, str):
@@ -201,6 +206,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             languages,
             memory=memory,
             handoffs=handoffs,
+            budget=budget,
         )
         self._code_executor = code_executor
         self._max_retries_on_error = max_retries_on_error
@@ -222,6 +228,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and restart the executor."""
         await self._conversation.reset()
+        self.limit(self._budget)
         self._resumed.set()
         self._runner.steps.forget()
         await self._runner.executor.restart()

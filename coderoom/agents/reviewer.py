@@ -18,6 +18,7 @@ from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
 from coderoom.agents.base import ConversationState, ModelAgent
 from coderoom.blocks import Block, extract_code_blocks
+from coderoom.budgets import Budget
 from coderoom.outcome import Outcome
 
 Severity = Literal["error", "warning", "note"]
@@ -107,6 +108,7 @@ class ReviewerAgentConfig(StrictConfig):
     description: str | None = None
     system_message: str | None = None
     """Missing: the default one. Null or an empty string: none."""
+    budget: Budget | None = None
 
 
 class ReviewerAgentState(ConversationState):
@@ -133,6 +135,8 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
         model_context: Where the conversation is kept; unbounded by default.
         description: What the agent is for, for other agents.
         system_message: What to review; `None` for no system message.
+        budget: What the agent may use from its beginning on, or since it was reset. A request that is not covered
+            raises `BudgetExceeded`, which ends a team's run.
     """
 
     DEFAULT_DESCRIPTION = "Reviews code together with what it printed, and approves it or says what to fix."
@@ -155,9 +159,10 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
         model_context: ChatCompletionContext | None = None,
         description: str | None = None,
         system_message: str | None = DEFAULT_SYSTEM_MESSAGE,
+        budget: Budget | None = None,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
-        super().__init__(name, description, model_client, model_context, system_message)
+        super().__init__(name, description, model_client, model_context, system_message, budget=budget)
         self._outcome: Outcome | None = None
         self._exit_code = ""
 
@@ -213,6 +218,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and the last attempt."""
         await self._conversation.reset()
+        self.limit(self._budget)
         self._outcome, self._exit_code = None, ""
 
     async def save_state(self) -> Mapping[str, Any]:

@@ -43,7 +43,16 @@ MaxSecondsOption = Annotated[
 ]
 MaxTokensOption = Annotated[
     int | None,
-    typer.Option("--max-tokens", metavar="N", min=1, help="End the run when it has used this many tokens."),
+    typer.Option("--max-tokens", metavar="N", min=1, help="Ask no model any more after this many tokens."),
+]
+BudgetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget",
+        metavar="LIMIT=N",
+        help="A limit: tokens, cost_usd, model_calls, cells or seconds, as in cost_usd=0.50; of one agent: "
+        "coder.cells=3. May be repeated.",
+    ),
 ]
 
 
@@ -59,6 +68,7 @@ def run(
     max_turns: MaxTurnsOption = None,
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
+    budget: BudgetOption = None,
     timeout: Annotated[
         float | None,
         typer.Option(metavar="SEC", min=0.1, help="The timeout of each piece of code, instead of the team's own."),
@@ -87,9 +97,10 @@ def run(
     the code works in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless you pass
     --wall none.
     """
+    from coderoom.budgets import make_budget
     from coderoom.runs import Run, open_journal, prepare_run
 
-    limits = {"max_seconds": max_seconds, "max_tokens": max_tokens}
+    limits, of_agents = _budgets(budget, max_seconds, max_tokens)
     kept, required = open_journal(journal, off=no_journal)
     if goes_on:
         if kept is None:
@@ -97,7 +108,15 @@ def run(
         last = next(iter(kept.runs(name=team)), None)
         if last is None:
             raise RequestError(f"The journal {kept.path} has no run of the team {team!r} to go on with.")
-        going = Run.resume(last.id, kept, task=text_of(task), limits=limits, max_turns=max_turns, required=required)
+        going = Run.resume(
+            last.id,
+            kept,
+            task=text_of(task),
+            budget=limits,
+            budgets=of_agents,
+            max_turns=max_turns,
+            required=required,
+        )
         return _go(going, context, as_json, debug)
     prepared = prepare_run(
         team,
@@ -110,8 +129,9 @@ def run(
         max_turns=max_turns,
         network=network,
         timeout=timeout,
+        budgets=of_agents,
     )
-    return _go(Run.begin(prepared, kept, limits=limits, required=required), context, as_json, debug)
+    return _go(Run.begin(prepared, kept, budget=make_budget(limits), required=required), context, as_json, debug)
 
 
 @command()
@@ -121,6 +141,7 @@ def resume(
     max_turns: MaxTurnsOption = None,
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
+    budget: BudgetOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -132,11 +153,29 @@ def resume(
     """
     from coderoom.runs import Run, open_journal
 
-    limits = {name: value for name, value in (("max_seconds", max_seconds), ("max_tokens", max_tokens)) if value}
+    limits, of_agents = _budgets(budget, max_seconds, max_tokens)
     kept, required = open_journal(journal)
     if kept is None:
         raise RequestError("There is no journal to resume a run from; name one by --journal FILE.")
-    return _go(Run.resume(run, kept, limits=limits, max_turns=max_turns, required=required), context, as_json, debug)
+    going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns, required=required)
+    return _go(going, context, as_json, debug)
+
+
+def _budgets(
+    given: list[str] | None, seconds: float | None, tokens: int | None
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """The limits of the run, and of agents by their names."""
+    of_agents: dict[str, dict[str, float]] = {}
+    limits = {name: value for name, value in (("seconds", seconds), ("tokens", tokens)) if value is not None}
+    for text in given or ():
+        place, _, value = text.partition("=")
+        agent, _, name = place.strip().rpartition(".")
+        try:
+            number = float(value.replace("_", ""))
+        except ValueError:
+            raise RequestError(f"--budget {text!r} is not LIMIT=N, as tokens=20000 or coder.cells=3.") from None
+        (of_agents.setdefault(agent, {}) if agent else limits)[name] = number
+    return limits, of_agents
 
 
 def _go(run: Run, context: typer.Context, as_json: bool, debug: bool) -> int:

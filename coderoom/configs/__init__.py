@@ -8,7 +8,6 @@ mistakes of a file, and `team_warnings` what it accepts but may not be meant; `r
 `make_model` makes a model client from a short text such as `openai:gpt-4o`; `default_model` is that text if none is
 given, and `resolve_model` also accepts a client. `ReplayModel` is the client behind `replay:FILE`. `make_gallery` makes
 a gallery for AutoGen Studio, and `make_schema` the JSON Schema of team files; `write_made` writes either to a file.
-`cost_of` is the list price of tokens, by the `price_table`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from coderoom.configs.gallery import make_gallery
     from coderoom.configs.loading import check_team, load_team, shipped_teams, team_warnings
     from coderoom.configs.models import default_model, make_model, resolve_model
-    from coderoom.configs.prices import cost_of, price_table
     from coderoom.configs.reading import Source, find_source, read_team
     from coderoom.configs.replay import ReplayModel
     from coderoom.configs.schema import make_schema
@@ -34,7 +32,6 @@ __all__ = [
     "Source",
     "check_team",
     "convert_team",
-    "cost_of",
     "default_model",
     "dump_team",
     "find_source",
@@ -42,7 +39,6 @@ __all__ = [
     "make_gallery",
     "make_model",
     "make_schema",
-    "price_table",
     "read_team",
     "resolve_model",
     "secrets_of",
@@ -58,7 +54,6 @@ _MODULES = {
     "Source": "reading",
     "check_team": "loading",
     "convert_team": "converting",
-    "cost_of": "prices",
     "default_model": "models",
     "dump_team": "dumping",
     "find_source": "reading",
@@ -66,7 +61,6 @@ _MODULES = {
     "make_gallery": "gallery",
     "make_model": "models",
     "make_schema": "schema",
-    "price_table": "prices",
     "read_team": "reading",
     "resolve_model": "models",
     "secrets_of": "dumping",

@@ -7,7 +7,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Final
 
-from coderoom.configs.prices import PRICES_VARIABLE
+from coderoom._util.prices import PRICES_VARIABLE
 from coderoom.configs.reading import find_source, read_document
 from coderoom.configs.yaml import did_you_mean
 from coderoom.errors import ConfigError, Problem

@@ -13,7 +13,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from pydantic import TypeAdapter
 
 from coderoom._util.calls import await_with_token
-from coderoom._util.steps import note, once
+from coderoom._util.steps import CODE, note, once
 from coderoom.executors.base import OnOutput
 from coderoom.executors.runner import runner_for
 from coderoom.outcome import Outcome
@@ -65,7 +65,7 @@ class CodeSteps:
         if self._before is None:
             self._before = len(self._past)
         request = {"blocks": [[block.language, block.code] for block in blocks]}
-        return await once("code", request, run, _dump, load)
+        return await once(CODE, request, run, _dump, load)
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
         """Undo the code since the last `release`; return what was restored, in words, and nothing if nothing was."""

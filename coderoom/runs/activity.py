@@ -14,7 +14,7 @@ from autogen_agentchat.agents import UserProxyAgent
 from autogen_core.code_executor import CodeResult
 
 from coderoom._util.autogen import agents_of, executor_of, model_client_of
-from coderoom._util.steps import once
+from coderoom._util.steps import CODE, once
 from coderoom._util.terminal import asking
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent
 from coderoom.runs.record import RunRecord
@@ -64,7 +64,7 @@ def _noting_run(name: str, execute: Callable[..., Any], record: RunRecord) -> Ca
         record.begin_code(name)
         blocks = args[0] if args else kwargs["code_blocks"]
         request = {"blocks": [[block.language, block.code] for block in blocks]}
-        result: CodeResult = await once("code", request, lambda: execute(*args, **kwargs), _dump, _load)
+        result: CodeResult = await once(CODE, request, lambda: execute(*args, **kwargs), _dump, _load)
         record.end_code(name, result)
         return result
 

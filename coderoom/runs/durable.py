@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
+from coderoom.budgets import Budget, make_budget
 from coderoom.configs import Source, secrets_of
 from coderoom.configs.variables import MASK
 from coderoom.errors import RequestError
@@ -29,13 +30,13 @@ class Run:
         prepared: The team.
         tasks: The tasks.
         log: Its part of the journal; `None` if it is not kept.
-        limits: `max_seconds` and `max_tokens` of each task.
+        budget: What each task may use; `None`: no limit.
     """
 
     prepared: PreparedRun
     tasks: list[str]
     log: RunLog | None = None
-    limits: Mapping[str, Any] | None = None
+    budget: Budget | None = None
 
     @classmethod
     def begin(
@@ -44,7 +45,7 @@ class Run:
         journal: Journal | None,
         *,
         command: str = "run",
-        limits: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         required: bool = False,
     ) -> Self:
         """Begin a run.
@@ -53,19 +54,20 @@ class Run:
             prepared: The team and its task.
             journal: Where the run is kept; `None`: nowhere.
             command: The command that began it.
-            limits: `max_seconds` and `max_tokens` of `run_team`.
+            budget: What each task may use.
             required: Whether the run ends if the journal cannot be written.
 
         Raises:
             JournalError: The journal cannot be written, and is required.
         """
         record = prepared.record
-        run = cls(prepared, [record.task], None, limits)
+        run = cls(prepared, [record.task], None, budget)
         if journal is not None:
             journal.hide_values(secrets_of(prepared.team))
             source = prepared.source
             text = "" if source is None else source.data.decode("utf-8", "replace")
-            request = {**prepared.arguments, "limits": limits, "source": text}
+            limits = None if budget is None else budget.model_dump(exclude_none=True)
+            request = {**prepared.arguments, "budget": limits, "source": text}
             run.log = RunLog(journal, required=required)
             run.log.begin(command, record.team, record.task, record.model, request)
             record.run = run.log.run
@@ -78,7 +80,8 @@ class Run:
         journal: Journal | None = None,
         *,
         task: str | None = None,
-        limits: Mapping[str, Any] | None = None,
+        budget: Mapping[str, float] | None = None,
+        budgets: Mapping[str, Mapping[str, float]] | None = None,
         max_turns: int | None = None,
         required: bool = False,
     ) -> Self:
@@ -88,7 +91,8 @@ class Run:
             run: Its id, the beginning of that, or `last`.
             journal: The journal; `None`: the default one.
             task: A further task for a run, which may have succeeded; `None`: finish the last one.
-            limits: `max_seconds` and `max_tokens`, in place of those before.
+            budget: Limits of each task, by the names of a `Budget`, in place of those before.
+            budgets: Limits of agents, by their names, in place of those before.
             max_turns: The team's turns, in place of those before.
             required: Whether the run ends if the journal cannot be written.
 
@@ -99,21 +103,24 @@ class Run:
         journal = Journal() if journal is None else journal
         entry = journal.find(run)
         _refuse_finished(entry, task)
-        arguments = dict(entry.request)
-        limits = {**(arguments.pop("limits") or {}), **(limits or {})}
-        source = _source(entry, arguments.pop("source"), journal)
+        request = {**entry.request, "budget": {**(entry.request["budget"] or {}), **(budget or {})}}
+        request["budgets"] = of_agents = dict(request["budgets"] or {})
+        for agent, limits in (budgets or {}).items():
+            of_agents[agent] = {**of_agents.get(agent, {}), **limits}
         if max_turns is not None:
-            arguments["max_turns"] = max_turns
+            request["max_turns"] = max_turns
+        arguments = {name: value for name, value in request.items() if name not in ("budget", "source")}
         if arguments["workspace"] is not None:
             arguments["workspace"] = Path(arguments["workspace"])
-        prepared = prepare_run(source, entry.task, **arguments)
+        prepared = prepare_run(_source(entry, request["source"], journal), entry.task, **arguments)
         prepared.record.run = entry.id
-        journal.claim(entry.id)
+        allowed = make_budget(request["budget"])
+        journal.claim(entry.id, request)
         journal.hide_values(secrets_of(prepared.team))
         known = list(journal.steps(entry.id))
         tasks = [step.result["task"] for step in known if step.kind == TASK] or [entry.task]
         log = RunLog(journal, required=required, run=entry.id, known=known)
-        return cls(prepared, tasks if task is None else [*tasks, task], log, limits)
+        return cls(prepared, tasks if task is None else [*tasks, task], log, allowed)
 
     async def go(
         self,
@@ -128,7 +135,6 @@ class Run:
         Returns:
             The record of the last task.
         """
-        limits = dict(self.limits or {})
         try:
             for task in self.tasks[:-1]:
                 await run_team(self.prepared.team, self.record_of(task), _nothing, log=self.log, close=False)
@@ -142,8 +148,8 @@ class Run:
                 begin=lambda: begin(record),
                 owns_process=owns_process,
                 close=close,
+                budget=self.budget,
                 log=self.log,
-                **limits,
             )
         except BaseException:
             if close:

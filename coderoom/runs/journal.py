@@ -184,8 +184,12 @@ class Journal:
             )
         return run
 
-    def claim(self, run: str) -> None:
+    def claim(self, run: str, request: Mapping[str, Any] | None = None) -> None:
         """Have this process work on a run that has ended.
+
+        Args:
+            run: The run.
+            request: The arguments of the command from now on; `None`: those before.
 
         Raises:
             RequestError: Another process works on it.
@@ -196,6 +200,8 @@ class Journal:
                 host, *_, process, _ = owner.split()
                 raise RequestError(f"The run {run} goes on: process {process} on {host} works on it.")
             database.execute("UPDATE runs SET owner = ?, ended = NULL, outcome = NULL WHERE id = ?", (_mark(), run))
+            if request is not None:
+                database.execute("UPDATE runs SET request = ? WHERE id = ?", (self.hide(json.dumps(request)), run))
 
     def add(self, run: str, step: Step, contents: Mapping[str, bytes] | None = None) -> None:
         """Add a step of a run, and contents that it refers to by their hash."""

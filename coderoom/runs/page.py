@@ -17,10 +17,11 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
+from coderoom._util.steps import CODE, MODEL
 from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.runs.journal import Journal, RunEntry, Step
-from coderoom.runs.run_log import CODE, MESSAGE, MODEL, TASK
+from coderoom.runs.run_log import MESSAGE, TASK
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
 _TIMED: Final = {MODEL: "models", CODE: "code", "approval": "decisions", "input": "decisions"}

@@ -21,9 +21,9 @@ from autogen_core.code_executor import CodeResult
 from autogen_core.models import RequestUsage
 
 from coderoom import generation
+from coderoom._util.prices import cost_of
 from coderoom.agents import StopReason
 from coderoom.agents import metadata as keys
-from coderoom.configs import cost_of
 from coderoom.outcome import Outcome
 
 NO_CODE = "no_code"

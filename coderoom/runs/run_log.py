@@ -7,29 +7,23 @@ result here, until one is new. Used by `run_team`.
 from __future__ import annotations
 
 import json
-import time
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing, contextmanager, suppress
-from functools import wraps
+from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
-from autogen_core.models import CreateResult, LLMMessage
-from autogen_core.tools import Tool
-from pydantic import BaseModel
+from autogen_core.models import LLMMessage
 
 from coderoom._util.autogen import current_agent
-from coderoom._util.steps import STEPS, once
+from coderoom._util.steps import CODE, MODEL, StepObserver
 from coderoom.runs.journal import Journal, Step
 from coderoom.runs.record import RunRecord
 from coderoom.runs.writer import Writer
 
 MESSAGE: Final = "message"
-CODE: Final = "code"
-MODEL: Final = "model"
 TASK: Final = "task"
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
@@ -37,7 +31,7 @@ _LARGEST_FILE: Final = 8 * 1024 * 1024
 """Of larger files only the hash is kept."""
 
 
-class RunLog(Writer):
+class RunLog(Writer, StepObserver):
     """Writes the run of a team.
 
     Args:
@@ -68,7 +62,7 @@ class RunLog(Writer):
             self._results[step.key].append(step.result)
             self.known += step.kind not in (MESSAGE, TASK)
 
-    # --- As `Steps` ---
+    # --- As a `StepObserver` ---
 
     def find(self, kind: str, request: Any) -> Any:
         """The result of a step that is known, each once; `None` if it is not."""
@@ -76,8 +70,10 @@ class RunLog(Writer):
             results = self._results[self._key(kind, request)]
             return results.popleft() if results else None
 
-    def keep(self, kind: str, request: Any, result: Any, seconds: float) -> None:
-        """Write a step."""
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        """Write a step that is new."""
+        if known:
+            return
         with self._lock:
             actor, key = current_agent(), self._key(kind, request)
             if kind == MODEL:
@@ -170,73 +166,3 @@ def conversations(steps: Iterable[Step]) -> dict[int, list[str]]:
             base = found[given["base"]]
             found[step.number] = [name for start, end in given["slices"] for name in base[start:end]] + given["more"]
     return found
-
-
-@contextmanager
-def logging_steps(log: RunLog, clients: Iterable[Any]) -> Iterator[None]:
-    """Have the log keep the steps that are done in this context, and all requests of these model clients."""
-    token = STEPS.set(log)
-    with ExitStack() as stack:
-        stack.callback(STEPS.reset, token)
-        for client in {id(client): client for client in clients}.values():
-            # A recording in order has to go on after the replies that are known.
-            skip = getattr(client, "skip_reply", lambda: None)
-            for name, noting in (("create", _logged_create), ("create_stream", _logged_stream)):
-                made = noting(getattr(client, name), skip)
-                stack.callback(client.__dict__.pop, name, None)
-                setattr(client, name, made)
-        yield
-
-
-def _logged_create(create: Callable[..., Any], skip: Callable[[], None]) -> Callable[..., Any]:
-    @wraps(create)
-    async def logged(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
-        async def ask() -> CreateResult:
-            result: CreateResult = await create(messages, **arguments)
-            return result
-
-        def load(found: Any) -> CreateResult:
-            skip()
-            return CreateResult.model_validate(found)
-
-        return await once(MODEL, _request(messages, arguments), ask, _dump_reply, load)
-
-    return logged
-
-
-def _logged_stream(create_stream: Callable[..., Any], skip: Callable[[], None]) -> Callable[..., Any]:
-    @wraps(create_stream)
-    async def logged(messages: Sequence[LLMMessage], **arguments: Any) -> AsyncGenerator[str | CreateResult, None]:
-        log, request, begun = STEPS.get(), _request(messages, arguments), time.perf_counter()
-        assert log is not None
-        found = log.find(MODEL, request)
-        if found is not None:
-            result = CreateResult.model_validate(found)
-            skip()
-            yield result
-            return
-        async with aclosing(create_stream(messages, **arguments)) as items:
-            async for item in items:
-                if isinstance(item, CreateResult):
-                    log.keep(MODEL, request, _dump_reply(item), time.perf_counter() - begun)
-                yield item
-
-    return logged
-
-
-def _request(messages: Sequence[LLMMessage], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A request to a model as JSON-like data, but for its messages."""
-    tools = [tool.schema if isinstance(tool, Tool) else tool for tool in arguments.get("tools", ())]
-    form = arguments.get("json_output")
-    found = {
-        "messages": messages,
-        "tools": tools,
-        "tool_choice": choice.name if isinstance(choice := arguments.get("tool_choice"), Tool) else choice,
-        "json_output": form.model_json_schema() if isinstance(form, type) and issubclass(form, BaseModel) else form,
-        "extra_create_args": {name: str(value) for name, value in (arguments.get("extra_create_args") or {}).items()},
-    }
-    return {name: value for name, value in found.items() if value or name == "messages"}
-
-
-def _dump_reply(reply: CreateResult) -> dict[str, Any]:
-    return reply.model_dump(mode="json")

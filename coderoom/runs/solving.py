@@ -17,8 +17,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from coderoom._util.prices import cost_of, price_table
 from coderoom._util.text import counted, in_dollars, visible
-from coderoom.configs import cost_of, default_model, make_model, price_table
+from coderoom.configs import default_model, make_model
 from coderoom.errors import RequestError
 from coderoom.generation import (
     AICodeGenerator,

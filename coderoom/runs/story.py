@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory, TextMessage
 
+from coderoom._util.steps import CODE, MODEL
 from coderoom.errors import RequestError
 from coderoom.runs.journal import Journal, RunEntry, Step
 from coderoom.runs.record import RunRecord
-from coderoom.runs.run_log import CODE, MESSAGE, MODEL, TASK, conversations
+from coderoom.runs.run_log import MESSAGE, TASK, conversations
 
 _FACTS: Final = ("isolation", "stop_reason", "error", "seconds", "notices", "models")
 _UNITS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}

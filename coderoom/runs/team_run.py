@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,23 +23,29 @@ from coderoom._util.autogen import (
     agents_of,
     clients_of,
     closers_of,
+    condition_of,
     executor_of,
     model_client_of,
     work_dir_of,
 )
 from coderoom._util.calls import await_with_token
 from coderoom._util.json_output import model_name_of
+from coderoom._util.model_steps import watch_client
+from coderoom._util.prices import price_table
 from coderoom._util.services import MODEL_VARIABLE, is_model_text
+from coderoom._util.steps import StepObserver, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent
-from coderoom.configs import Source, find_source, load_team, price_table
-from coderoom.errors import AgentError, CodeRoomError, RequestError, SandboxUnavailable
+from coderoom.budgets import Budget, Spending, make_budget
+from coderoom.configs import Source, find_source, load_team
+from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.executors.output import write_inside
 from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
-from coderoom.runs.run_log import RunLog, logging_steps
+from coderoom.runs.run_log import RunLog
 from coderoom.sandbox import Sandbox
+from coderoom.teams import BudgetTermination, conditions_of
 
 WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"
 """Team files refer to this variable for the workspace."""
@@ -79,6 +85,7 @@ def prepare_run(
     max_turns: int | None = None,
     network: bool | None = None,
     timeout: float | None = None,
+    budgets: Mapping[str, Mapping[str, float]] | None = None,
     more_tasks: bool = False,
 ) -> PreparedRun:
     """Load a team and copy files into its workspace.
@@ -94,6 +101,7 @@ def prepare_run(
         max_turns: The team's turns, in place of those of its file.
         network: Whether the code may use the network, in place of what the team's file says.
         timeout: The seconds that code may run, in place of those of the team's file.
+        budgets: Limits for agents, by their names: fields of a `Budget`, in place of those of the team's file.
         more_tasks: Whether tasks follow, so that the first one may be empty.
 
     Raises:
@@ -124,6 +132,7 @@ def prepare_run(
             f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
         )
     price_table()  # Refuses mistakes in the user's prices before the run.
+    _limit_agents(loaded, budgets or {})
     names, replaced = copy_in(files, folder)
     named = os.environ.get(MODEL_VARIABLE, "")
     model = model or (named if is_model_text(named) else None)
@@ -145,8 +154,19 @@ def prepare_run(
         "max_turns": max_turns,
         "network": network,
         "timeout": timeout,
+        "budgets": budgets,
     }
     return PreparedRun(loaded, record, names, source, arguments)
+
+
+def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> None:
+    found = {agent.name: getattr(agent, "agent", agent) for agent in agents_of(team, hidden=True)}
+    agents = {name: agent for name, agent in found.items() if hasattr(agent, "limit")}
+    for name, limits in budgets.items():
+        if name not in agents:
+            known = f"; these do: {', '.join(agents)}" if agents else ""
+            raise RequestError(f"The team has no agent {name!r} that takes a budget{known}.")
+        agents[name].limit(make_budget({**dict(agents[name].budget or {}), **limits}))
 
 
 def with_files(task: str, names: Sequence[str]) -> str:
@@ -175,8 +195,7 @@ async def run_team(
     *,
     begin: Callable[[], None] = lambda: None,
     owns_process: bool = False,
-    max_seconds: float | None = None,
-    max_tokens: int | None = None,
+    budget: Budget | None = None,
     close: bool = True,
     log: RunLog | None = None,
 ) -> RunRecord:
@@ -191,8 +210,7 @@ async def run_team(
         begin: Called when the sandboxes have started and `record.isolation` is known, before any request to a model.
         owns_process: Whether the process does nothing else. Then no child process outlives the run, whatever executor
             started it, and a signal ends the process even if an agent does not end.
-        max_seconds: Ends the run after this time, also in the middle of a request or of code; `None`: no limit.
-        max_tokens: Ends the run when its requests have used as many; `None`: no limit.
+        budget: What the run may use. Its time also ends a request or code in the middle.
         close: Whether to close the team at the end. An open one goes on with its conversation and its sessions.
         log: The run's part of the journal; `None`: it is not kept.
 
@@ -214,17 +232,18 @@ async def run_team(
     record.runs_code = bool(executors)
     changes = FileChanges([folder for executor in executors if (folder := folder_of(executor))])
     token = CancellationToken()
+    spending = None if budget is None else Spending(budget)
     try:
         with (
             noting_activity(team, record),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process),
-            nullcontext() if log is None else logging_steps(log, clients_of(team)),
+            observing(*_observers(team, log, spending)),
         ):
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
-            await _run(team, record, _logged(watch, log), token, max_seconds, max_tokens)
+            await _run(team, record, _logged(watch, log), token, spending)
     finally:
         for agent in agents_of(team, hidden=True):
             if (event := getattr(agent, "interrupted", None)) is not None:
@@ -267,6 +286,9 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
         cause = _root(error)
         if isinstance(cause, SandboxUnavailable):
             raise cause from error
+        if isinstance(cause, BudgetExceeded):
+            record.limit = str(cause)
+            return
         record.error, record.exception = in_words(f"Agent {error.agent!r}", cause), error
     except CodeRoomError:
         raise
@@ -282,20 +304,18 @@ async def _start(executors: Sequence[Any]) -> None:
 
 
 async def _run(
-    team: Team,
-    record: RunRecord,
-    watch: Watcher,
-    token: CancellationToken,
-    max_seconds: float | None,
-    max_tokens: int | None,
+    team: Team, record: RunRecord, watch: Watcher, token: CancellationToken, spending: Spending | None
 ) -> None:
-    def stop(limit: str) -> None:
-        record.limit = limit
+    def stop() -> None:
+        assert spending is not None
+        record.limit = spending.describe("seconds")
         token.cancel()
 
-    timer = None
-    if max_seconds is not None:
-        timer = asyncio.get_running_loop().call_later(max_seconds, stop, f"the limit of {max_seconds:g} s was reached")
+    seconds = None
+    if spending is not None:
+        spending.reset()  # Not the start of the sandboxes.
+        seconds = spending.budget.seconds
+    timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, stop)
     stream: Any = team.run_stream(task=record.task, cancellation_token=token)
     try:
         async for item in stream:
@@ -303,12 +323,21 @@ async def _run(
                 record.stop_reason = item.stop_reason
             else:
                 watch(record.add(item))
-                if max_tokens is not None and record.usage["total_tokens"] >= max_tokens:
-                    stop(f"the limit of {max_tokens:,} tokens was reached")
     finally:
         if timer is not None:
             timer.cancel()
         await stream.aclose()
+
+
+def _observers(team: Any, log: RunLog | None, spending: Spending | None) -> list[StepObserver]:
+    """Who sees the steps of a run: the journal, its budget, and that of the team."""
+    conditions = [each for each in conditions_of(condition_of(team)) if isinstance(each, BudgetTermination)]
+    for client in clients_of(team):
+        watch_client(client)
+    for condition in conditions:
+        condition.is_checked = True
+        condition.spending.reset()
+    return [each for each in (log, spending, *(condition.spending for condition in conditions)) if each is not None]
 
 
 def _root(error: BaseException) -> BaseException:

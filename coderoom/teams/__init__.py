@@ -2,15 +2,18 @@
 
 from coderoom.teams.coding_team import CodingTeam, CodingTeamConfig
 from coderoom.teams.conditions import (
+    BudgetTermination,
     CodeSucceeded,
     NoProgress,
     ReviewApproved,
     StatefulCondition,
     TextMentionTermination,
+    conditions_of,
 )
 from coderoom.teams.team_agent import TeamAgent, TeamAgentConfig
 
 __all__ = [
+    "BudgetTermination",
     "CodeSucceeded",
     "CodingTeam",
     "CodingTeamConfig",
@@ -20,4 +23,5 @@ __all__ = [
     "TeamAgent",
     "TeamAgentConfig",
     "TextMentionTermination",
+    "conditions_of",
 ]

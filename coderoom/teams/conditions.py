@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autogen_agentchat.base import TerminatedException, TerminationCondition
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, StopMessage
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, CodeExecutionEvent, StopMessage
 from autogen_core import Component
 from pydantic import Field
 
 from coderoom._util.autogen import CONDITIONS, COUNTERS, STOP_MESSAGES
 from coderoom._util.components import ArgumentsConfig, StrictConfig
+from coderoom._util.steps import CODE, MODEL
 from coderoom.agents import metadata as keys
+from coderoom.budgets import Budget, Spending
+from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.outcome import Outcome
 
 
@@ -192,6 +195,79 @@ class NoProgress(ArgumentsConfig, StatefulCondition, Component[NoProgressConfig]
         times = 0 if not value else times + 1 if value == before else 1
         self._state[what] = [value, times]
         return int(times)
+
+
+class BudgetTermination(ArgumentsConfig, StatefulCondition, Component[Budget]):
+    """Ends the run when a budget is used up.
+
+    In runs of CodeRoom (`coderoom run`, `chat`, `coderoom.runs`) the budget is checked before each request to a model
+    and each run of code, those inside a turn too. In other runs, as in AutoGen Studio, only the messages show what was
+    used, so that it is checked at the end of each turn.
+
+    Args:
+        tokens: Tokens of prompts and completions.
+        cost_usd: US dollars; only in runs of CodeRoom.
+        model_calls: Requests to models.
+        cells: Runs of code.
+        seconds: Seconds since the beginning of the run.
+
+    Raises:
+        pydantic.ValidationError: There is no limit, or one is not positive.
+        RequestError: `cost_usd` is set, and the run is not one of CodeRoom: a message does not tell its model.
+    """
+
+    component_config_schema = Budget
+    component_provider_override = "coderoom.teams.BudgetTermination"
+
+    def __init__(
+        self,
+        tokens: int | None = None,
+        cost_usd: float | None = None,
+        model_calls: int | None = None,
+        cells: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.budget = Budget(tokens=tokens, cost_usd=cost_usd, model_calls=model_calls, cells=cells, seconds=seconds)
+        self.is_checked = False
+        """Whether the run checks the budget itself."""
+        self.spending = Spending(self.budget, "the team")
+
+    def _to_config(self) -> Budget:
+        return self.budget
+
+    def _stop_reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        if self.is_checked:
+            return None
+        if self.budget.cost_usd is not None:
+            raise RequestError(
+                "BudgetTermination(cost_usd=...) works in runs of CodeRoom only, since AutoGen's messages do not tell "
+                "their model. Use tokens=..., or `coderoom run`."
+            )
+        self.spending.used = self._state.setdefault("used", self.spending.used)
+        if message.models_usage is not None:
+            self.spending.add(MODEL, usage=message.models_usage)
+        if isinstance(message, CodeExecutionEvent):
+            self.spending.add(CODE)
+        try:
+            self.spending.check(MODEL)
+            self.spending.check(CODE)
+        except BudgetExceeded as error:
+            return str(error)
+        return None
+
+    async def reset(self) -> None:
+        """Begin to count anew."""
+        await super().reset()
+        self.spending.reset()
+
+
+def conditions_of(condition: TerminationCondition | None) -> Iterator[TerminationCondition]:
+    """A condition and all that it combines."""
+    if condition is not None:
+        yield condition
+        for child in _children(condition):
+            yield from conditions_of(child)
 
 
 def save_condition_state(condition: TerminationCondition) -> dict[str, Any]:

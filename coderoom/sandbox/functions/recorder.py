@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom._util.steps import STEPS
+from coderoom._util.steps import find_step, keep_step
 from coderoom.sandbox.functions.data import DescribedError, as_data, error_data
 from coderoom.sandbox.functions.function import Arguments, HostFunction
 
@@ -94,8 +94,7 @@ class CallRecorder:
     def _find(self, name: str, digest: str) -> RecordedCall | None:
         """The record of a call that must not be made again."""
         if self._answers is None:
-            steps = STEPS.get()
-            found = None if steps is None else steps.find("call", {"name": name, "arguments": digest})
+            found = find_step("call", {"name": name, "arguments": digest})
             if found is None:
                 return None
             self._calls.append(RecordedCall.model_validate(found))
@@ -118,8 +117,7 @@ def _answer_of(call: RecordedCall) -> Any:
 
 def _record(calls: list[RecordedCall], call: RecordedCall) -> None:
     calls.append(call)
-    if (steps := STEPS.get()) is not None:
-        steps.keep("call", {"name": call.name, "arguments": call.digest}, call.model_dump(), 0.0)
+    keep_step("call", {"name": call.name, "arguments": call.digest}, call.model_dump(), 0.0)
 
 
 def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value: Any) -> Any:

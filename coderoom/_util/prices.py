@@ -1,4 +1,4 @@
-"""What tokens cost, by a table of list prices. Used by the summaries of runs."""
+"""What tokens cost, by a table of list prices. Used by budgets and the summaries of runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from coderoom.configs.reading import Source, find_source, read_document
-from coderoom.errors import ConfigError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from coderoom.errors import ConfigError, Problem, RequestError
 
 PRICES_VARIABLE: Final = "CODEROOM_PRICES"
 """The variable with a file of the user's own prices."""
@@ -53,25 +55,33 @@ def price_table() -> dict[str, tuple[float, float]]:
 
 @cache
 def _table(own: Path | None) -> dict[str, tuple[float, float]]:
-    shipped = resources.files("coderoom.configs").joinpath("prices.yaml").read_bytes()
-    prices = _read(Source("prices.yaml", shipped))
-    return prices | _read(find_source(own)) if own else prices
+    prices = _read("prices.yaml", resources.files("coderoom._util").joinpath("prices.yaml").read_text("utf-8"))
+    if own is None:
+        return prices
+    try:
+        return prices | _read(str(own), own.read_text("utf-8"))
+    except OSError as error:
+        raise RequestError(f"The prices in {str(own)!r} cannot be read: {error.strerror}.") from error
 
 
-def _read(source: Source) -> dict[str, tuple[float, float]]:
-    document = read_document(source)
-    if not isinstance(document.data, dict):
-        raise ConfigError([*document.problems, document.problem((), "expected a mapping of models to prices")])
-    found = [((name,), f"expected {_FORM}") for name, value in document.data.items() if not _is_price(value)]
-    if problems := [*document.problems, *document.distinct_problems(found)]:
-        raise ConfigError(problems)
-    return {name: (float(prompt), float(completion)) for name, (prompt, completion) in document.data.items()}
-
-
-_FORM: Final = "the prices of a million tokens of prompt and of completion, as in [2.5, 10]"
+def _read(name: str, text: str) -> dict[str, tuple[float, float]]:
+    try:
+        data: Any = YAML().load(text)
+    except YAMLError as error:
+        raise ConfigError([Problem(" ".join(str(error).split()), name)]) from error
+    if not isinstance(data, dict):
+        raise ConfigError([Problem("expected a mapping of models to prices", name)])
+    wrong = [model for model, value in data.items() if not _is_price(value)]
+    if wrong:
+        message = "expected the prices of a million tokens of prompt and of completion, as in [2.5, 10]"
+        place: Any = getattr(data, "lc", None)
+        raise ConfigError([Problem(message, name, place.key(model)[0] + 1, str(model)) for model in wrong])
+    return {str(model): (float(prompt), float(completion)) for model, (prompt, completion) in data.items()}
 
 
 def _is_price(value: Any) -> bool:
     return (
-        isinstance(value, list) and len(value) == 2 and all(type(each) in (int, float) and each >= 0 for each in value)
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(each, int | float) and not isinstance(each, bool) and each >= 0 for each in value)
     )

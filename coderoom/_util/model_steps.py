@@ -1,0 +1,100 @@
+"""Requests to models as steps of a run, whoever sends them: our agents, AutoGen's, or a selector."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from functools import cache, wraps
+from time import perf_counter
+from typing import Any, Final
+
+from autogen_core.models import CreateResult, LLMMessage
+from autogen_core.tools import Tool
+from pydantic import BaseModel
+
+from coderoom._util.json_output import model_name_of
+from coderoom._util.steps import MODEL, begin_step, fail_step, find_step, is_observed, keep_step, once
+
+_WATCHED: Final = "coderoom_watched"
+
+
+def watch_client(client: Any) -> None:
+    """Make each request of a model client a step, from now on."""
+    if hasattr(client.create, _WATCHED):
+        return
+    client.create = _watched_create(client, client.create)
+    client.create_stream = _watched_stream(client, client.create_stream)
+    setattr(client.create, _WATCHED, True)
+
+
+def _watched_create(client: Any, create: Callable[..., Any]) -> Callable[..., Any]:
+    name = cache(lambda: model_name_of(client))
+
+    @wraps(create)
+    async def watched(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
+        if not is_observed():
+            plain: CreateResult = await create(messages, **arguments)
+            return plain
+
+        async def ask() -> CreateResult:
+            result: CreateResult = await create(messages, **arguments)
+            return result
+
+        return await once(MODEL, _request(name(), messages, arguments), ask, _dump, lambda found: _load(client, found))
+
+    return watched
+
+
+def _watched_stream(client: Any, create_stream: Callable[..., Any]) -> Callable[..., Any]:
+    name = cache(lambda: model_name_of(client))
+
+    @wraps(create_stream)
+    async def watched(messages: Sequence[LLMMessage], **arguments: Any) -> AsyncGenerator[str | CreateResult, None]:
+        if not is_observed():
+            async with aclosing(create_stream(messages, **arguments)) as items:
+                async for item in items:
+                    yield item
+            return
+        request = _request(name(), messages, arguments)
+        found = find_step(MODEL, request)
+        if found is not None:
+            yield _load(client, found)
+            return
+        begin_step(MODEL, request)
+        begun = perf_counter()
+        try:
+            async with aclosing(create_stream(messages, **arguments)) as items:
+                async for item in items:
+                    if isinstance(item, CreateResult):
+                        keep_step(MODEL, request, _dump(item), perf_counter() - begun)
+                    yield item
+        except Exception as error:
+            fail_step(MODEL, request, error, perf_counter() - begun)
+            raise
+
+    return watched
+
+
+def _request(model: str, messages: Sequence[LLMMessage], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A request to a model as JSON-like data, but for its messages."""
+    tools = [tool.schema if isinstance(tool, Tool) else tool for tool in arguments.get("tools", ())]
+    form = arguments.get("json_output")
+    found = {
+        "model": model,
+        "messages": messages,
+        "tools": tools,
+        "tool_choice": choice.name if isinstance(choice := arguments.get("tool_choice"), Tool) else choice,
+        "json_output": form.model_json_schema() if isinstance(form, type) and issubclass(form, BaseModel) else form,
+        "extra_create_args": {name: str(value) for name, value in (arguments.get("extra_create_args") or {}).items()},
+    }
+    return {name: value for name, value in found.items() if value or name == "messages"}
+
+
+def _dump(reply: CreateResult) -> dict[str, Any]:
+    return reply.model_dump(mode="json")
+
+
+def _load(client: Any, found: Any) -> CreateResult:
+    # A recording in order has to go on after the replies that are known.
+    getattr(client, "skip_reply", lambda: None)()
+    return CreateResult.model_validate(found)

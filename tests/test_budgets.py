@@ -1,0 +1,127 @@
+"""Budgets: checked before each request and each run of code, of runs, agents, teams and contexts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
+from autogen_core.models import CreateResult
+from pydantic import ValidationError
+
+from coderoom.agents import CodeActAgent, CodeExecutorAgent, ReviewerAgent
+from coderoom.budgets import Budget, limiting
+from coderoom.configs import ReplayModel, load_team
+from coderoom.errors import AgentError, RequestError
+from coderoom.executors import SandboxCodeExecutor
+from coderoom.teams import BudgetTermination, CodingTeam
+from tests.support.commands import coderoom, recording
+from tests.support.openai_server import OpenAIServer
+
+CODE = "```python\nopen('ran', 'a').write('x')\nprint(42)\n```"
+
+
+def replies(*texts: str) -> list[dict[str, Any]]:
+    usage = {"prompt_tokens": 60, "completion_tokens": 40}
+    return [{"content": text, "usage": usage} for text in texts]
+
+
+def test_a_run_stops_before_what_is_not_covered_and_goes_on_with_more(tmp_path: Path) -> None:
+    server_env = {"OPENAI_API_KEY": "test-key-1234", "CODEROOM_JOURNAL": str(tmp_path / "journal")}
+    with OpenAIServer([CODE, CODE.replace("42", "43"), "It is 43."]) as server:
+        env = {**server_env, "OPENAI_BASE_URL": server.base_url, "CODEROOM_MODEL": "gpt-4o-2024-08-06"}
+        command = ["run", "code-act", "Compute it.", "--workspace", ".", "--json", "--budget", "cost_usd=0.5"]
+        done = coderoom(*command, "--budget", "model_calls=2", "--budget", "coder.cells=1", cwd=tmp_path, env=env)
+        first = json.loads(done.stdout)
+        assert (done.returncode, first["outcome"]) == (1, "unfinished")
+        assert first["limit"] == "the budget of agent 'coder' was reached: 1 of 1 runs of code"
+        done = coderoom("resume", "--budget", "coder.cells=5", "--json", cwd=tmp_path, env=env)
+        second = json.loads(done.stdout)
+        assert "the budget of the run was reached: 2 of 2 model calls ($0.0" in second["limit"]
+        done = coderoom("resume", "--budget", "model_calls=3", "--json", cwd=tmp_path, env=env)
+        third = json.loads(done.stdout)
+    assert (third["outcome"], third["answer"]) == ("ok", "It is 43.")
+    assert len(server.requests) == 3
+    assert (tmp_path / "ran").read_text() == "xxx"  # The first code ran again once, to have its variables.
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("tokens", "is not LIMIT=N"),
+        ("token=3", "token: Extra inputs are not permitted"),
+        ("tokens=0", "tokens: Input should be greater"),
+        ("nobody.tokens=3", "no agent 'nobody' that takes a budget; these do: coder"),
+    ],
+)
+def test_a_wrong_budget_is_refused(given: str, words: str, tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", [])
+    done = coderoom("run", "code-act", "x", "--model", model, "--budget", given, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+async def test_a_team_file_has_budgets_of_the_team_and_of_agents(tmp_path: Path) -> None:
+    coder = CodeExecutorAgent(
+        "coder", SandboxCodeExecutor(), model_client=ReplayModel(replies(*[CODE, "Done."] * 3)), budget=Budget(cells=2)
+    )
+    reviewer = ReviewerAgent("reviewer", ReplayModel(replies(*["No."] * 3)), budget=Budget(tokens=5000))
+    actor = CodeActAgent("actor", ReplayModel([]), budget=Budget(seconds=1.5))
+    team = CodingTeam([coder, reviewer, actor], termination_condition=BudgetTermination(tokens=250))
+    file = tmp_path / "team.json"
+    file.write_text(team.dump_component().model_dump_json())
+    loaded = load_team(file)
+    assert loaded.dump_component() == team.dump_component()
+    # Without CodeRoom's runs, the messages show what was used: at the end of a turn.
+    result = await team.run(task="Go.")
+    assert result.stop_reason == "the budget of the team was reached: 300 of 250 tokens"
+    # In its runs, each request is checked before.
+    done = coderoom("run", "team.json", "Go.", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["limit"] == "the budget of the team was reached: 300 of 250 tokens"
+
+
+async def test_an_agents_budget_ends_any_team() -> None:
+    coder = CodeExecutorAgent(
+        "coder", SandboxCodeExecutor(), model_client=ReplayModel([CODE, "Done."] * 5), budget=Budget(cells=1)
+    )
+    with pytest.raises(AgentError, match="budget of agent 'coder' was reached: 1 of 1 runs of code"):
+        await CodingTeam([coder], max_turns=3).run(task="Go.")
+    await coder.on_reset(None)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="1 of 1 runs of code"):
+        await RoundRobinGroupChat([coder], max_turns=3).run(task="Go.")
+
+
+async def test_contexts_limit_agents_and_selectors_of_autogen_too() -> None:
+    class Streams(ReplayModel):
+        async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
+            raise AssertionError("this one streams")
+
+    selector = ReplayModel(replies(*["one", "two"] * 5))
+    one = AssistantAgent("one", ReplayModel(replies(*["1"] * 5)), description="One")
+    two = AssistantAgent("two", Streams(replies(*["2"] * 5)), description="Two", model_client_stream=True)
+    team = SelectorGroupChat([one, two], model_client=selector, max_turns=8)
+    with limiting(team, Budget(tokens=100_000)) as outer:
+        with (
+            limiting(team, Budget(model_calls=4)) as inner,
+            pytest.raises(RuntimeError, match=r"budget of the run was reached: 4 of 4 model calls"),
+        ):
+            await team.run(task="Count.")
+        await one.run(task="Again.")
+    assert inner.used["model_calls"] == 4
+    assert (outer.used["model_calls"], outer.used["tokens"]) == (5, 500)
+    await one.run(task="Unlimited.")
+    assert outer.used["model_calls"] == 5
+
+
+async def test_money_needs_a_price() -> None:
+    agent = CodeActAgent("actor", ReplayModel(["Hello."]), budget=Budget(cost_usd=1))
+    with pytest.raises(RequestError, match="the price of the model 'ReplayModel:unknown' is not known"):
+        await agent.run(task="Go.")
+
+
+def test_a_budget_without_a_limit_is_a_mistake() -> None:
+    with pytest.raises(ValidationError, match="at least one of tokens, cost_usd"):
+        BudgetTermination()
