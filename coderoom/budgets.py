@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from autogen_core.models import RequestUsage
 from pydantic import Field, ValidationError, model_validator
 
-from coderoom._util.autogen import clients_of, model_client_of
+from coderoom._util.autogen import clients_of
 from coderoom._util.components import StrictConfig
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of
@@ -150,7 +150,9 @@ class Spending(StepObserver):
         self.check(kind, request.get("model", ""))
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
-        """Count a step; one from before a run was resumed counts too."""
+        """Count a step; one from before a run was resumed counts too, a reply from a cache does not."""
+        if kind == MODEL and result.get("cached"):
+            return
         usage = RequestUsage(**result["usage"]) if kind == MODEL else None
         self.add(kind, request.get("model", "") if isinstance(request, Mapping) else "", usage)
 
@@ -172,9 +174,8 @@ def limiting(team: Any, budget: Budget) -> Iterator[Spending]:
     Yields:
         What it has used. A step that is not covered raises `BudgetExceeded` inside the team.
     """
-    for client in [*clients_of(team), model_client_of(team)]:
-        if client is not None:
-            watch_client(client)
+    for client in clients_of(team):
+        watch_client(client)
     spending = Spending(budget)
     with observing(spending):
         yield spending

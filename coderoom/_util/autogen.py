@@ -216,9 +216,17 @@ def model_client_of(agent: Any) -> Any:
 
 
 def clients_of(team: Any) -> list[Any]:
-    """The model clients of a team's agents, and of the team itself."""
-    found = [model_client_of(each) for each in (team, *agents_of(team, hidden=True))]
-    return [client for client in found if client is not None]
+    """The model clients of a team's agents, of the team itself, and of nested teams; each once."""
+    found = [model_client_of(each) for each in (*_teams_of(team), *agents_of(team, hidden=True))]
+    return list({id(client): client for client in found if client is not None}.values())
+
+
+def _teams_of(team: Any) -> Iterator[Any]:
+    yield team
+    for participant in participants_of(team):
+        inner = participant if isinstance(participant, Team) else getattr(participant, "_team", None)
+        if inner is not None:
+            yield from _teams_of(inner)
 
 
 def condition_of(team: Any) -> Any:
@@ -227,15 +235,13 @@ def condition_of(team: Any) -> Any:
 
 
 def closers_of(team: Any) -> list[Callable[[], Awaitable[None]]]:
-    """Functions that close all resources of a team's agents; AutoGen's agents close no executor and no model client."""
+    """Functions that close all resources of a team; AutoGen's agents close no executor and no model client."""
     found = []
     for agent in agents_of(team, hidden=True):
         found.append(agent.close)
         if (executor := getattr(agent, "_code_executor", None)) is not None:
             found.append(executor.stop)
-        if callable(close := getattr(model_client_of(agent), "close", None)):
-            found.append(close)
-    return found
+    return [*found, *(client.close for client in clients_of(team) if callable(getattr(client, "close", None)))]
 
 
 def transports_of(model_client: Any) -> list[Any]:

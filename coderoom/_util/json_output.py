@@ -173,9 +173,9 @@ def strict_schema(schema: Any) -> Any:
     return closed | {"additionalProperties": False} if schema.get("type") == "object" else closed
 
 
+REQUEST_FOR_JSON: Final = "Answer with one JSON object and nothing else. It must fit this JSON schema:"
+
+
 def request_for_json(schema: type[BaseModel]) -> str:
     """The request for JSON, for a model without structured output."""
-    return (
-        "Answer with one JSON object and nothing else. It must fit this JSON schema:\n"
-        f"{json.dumps(schema.model_json_schema(), ensure_ascii=False)}"
-    )
+    return f"{REQUEST_FOR_JSON}\n{json.dumps(schema.model_json_schema(), ensure_ascii=False)}"

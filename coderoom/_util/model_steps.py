@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import cache, wraps
 from time import perf_counter
 from typing import Any, Final
@@ -12,7 +12,7 @@ from autogen_core.models import CreateResult, LLMMessage
 from autogen_core.tools import Tool
 from pydantic import BaseModel
 
-from coderoom._util.json_output import model_name_of
+from coderoom._util.json_output import innermost_client, model_name_of
 from coderoom._util.steps import MODEL, begin_step, fail_step, find_step, is_observed, keep_step, once
 
 _WATCHED: Final = "coderoom_watched"
@@ -28,7 +28,7 @@ def watch_client(client: Any) -> None:
 
 
 def _watched_create(client: Any, create: Callable[..., Any]) -> Callable[..., Any]:
-    name = cache(lambda: model_name_of(client))
+    asked = cache(lambda: facts_of(client))
 
     @wraps(create)
     async def watched(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
@@ -40,13 +40,15 @@ def _watched_create(client: Any, create: Callable[..., Any]) -> Callable[..., An
             result: CreateResult = await create(messages, **arguments)
             return result
 
-        return await once(MODEL, _request(name(), messages, arguments), ask, _dump, lambda found: _load(client, found))
+        return await once(
+            MODEL, request_of(asked(), messages, arguments), ask, _dump, lambda found: _load(client, found)
+        )
 
     return watched
 
 
 def _watched_stream(client: Any, create_stream: Callable[..., Any]) -> Callable[..., Any]:
-    name = cache(lambda: model_name_of(client))
+    asked = cache(lambda: facts_of(client))
 
     @wraps(create_stream)
     async def watched(messages: Sequence[LLMMessage], **arguments: Any) -> AsyncGenerator[str | CreateResult, None]:
@@ -55,7 +57,7 @@ def _watched_stream(client: Any, create_stream: Callable[..., Any]) -> Callable[
                 async for item in items:
                     yield item
             return
-        request = _request(name(), messages, arguments)
+        request = request_of(asked(), messages, arguments)
         found = find_step(MODEL, request)
         if found is not None:
             yield _load(client, found)
@@ -75,12 +77,14 @@ def _watched_stream(client: Any, create_stream: Callable[..., Any]) -> Callable[
     return watched
 
 
-def _request(model: str, messages: Sequence[LLMMessage], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A request to a model as JSON-like data, but for its messages."""
+def request_of(
+    asked: Mapping[str, Any], messages: Sequence[LLMMessage], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A request to a model as JSON-like data, but for its messages; after what `asked` has."""
     tools = [tool.schema if isinstance(tool, Tool) else tool for tool in arguments.get("tools", ())]
     form = arguments.get("json_output")
     found = {
-        "model": model,
+        **asked,
         "messages": messages,
         "tools": tools,
         "tool_choice": choice.name if isinstance(choice := arguments.get("tool_choice"), Tool) else choice,
@@ -88,6 +92,20 @@ def _request(model: str, messages: Sequence[LLMMessage], arguments: Mapping[str,
         "extra_create_args": {name: str(value) for name, value in (arguments.get("extra_create_args") or {}).items()},
     }
     return {name: value for name, value in found.items() if value or name == "messages"}
+
+
+_NO_SETTINGS: Final = frozenset(
+    {"model", "model_info", "api_key", "timeout", "max_retries", "default_headers", "replies", "name"}
+)
+
+
+def facts_of(client: Any) -> dict[str, Any]:
+    """A client's model, its abilities, and its settings, such as its temperature and its address."""
+    facts = {"model": model_name_of(client), "model_info": dict(client.model_info)}
+    with suppress(Exception):  # Not every client has a config.
+        config = innermost_client(client).dump_component().config
+        facts["settings"] = {name: value for name, value in config.items() if name not in _NO_SETTINGS}
+    return facts
 
 
 def _dump(reply: CreateResult) -> dict[str, Any]:

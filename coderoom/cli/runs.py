@@ -56,6 +56,12 @@ BudgetOption = Annotated[
 ]
 
 
+RecordOption = Annotated[
+    Path | None,
+    typer.Option("--record", metavar="FILE", help="Record the model's replies in FILE; --model replay:FILE uses them."),
+]
+
+
 @command()
 def run(
     context: typer.Context,
@@ -84,6 +90,10 @@ def run(
     goes_on: Annotated[
         bool,
         typer.Option("--continue", help="Go on with the conversation and variables of the team's last run."),
+    ] = False,
+    record: RecordOption = None,
+    cache: Annotated[
+        bool, typer.Option("--cache", help="Take the replies to equal requests from earlier runs in the journal.")
     ] = False,
     trust: TrustOption = None,
     journal: JournalOption = None,
@@ -117,7 +127,7 @@ def run(
             max_turns=max_turns,
             required=required,
         )
-        return _go(going, context, as_json, debug)
+        return _go(going, context, as_json, debug, record)
     prepared = prepare_run(
         team,
         text_of(task),
@@ -131,7 +141,8 @@ def run(
         timeout=timeout,
         budgets=of_agents,
     )
-    return _go(Run.begin(prepared, kept, budget=make_budget(limits), required=required), context, as_json, debug)
+    going = Run.begin(prepared, kept, budget=make_budget(limits), required=required, cached=cache)
+    return _go(going, context, as_json, debug, record)
 
 
 @command()
@@ -178,13 +189,15 @@ def _budgets(
     return limits, of_agents
 
 
-def _go(run: Run, context: typer.Context, as_json: bool, debug: bool) -> int:
+def _go(run: Run, context: typer.Context, as_json: bool, debug: bool, recording: Path | None = None) -> int:
     """Run it to its end and show it."""
     from rich.console import Console
 
     from coderoom._util.terminal import pausing_for_questions
-    from coderoom.runs import RunView
+    from coderoom.runs import Recorder, RunView
 
+    if recording is not None:
+        run.recorder = Recorder(recording)
     if not debug:
         silence_autogen()
     view = RunView(Console(quiet=as_json))

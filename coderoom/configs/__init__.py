@@ -6,7 +6,8 @@ mistakes of a file, and `team_warnings` what it accepts but may not be meant; `r
 `convert_team` converts one of AutoGen's.
 
 `make_model` makes a model client from a short text such as `openai:gpt-4o`; `default_model` is that text if none is
-given, and `resolve_model` also accepts a client. `ReplayModel` is the client behind `replay:FILE`. `make_gallery` makes
+given, and `resolve_model` also accepts a client. `RecordedModel` and `ReplayModel` are the clients behind
+`replay:FILE`. `make_gallery` makes
 a gallery for AutoGen Studio, and `make_schema` the JSON Schema of team files; `write_made` writes either to a file.
 """
 
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from coderoom.configs.loading import check_team, load_team, shipped_teams, team_warnings
     from coderoom.configs.models import default_model, make_model, resolve_model
     from coderoom.configs.reading import Source, find_source, read_team
+    from coderoom.configs.recorded import RecordedModel
     from coderoom.configs.replay import ReplayModel
     from coderoom.configs.schema import make_schema
     from coderoom.configs.starter import write_starter
 
 __all__ = [
     "Conversion",
+    "RecordedModel",
     "ReplayModel",
     "Source",
     "check_team",
@@ -50,6 +53,7 @@ __all__ = [
 
 _MODULES = {
     "Conversion": "converting",
+    "RecordedModel": "recorded",
     "ReplayModel": "replay",
     "Source": "reading",
     "check_team": "loading",

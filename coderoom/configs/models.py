@@ -29,6 +29,7 @@ from coderoom.configs.checking import check_config
 from coderoom.configs.components import MODEL, how_to_install
 from coderoom.configs.loading import build, examine
 from coderoom.configs.reading import find_source, looks_like_path, read_document
+from coderoom.configs.recorded import RecordedModel, is_recording
 from coderoom.configs.replay import ReplayModel, ReplayModelConfig
 from coderoom.configs.yaml import did_you_mean
 from coderoom.errors import MissingDependencyError, RequestError
@@ -129,10 +130,12 @@ def _client(spec: str, env: Mapping[str, str]) -> ChatCompletionClient:
     return cast("ChatCompletionClient", client)
 
 
-def _replay(spec: str) -> ReplayModel:
+def _replay(spec: str) -> ChatCompletionClient:
     name = spec.partition(":")[2].strip()
     if not name:
         raise RequestError(f"the model {spec!r} names nothing after the colon; expected {MODEL_FORMS}")
+    if is_recording(Path(name)):
+        return RecordedModel(name)
     document = read_document(find_source(name if looks_like_path(name) else f"./{name}"))
     if isinstance(document.data, list):
         document = document.under("replies")

@@ -19,6 +19,11 @@ from coderoom.errors import RequestError
 _CHUNK = re.compile(r"\s*\S+(?:\s+\Z)?|\s+\Z")
 
 
+def words_of(text: str) -> list[str]:
+    """The words of a text with the white space around them, as the chunks of a stream."""
+    return _CHUNK.findall(text)
+
+
 class ReplayUsage(StrictConfig):
     """The token usage of a reply."""
 
@@ -136,7 +141,7 @@ class ReplayModel(ReplayChatCompletionClient, Component[ReplayModelConfig]):
         """
         result = self._next(messages, **arguments)
         if isinstance(result.content, str):
-            for chunk in _CHUNK.findall(result.content):
+            for chunk in words_of(result.content):
                 yield chunk
         yield result
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coderoom.runs.journal import Journal, RunEntry, Step, open_journal
     from coderoom.runs.model_check import ModelCheck, ServiceState, check_model, services
     from coderoom.runs.record import RunRecord
+    from coderoom.runs.recorder import Recorder
     from coderoom.runs.solving import Solved, solve
     from coderoom.runs.team_run import (
         DEFAULT_WORKSPACE,
@@ -44,6 +45,7 @@ __all__ = [
     "Journal",
     "ModelCheck",
     "PreparedRun",
+    "Recorder",
     "Run",
     "RunEntry",
     "RunRecord",
@@ -79,6 +81,7 @@ _MODULES = {
     "journal": ("Journal", "RunEntry", "Step", "open_journal"),
     "model_check": ("ModelCheck", "ServiceState", "check_model", "services"),
     "record": ("RunRecord",),
+    "recorder": ("Recorder",),
     "solving": ("Solved", "solve"),
     "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),
     "team_view": ("team_tree",),

@@ -14,6 +14,7 @@ from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
+from coderoom.runs.recorder import Recorder
 from coderoom.runs.run_log import TASK, RunLog
 from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
 
@@ -31,12 +32,14 @@ class Run:
         tasks: The tasks.
         log: Its part of the journal; `None` if it is not kept.
         budget: What each task may use; `None`: no limit.
+        recorder: Records the model traffic, that of tasks before too.
     """
 
     prepared: PreparedRun
     tasks: list[str]
     log: RunLog | None = None
     budget: Budget | None = None
+    recorder: Recorder | None = None
 
     @classmethod
     def begin(
@@ -47,6 +50,7 @@ class Run:
         command: str = "run",
         budget: Budget | None = None,
         required: bool = False,
+        cached: bool = False,
     ) -> Self:
         """Begin a run.
 
@@ -56,10 +60,14 @@ class Run:
             command: The command that began it.
             budget: What each task may use.
             required: Whether the run ends if the journal cannot be written.
+            cached: Whether requests to models that were answered in a run of this journal get the same reply again.
 
         Raises:
             JournalError: The journal cannot be written, and is required.
+            RequestError: `cached` needs a journal.
         """
+        if cached and journal is None:
+            raise RequestError("The cache of replies is the journal, and there is none.")
         record = prepared.record
         run = cls(prepared, [record.task], None, budget)
         if journal is not None:
@@ -68,7 +76,7 @@ class Run:
             text = "" if source is None else source.data.decode("utf-8", "replace")
             limits = None if budget is None else budget.model_dump(exclude_none=True)
             request = {**prepared.arguments, "budget": limits, "source": text}
-            run.log = RunLog(journal, required=required)
+            run.log = RunLog(journal, required=required, cached=cached)
             run.log.begin(command, record.team, record.task, record.model, request)
             record.run = run.log.run
         return run
@@ -135,9 +143,14 @@ class Run:
         Returns:
             The record of the last task.
         """
+        recorders = [] if self.recorder is None else [self.recorder]
+        for recorder in recorders:
+            recorder.hide_values(secrets_of(self.prepared.team))
         try:
             for task in self.tasks[:-1]:
-                await run_team(self.prepared.team, self.record_of(task), _nothing, log=self.log, close=False)
+                await run_team(
+                    self.prepared.team, self.record_of(task), _nothing, log=self.log, observers=recorders, close=False
+                )
             record = self.record_of(self.tasks[-1])
             if self.log is not None and self.log.known:
                 record.notices.append(f"Resumed: {self.log.known:,} steps were done before, and are not done again.")
@@ -150,6 +163,7 @@ class Run:
                 close=close,
                 budget=self.budget,
                 log=self.log,
+                observers=recorders,
             )
         except BaseException:
             if close:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import secrets
 import sqlite3
 import time
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from coderoom._util.owner import is_orphan, ours
-from coderoom.configs.variables import MASK, is_secret_name
+from coderoom.configs.masking import Masking
 from coderoom.errors import JournalError, RequestError
 
 OFF: Final = "off"
@@ -49,16 +48,11 @@ _SCHEMAS: Final = (
         PRIMARY KEY (run, hash)
     )
     """,
+    "CREATE INDEX steps_model ON steps (key) WHERE kind = 'model'",
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
 _WAIT_SECONDS: Final = 5.0
-_SHORTEST_SECRET: Final = 6
-_KEYS: Final = re.compile(
-    r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}"
-    r"|hf_\w{20,}|ey[JK][\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
-)
-"""What looks like the key of a service."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +133,7 @@ class Journal:
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = default_path() if path is None else Path(path)
-        self._secrets: dict[str, str] = {}
-        self._secret: re.Pattern[str] = _KEYS
-        found = {value: f"${{{name}}}" for name, value in os.environ.items() if is_secret_name(name)}
-        self.hide_values({value: name for value, name in found.items() if not value.startswith("/")})  # As PWD.
+        self._masking = Masking()
         self._database: sqlite3.Connection | None = None
 
     def close(self) -> None:
@@ -153,15 +144,11 @@ class Journal:
 
     def hide_values(self, secrets: Mapping[str, str]) -> None:
         """Have these values, of 6 characters or more, replaced in everything that is written from now on."""
-        for value, instead in secrets.items():
-            if len(value) >= _SHORTEST_SECRET:
-                self._secrets |= {value: instead, json.dumps(value)[1:-1]: instead}
-        known = sorted(self._secrets, key=len, reverse=True)
-        self._secret = re.compile("|".join([*map(re.escape, known), _KEYS.pattern]))
+        self._masking.hide_values(secrets)
 
     def hide(self, text: str) -> str:
         """Replace secret values, and what looks like a key, in a text."""
-        return self._secret.sub(lambda found: self._secrets.get(found[0], MASK), text)
+        return self._masking.hide(text)
 
     # --- Writing ---
 
@@ -281,6 +268,13 @@ class Journal:
             rows = database.execute(f"SELECT {columns} FROM steps WHERE run = ? ORDER BY number", (run,))
             for number, kind, actor, key, at, seconds, request, result in rows:
                 yield Step(number, kind, actor, key, at, seconds, json.loads(request), json.loads(result))
+
+    def reply(self, key: str) -> Any:
+        """The newest reply to a request to a model, in any run; `None` if there is none."""
+        with self._using() as database:
+            query = "SELECT result FROM steps WHERE kind = 'model' AND key = ? ORDER BY at DESC LIMIT 1"
+            row = database.execute(query, (key,)).fetchone()
+        return json.loads(row[0]) if row else None
 
     def content(self, run: str, name: str) -> bytes:
         """A content by its hash; empty if it was not kept."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -39,6 +39,7 @@ class RunLog(Writer, StepObserver):
         required: Whether a journal that cannot be written ends the run. If not, the run goes on without it.
         run: The id of a run that is resumed; `None`: it has not begun.
         known: Its steps.
+        cached: Whether requests to models that were answered in any run get the same reply again.
 
     Attributes:
         known: How many steps, without messages, were known at the beginning.
@@ -46,13 +47,20 @@ class RunLog(Writer, StepObserver):
     """
 
     def __init__(
-        self, journal: Journal, *, required: bool = False, run: str | None = None, known: Iterable[Step] = ()
+        self,
+        journal: Journal,
+        *,
+        required: bool = False,
+        run: str | None = None,
+        known: Iterable[Step] = (),
+        cached: bool = False,
     ) -> None:
         super().__init__(journal, required=required)
         self.run = run
         self.known = 0
         self.notes: list[str] = []
         self._hide = journal.hide
+        self._cached = cached
         self._results: defaultdict[str, deque[Any]] = defaultdict(deque)
         self._hashes: dict[int, tuple[LLMMessage, str]] = {}
         self._new: dict[str, bytes] = {}
@@ -67,8 +75,17 @@ class RunLog(Writer, StepObserver):
     def find(self, kind: str, request: Any) -> Any:
         """The result of a step that is known, each once; `None` if it is not."""
         with self._lock:
-            results = self._results[self._key(kind, request)]
-            return results.popleft() if results else None
+            key = self._key(kind, request)
+            if results := self._results[key]:
+                return results.popleft()
+            reply: dict[str, Any] = {}
+            if self._cached and kind == MODEL:
+                self._try(lambda journal: reply.update(journal.reply(key) or {}))
+            if not reply:
+                return None
+            reply |= {"cached": True, "usage": {"prompt_tokens": 0, "completion_tokens": 0}}
+            self.keep(kind, request, reply, 0.0, known=False)
+            return reply
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         """Write a step that is new."""
@@ -79,7 +96,7 @@ class RunLog(Writer, StepObserver):
             if kind == MODEL:
                 hashes = [self._hash_of(message) for message in request["messages"]]
                 base, before = self._conversations.get(actor, (0, []))
-                request = {**request, "messages": {"base": base, **_difference(before, hashes)}}
+                request = {**_without_info(request), "messages": {"base": base, **_difference(before, hashes)}}
                 self._conversations[actor] = (self._number + 1, hashes)
             elif kind == CODE:
                 for artifact in result.get("artifacts", ()):
@@ -95,7 +112,7 @@ class RunLog(Writer, StepObserver):
         """What identifies a step: its kind, the agent and the request."""
         if kind == MODEL:
             hashes = "".join(self._hash_of(message) for message in request["messages"])
-            request = {**request, "messages": sha256(hashes.encode()).hexdigest()}
+            request = {**_without_info(request), "messages": sha256(hashes.encode()).hexdigest()}
         text = json.dumps([kind, current_agent(), request], sort_keys=True)
         return sha256(self._hide(text).encode()).hexdigest()
 
@@ -141,6 +158,10 @@ class RunLog(Writer, StepObserver):
             artifact["hash"] = sha256(data).hexdigest()[:32]
             if len(data) <= _LARGEST_FILE:
                 self._new[artifact["hash"]] = data
+
+
+def _without_info(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in request.items() if name != "model_info"}
 
 
 def _difference(before: list[str], now: list[str]) -> dict[str, Any]:

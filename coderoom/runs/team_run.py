@@ -198,6 +198,7 @@ async def run_team(
     budget: Budget | None = None,
     close: bool = True,
     log: RunLog | None = None,
+    observers: Sequence[StepObserver] = (),
 ) -> RunRecord:
     """Run `team` on the task of `record` and fill the record in.
 
@@ -213,6 +214,7 @@ async def run_team(
         budget: What the run may use. Its time also ends a request or code in the middle.
         close: Whether to close the team at the end. An open one goes on with its conversation and its sessions.
         log: The run's part of the journal; `None`: it is not kept.
+        observers: Who else sees the steps of the run, such as a recorder.
 
     Returns:
         The same record.
@@ -238,7 +240,7 @@ async def run_team(
             noting_activity(team, record),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process),
-            observing(*_observers(team, log, spending)),
+            observing(*_observers(team, log, spending), *observers),
         ):
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)

@@ -101,6 +101,17 @@ def test_a_failed_run_asks_only_what_was_not_answered(folder: Folder) -> None:
     assert folder.ran() == "first second "
 
 
+def test_equal_requests_are_answered_from_earlier_runs(folder: Folder) -> None:
+    answers = ["```python\nprint(42)\n```", "It is 42."]
+    with OpenAIServer([*answers, *answers]) as server:
+        first = folder.run(*RUN, "--cache", server=server)
+        again = folder.run(*RUN, "--cache", server=server)
+        assert len(server.requests) == 2
+        assert (again["answer"], again["usage"]["total_tokens"], again["attempts"]) == (first["answer"], 0, 1)
+        folder.run(*RUN, "--cache", server=server, CODEROOM_MODEL="gpt-4o-mini-2024-07-18")
+        assert len(server.requests) == 4
+
+
 def test_a_limit_can_be_raised(folder: Folder) -> None:
     with OpenAIServer(ANSWERS) as server:
         assert folder.run(*RUN, "--max-tokens", "20", server=server)["outcome"] == "unfinished"

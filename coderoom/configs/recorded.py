@@ -1,0 +1,234 @@
+"""Recordings of a run's model traffic, and the model client that answers from one.
+
+A recording is a text file with a JSON object in each line: the first says what it is, each other one has a request to a
+model and its reply. Replies are found by the content of the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+import re
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from autogen_core import CancellationToken, Component
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
+from autogen_core.tools import Tool, ToolSchema
+
+from coderoom._util.autogen import current_agent
+from coderoom._util.components import StrictConfig
+from coderoom._util.json_output import REQUEST_FOR_JSON
+from coderoom._util.model_steps import request_of
+from coderoom.configs.masking import Masking
+from coderoom.configs.replay import ReplayModelInfo, words_of
+from coderoom.errors import RequestError
+
+HEADER: Final = {"coderoom": "recording", "version": 1}
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{4,}")
+_MOST_LINES: Final = 40
+
+
+class RecordedModelConfig(StrictConfig):
+    """The config of a `RecordedModel`."""
+
+    file: str
+
+
+class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
+    """A model client that answers from a recording, streamed or not.
+
+    A reply is found by the request: its messages, its tools and the form of the answer. The order of the requests does
+    not matter. Equal requests get their replies in the order of the recording, first those of the same agent, and the
+    last reply again when there are no more.
+
+    Args:
+        file: The recording.
+
+    Raises:
+        RequestError: The file cannot be read, or is no recording.
+    """
+
+    component_type = "model"
+    component_provider_override = "coderoom.configs.RecordedModel"
+    component_config_schema = RecordedModelConfig
+
+    def __init__(self, file: str | Path) -> None:
+        self.file = Path(file)
+        self._entries = read_recording(self.file)
+        self._masking = Masking()
+        self._by_key: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for entry in self._entries:
+            self._by_key[key_of(entry["request"])].append(entry)
+        self._served: set[int] = set()
+        self._last = self._total = RequestUsage(0, 0)
+
+    @property
+    def model_info(self) -> ModelInfo:
+        """The abilities of the model that the current agent was recorded with; without one, those of all."""
+        infos = [entry["model_info"] for entry in self._entries if entry["agent"] == current_agent()]
+        found = infos[:1] or [entry["model_info"] for entry in self._entries]
+        merged: dict[str, Any] = dict(ReplayModelInfo())
+        for info in found:
+            for name, value in info.items():
+                merged[name] = value if info is found[0] or name == "family" else merged.get(name) or value
+        return merged  # type: ignore[return-value]
+
+    @property
+    def capabilities(self) -> Any:
+        """The same."""
+        return self.model_info
+
+    async def create(
+        self, messages: Sequence[LLMMessage], *, cancellation_token: CancellationToken | None = None, **arguments: Any
+    ) -> CreateResult:
+        """Return the reply to a request.
+
+        Raises:
+            RequestError: The recording has no such request; the message shows the nearest one.
+            asyncio.CancelledError: The token is cancelled already.
+        """
+        if cancellation_token is not None and cancellation_token.is_cancelled():
+            raise asyncio.CancelledError
+        asked = request_of({}, messages, arguments)
+        request = json.loads(self._masking.hide(json.dumps({**asked, "messages": dump_messages(messages)})))
+        entries = self._by_key.get(key_of(request), [])
+        if not entries:
+            raise RequestError(self._miss(request))
+        agent = current_agent()
+        unserved = [entry for entry in entries if id(entry) not in self._served]
+        own = [entry for entry in unserved if entry["agent"] == agent]
+        entry = next(iter(own or unserved), entries[-1])
+        self._served.add(id(entry))
+        result = CreateResult.model_validate(entry["reply"])
+        self._last = result.usage
+        self._total = RequestUsage(
+            self._total.prompt_tokens + result.usage.prompt_tokens,
+            self._total.completion_tokens + result.usage.completion_tokens,
+        )
+        return result
+
+    async def create_stream(
+        self, messages: Sequence[LLMMessage], **arguments: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Return the reply word by word, and then whole. The arguments are those of `create`.
+
+        Yields:
+            The words with the white space around them, then the reply.
+
+        Raises:
+            RequestError: The recording has no such request.
+        """
+        result = await self.create(messages, **arguments)
+        if isinstance(result.content, str):
+            for chunk in words_of(result.content):
+                yield chunk
+        yield result
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+    def actual_usage(self) -> RequestUsage:
+        """The tokens of the last request."""
+        return self._last
+
+    def total_usage(self) -> RequestUsage:
+        """The tokens of all requests."""
+        return self._total
+
+    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
+        """Count words, which serve as tokens here."""
+        return sum(len(str(message.content).split()) for message in messages)
+
+    def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
+        """The number of tokens that a conversation leaves."""
+        return max(0, 1_000_000 - self.count_tokens(messages))
+
+    def _miss(self, request: Mapping[str, Any]) -> str:
+        asked = lines_of(request)
+        recorded = [lines_of(entry["request"]) for entry in self._entries]
+        nearest = max(recorded, key=lambda lines: _likeness(lines, asked), default=[])
+        found = list(difflib.unified_diff(nearest, asked, "recorded", "asked now", lineterm="", n=1))
+        more = f"\n... {len(found) - _MOST_LINES} more lines" if len(found) > _MOST_LINES else ""
+        difference = "\n".join(found[:_MOST_LINES])
+        return (
+            f"the recording {self.file.name!r} has no reply to this request of {current_agent() or 'the model'}; "
+            f"record the run again. The nearest of its {len(self._entries)} requests differs:\n{difference}{more}"
+        )
+
+    def _to_config(self) -> RecordedModelConfig:
+        return RecordedModelConfig(file=str(self.file))
+
+    @classmethod
+    def _from_config(cls, config: RecordedModelConfig) -> Self:
+        return cls(config.file)
+
+
+def is_recording(file: Path) -> bool:
+    """Whether a file begins as a recording does."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            return lines.readline(200).startswith('{"coderoom": "recording"')
+    except OSError:
+        return False
+
+
+def read_recording(file: Path) -> list[Mapping[str, Any]]:
+    """The requests of a recording with their replies, in order. A line that was cut off at the end is left out.
+
+    Raises:
+        RequestError: The file cannot be read, is no recording, or is of another version.
+    """
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise RequestError(f"the recording {str(file)!r} cannot be read: {error}") from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(json.loads(line))
+        except ValueError as error:
+            if number < len(lines):
+                raise RequestError(f"{file}:{number}: this line of the recording is not JSON: {error}") from error
+    if not found or found[0] != HEADER:
+        raise RequestError(f"the file {str(file)!r} is no recording of CodeRoom, or one of another version")
+    return found[1:]
+
+
+def dump_messages(messages: Sequence[LLMMessage]) -> list[dict[str, Any]]:
+    """Messages as JSON-like data."""
+    return [message.model_dump(mode="json") for message in messages]
+
+
+def key_of(request: Mapping[str, Any]) -> str:
+    """What identifies a request: not the model or its settings, so that other models can be asked by recordings."""
+    return _ADDRESS.sub("0x", json.dumps(_essence_of(request), sort_keys=True))
+
+
+def lines_of(request: Mapping[str, Any]) -> list[str]:
+    """A request as lines for a comparison."""
+    essence, found = _essence_of(request), []
+    for message in essence.pop("messages"):
+        content = message["content"]
+        text = content if isinstance(content, str) else json.dumps(content, indent=1)
+        found += [f"{message['type']} {message.get('source', '')}:", *text.splitlines()]
+    return [*found, *json.dumps(essence, indent=1, sort_keys=True).splitlines()]
+
+
+def _essence_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request as any client would send it: services are asked for JSON in different ways, one of them in words."""
+    messages = list(request["messages"])
+    extra = request.get("extra_create_args", {})
+    asks_for_json = bool(request.get("json_output") or "response_format" in extra or "format" in extra)
+    if messages and str(messages[-1]["content"]).startswith(REQUEST_FOR_JSON):
+        asks_for_json = True
+        messages.pop()
+    choice = request.get("tool_choice", "auto")
+    return {"json": asks_for_json, "tools": request.get("tools", []), "tool_choice": choice, "messages": messages}
+
+
+def _likeness(one: Sequence[str], other: Sequence[str]) -> float:
+    return difflib.SequenceMatcher(None, one, other, autojunk=False).quick_ratio()

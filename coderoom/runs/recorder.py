@@ -1,0 +1,60 @@
+"""Records the model traffic of a run in a file that a `RecordedModel` answers from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from coderoom._util.autogen import current_agent
+from coderoom._util.steps import MODEL, StepObserver
+from coderoom.configs.masking import Masking
+from coderoom.configs.recorded import HEADER, dump_messages
+from coderoom.errors import RequestError
+
+
+class Recorder(StepObserver):
+    """Writes each request to a model, and its reply, when the reply is there.
+
+    Args:
+        file: The file; one that is there is replaced.
+
+    Raises:
+        RequestError: The file cannot be written.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._masking = Masking()
+        self._lock = Lock()
+        self._write("w", HEADER)
+
+    def hide_values(self, secrets: Mapping[str, str]) -> None:
+        """Have these values replaced in the file."""
+        self._masking.hide_values(secrets)
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        """Write a request to a model."""
+        if kind != MODEL:
+            return
+        asked = {name: value for name, value in request.items() if name not in ("model", "model_info", "settings")}
+        self._write(
+            "a",
+            {
+                "agent": current_agent(),
+                "model": request["model"],
+                "model_info": request["model_info"],
+                "request": {**asked, "messages": dump_messages(request["messages"])},
+                "reply": result,
+            },
+        )
+
+    def _write(self, mode: str, entry: Mapping[str, Any]) -> None:
+        line = self._masking.hide(json.dumps(entry))
+        try:
+            with self._lock, self.file.open(mode, encoding="utf-8") as file:
+                file.write(f"{line}\n")
+        except OSError as error:
+            raise RequestError(f"The recording {str(self.file)!r} cannot be written: {error.strerror}.") from error

@@ -1,0 +1,126 @@
+"""Recordings of model traffic: found by content, whoever asks in whatever order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.teams import SelectorGroupChat
+from autogen_core import FunctionCall
+from autogen_core.models import UserMessage
+from autogen_core.tools import FunctionTool
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+from coderoom._util.model_steps import watch_client
+from coderoom._util.steps import observing
+from coderoom.agents import CodeActAgent, ReviewerAgent
+from coderoom.configs import RecordedModel, ReplayModel, dump_team, make_model
+from coderoom.errors import RequestError
+from coderoom.runs import Recorder
+from coderoom.teams import ReviewApproved
+from tests.support.commands import coderoom
+from tests.support.openai_server import OpenAIServer, Reply, Request
+
+CODE = "```python\nprint(6 * 7)\n```"
+VERDICT = json.dumps({"approved": True, "issues": [], "summary": "It is 42."})
+
+
+def respond(request: Request) -> str | Reply:
+    """Answers by what is asked, so that the order does not matter here either."""
+    system = str(request.messages[0]["content"])
+    text = json.dumps(request.messages)
+    if "select the next" in text and "Read the above conversation" in text:
+        return "writer" if "Planned" not in text else "reviewer" if "It is 42" in text else "actor"
+    if "You plan" in system:
+        return "Planned: multiply."
+    if "response_format" in request.body:
+        return VERDICT
+    return "It is 42." if "exit code 0" in text or "42\\n" in text or "print(6" in text else CODE
+
+
+def selector(folder: Path, base_url: str) -> Path:
+    def model() -> Any:
+        return OpenAIChatCompletionClient(
+            model="gpt-4o-2024-08-06", base_url=base_url, api_key="sk-test-0123456789abcdef"
+        )
+
+    team = SelectorGroupChat(
+        [
+            AssistantAgent("writer", model(), system_message="You plan.", model_client_stream=True),
+            CodeActAgent("actor", model(), model_client_stream=True),
+            ReviewerAgent("reviewer", model()),
+        ],
+        model_client=model(),
+        termination_condition=ReviewApproved(),
+        max_turns=5,
+    )
+    file = folder / "team.yaml"
+    dump_team(team, file)
+    return file
+
+
+def transcript(shown: str) -> list[tuple[str, str]]:
+    return [(message["source"], str(message.get("content"))) for message in json.loads(shown)["messages"]]
+
+
+def test_a_team_with_a_selector_replays_without_network_and_key(tmp_path: Path) -> None:
+    with OpenAIServer(respond=respond) as server:
+        selector(tmp_path, server.base_url)
+        env = {"OPENAI_API_KEY": "sk-test-0123456789abcdef"}
+        done = coderoom("run", "team.yaml", "6 * 7?", "--json", "--record", "run.jsonl", cwd=tmp_path, env=env)
+    assert json.loads(done.stdout)["error"] is None, done.stdout
+    assert len({source for source, _ in transcript(done.stdout)}) == 4  # The user, and all three.
+    recorded = (tmp_path / "run.jsonl").read_text()
+    assert "sk-test-0123" not in recorded
+    assert len(recorded.splitlines()) == len(server.requests) + 1
+    for _ in range(2):
+        again = coderoom("run", "team.yaml", "6 * 7?", "--json", "--model", "replay:run.jsonl", cwd=tmp_path)
+        assert transcript(again.stdout) == transcript(done.stdout)
+    missed = coderoom("run", "team.yaml", "6 * 8?", "--json", "--model", "replay:run.jsonl", cwd=tmp_path)
+    error = json.loads(missed.stdout)["error"]
+    assert "has no reply to this request" in error
+    assert "-user: 6 * 7?" in error
+    assert "+user: 6 * 8?" in error
+
+
+async def test_tool_calls_thoughts_usage_and_equal_requests_come_back(tmp_path: Path) -> None:
+    call = FunctionCall(id="1", name="add", arguments='{"a": 1}')
+    usage = {"prompt_tokens": 3, "completion_tokens": 4}
+    client = ReplayModel(
+        [{"content": [call], "thought": "Hm.", "usage": usage}, "first", "second"], {"function_calling": True}
+    )
+    watch_client(client)
+
+    def add(a: int) -> int:
+        """Add."""
+        return a
+
+    tool = FunctionTool(add, description="Add.")
+    question = [UserMessage(content="Now?", source="user")]
+    with observing(Recorder(tmp_path / "r.jsonl")):
+        made = [await client.create(question, tools=tools) for tools in ([tool], [], [])]
+    recorded = make_model(f"replay:{tmp_path / 'r.jsonl'}")
+    assert isinstance(recorded, RecordedModel)
+    assert recorded.model_info["function_calling"]
+    found = [await recorded.create(question, tools=tools) for tools in ([], [], [tool])]
+    assert found == [made[1], made[2], made[0]]
+    streamed = [item async for item in recorded.create_stream(question)]
+    assert streamed == ["second", made[2]]  # There are no more than two.
+    loaded = RecordedModel.load_component(recorded.dump_component())
+    assert await loaded.create(question) == made[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"coderoom": "recording", "version": 2}\n', "one of another version"),
+        ('{"coderoom": "recording", "version": 1}\n{"a"\n{}\n', "r.jsonl:2: this line"),
+    ],
+)
+def test_a_damaged_recording_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text(text)
+    with pytest.raises(RequestError, match=words):
+        make_model(f"replay:{tmp_path / 'r.jsonl'}")
