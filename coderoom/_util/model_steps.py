@@ -100,8 +100,10 @@ _NO_SETTINGS: Final = frozenset(
 
 
 def facts_of(client: Any) -> dict[str, Any]:
-    """A client's model, its abilities, and its settings, such as its temperature and its address."""
-    facts = {"model": model_name_of(client), "model_info": dict(client.model_info)}
+    """A client's model, its abilities, its service, and its settings, such as its temperature and its address."""
+    module = type(innermost_client(client)).__module__
+    provider = module.split(".")[2] if module.startswith("autogen_ext.models.") else module.partition(".")[0]
+    facts = {"model": model_name_of(client), "model_info": dict(client.model_info), "provider": provider}
     with suppress(Exception):  # Not every client has a config.
         config = innermost_client(client).dump_component().config
         facts["settings"] = {name: value for name, value in config.items() if name not in _NO_SETTINGS}

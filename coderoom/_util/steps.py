@@ -7,7 +7,7 @@ a tracer tells others of them. Without observers a step is just done.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
@@ -34,6 +34,9 @@ class StepObserver:
 
     def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
         """A step has failed or was cancelled."""
+
+    def tell(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """An agent has decided something: `decision`, `verdict`."""
 
     def note(self, text: str) -> None:
         """There is something to tell the user of the run."""
@@ -86,6 +89,12 @@ def fail_step(kind: str, request: Any, error: BaseException, seconds: float) -> 
     """Say that a step has failed or was cancelled."""
     for observer in _observers.get():
         observer.fail(kind, request, error, seconds)
+
+
+def tell_step(kind: str, facts: Mapping[str, Any]) -> None:
+    """Say what an agent has decided."""
+    for observer in _observers.get():
+        observer.tell(kind, facts)
 
 
 def note(text: str) -> None:

@@ -18,6 +18,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from pydantic import BaseModel, Field, model_validator
 
 from coderoom._util.components import StrictConfig
+from coderoom._util.steps import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import (
     Attempt,
@@ -326,6 +327,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         await self._wait_if_paused(turn.token)
         answer = await self._ask_for(RetryDecision, _ask_for_retry(attempt), turn.token)
         decision = answer.value or RetryDecision(retry=False, reason="The model's decision could not be read.")
+        tell_step("decision", {"retry": decision.retry})
         yield _decision_event(self.name, attempt, decision, answer.usage)
         if decision.retry:
             undone = await self._runner.steps.undo(turn.token)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, field_validator, model_validator
 
 from coderoom._util.calls import Answer
 from coderoom._util.components import StrictConfig
+from coderoom._util.steps import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
 from coderoom.agents.base import ConversationState, ModelAgent
@@ -172,6 +173,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
         self._look_for_the_last_attempt(messages)
         answer = await self._ask_for(ReviewVerdict, self._question(), cancellation_token)
         verdict = self._verdict(answer)
+        tell_step("verdict", {"approved": verdict.approved})
         await self._model_context.add_message(AssistantMessage(content=str(verdict), source=self.name))
         self._conversation.end_turn()
         message = TextMessage(

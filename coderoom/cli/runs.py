@@ -56,6 +56,10 @@ BudgetOption = Annotated[
 ]
 
 
+OtlpOption = Annotated[
+    str | None,
+    typer.Option("--otlp", metavar="URL", help="Send traces to this OpenTelemetry collector: http://localhost:4318."),
+]
 RecordOption = Annotated[
     Path | None,
     typer.Option("--record", metavar="FILE", help="Record the model's replies in FILE; --model replay:FILE uses them."),
@@ -96,6 +100,7 @@ def run(
         bool, typer.Option("--cache", help="Take the replies to equal requests from earlier runs in the journal.")
     ] = False,
     trust: TrustOption = None,
+    otlp: OtlpOption = None,
     journal: JournalOption = None,
     no_journal: NoJournalOption = False,
     as_json: JsonOption = False,
@@ -127,7 +132,7 @@ def run(
             max_turns=max_turns,
             required=required,
         )
-        return _go(going, context, as_json, debug, record)
+        return _go(going, context, as_json, debug, otlp, record)
     prepared = prepare_run(
         team,
         text_of(task),
@@ -142,7 +147,7 @@ def run(
         budgets=of_agents,
     )
     going = Run.begin(prepared, kept, budget=make_budget(limits), required=required, cached=cache)
-    return _go(going, context, as_json, debug, record)
+    return _go(going, context, as_json, debug, otlp, record)
 
 
 @command()
@@ -153,6 +158,7 @@ def resume(
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
     budget: BudgetOption = None,
+    otlp: OtlpOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -169,7 +175,7 @@ def resume(
     if kept is None:
         raise RequestError("There is no journal to resume a run from; name one by --journal FILE.")
     going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns, required=required)
-    return _go(going, context, as_json, debug)
+    return _go(going, context, as_json, debug, otlp)
 
 
 def _budgets(
@@ -189,12 +195,14 @@ def _budgets(
     return limits, of_agents
 
 
-def _go(run: Run, context: typer.Context, as_json: bool, debug: bool, recording: Path | None = None) -> int:
+def _go(
+    run: Run, context: typer.Context, as_json: bool, debug: bool, otlp: str | None, recording: Path | None = None
+) -> int:
     """Run it to its end and show it."""
     from rich.console import Console
 
     from coderoom._util.terminal import pausing_for_questions
-    from coderoom.runs import Recorder, RunView
+    from coderoom.runs import Recorder, RunView, exporting
 
     if recording is not None:
         run.recorder = Recorder(recording)
@@ -202,7 +210,7 @@ def _go(run: Run, context: typer.Context, as_json: bool, debug: bool, recording:
         silence_autogen()
     view = RunView(Console(quiet=as_json))
     try:
-        with pausing_for_questions(view.pause):
+        with pausing_for_questions(view.pause), exporting(otlp):
             record = asyncio.run(run.go(view.show, begin=view.begin, owns_process=bool(context.obj)))
     finally:
         view.stop()
@@ -224,6 +232,7 @@ def chat(
     wall: TeamWallOption = None,
     files: CopiedFilesOption = None,
     trust: TrustOption = None,
+    otlp: OtlpOption = None,
     journal: JournalOption = None,
     no_journal: NoJournalOption = False,
     debug: DebugOption = False,
@@ -234,7 +243,7 @@ def chat(
     """
     from rich.console import Console
 
-    from coderoom.runs import Run, chat, open_journal, prepare_run
+    from coderoom.runs import Run, chat, exporting, open_journal, prepare_run
 
     prepared = prepare_run(
         team, task, model=model, workspace=workspace, wall=wall, files=files or (), trust=trust or (), more_tasks=True
@@ -243,7 +252,8 @@ def chat(
         silence_autogen()
     kept, required = open_journal(journal, off=no_journal)
     run = Run.begin(prepared, kept, command="chat", required=required)
-    records = asyncio.run(chat(run, Console(), owns_process=bool(context.obj)))
+    with exporting(otlp):
+        records = asyncio.run(chat(run, Console(), owns_process=bool(context.obj)))
     return end_code(all(record.succeeded for record in records), cancelled=False)
 
 

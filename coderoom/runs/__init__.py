@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         run_team,
     )
     from coderoom.runs.team_view import team_tree
+    from coderoom.runs.tracing import exporting
     from coderoom.runs.view import RunView
     from coderoom.runs.writer import Writer, make_writer
 
@@ -58,6 +59,7 @@ __all__ = [
     "check_model",
     "examine",
     "execute_code",
+    "exporting",
     "make_writer",
     "open_journal",
     "prepare_run",
@@ -85,6 +87,7 @@ _MODULES = {
     "solving": ("Solved", "solve"),
     "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),
     "team_view": ("team_tree",),
+    "tracing": ("exporting",),
     "view": ("RunView",),
     "writer": ("Writer", "make_writer"),
 }

@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.steps import MODEL, StepObserver
 from coderoom.configs.masking import Masking
 from coderoom.configs.recorded import HEADER, dump_messages
 from coderoom.errors import RequestError
+
+_NOT_ASKED: Final = frozenset({"model", "model_info", "provider", "settings"})
 
 
 class Recorder(StepObserver):
@@ -39,7 +41,7 @@ class Recorder(StepObserver):
         """Write a request to a model."""
         if kind != MODEL:
             return
-        asked = {name: value for name, value in request.items() if name not in ("model", "model_info", "settings")}
+        asked = {name: value for name, value in request.items() if name not in _NOT_ASKED}
         self._write(
             "a",
             {

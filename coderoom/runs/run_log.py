@@ -96,7 +96,7 @@ class RunLog(Writer, StepObserver):
             if kind == MODEL:
                 hashes = [self._hash_of(message) for message in request["messages"]]
                 base, before = self._conversations.get(actor, (0, []))
-                request = {**_without_info(request), "messages": {"base": base, **_difference(before, hashes)}}
+                request = {**_kept_of(request), "messages": {"base": base, **_difference(before, hashes)}}
                 self._conversations[actor] = (self._number + 1, hashes)
             elif kind == CODE:
                 for artifact in result.get("artifacts", ()):
@@ -112,7 +112,7 @@ class RunLog(Writer, StepObserver):
         """What identifies a step: its kind, the agent and the request."""
         if kind == MODEL:
             hashes = "".join(self._hash_of(message) for message in request["messages"])
-            request = {**_without_info(request), "messages": sha256(hashes.encode()).hexdigest()}
+            request = {**_kept_of(request), "messages": sha256(hashes.encode()).hexdigest()}
         text = json.dumps([kind, current_agent(), request], sort_keys=True)
         return sha256(self._hide(text).encode()).hexdigest()
 
@@ -160,8 +160,8 @@ class RunLog(Writer, StepObserver):
                 self._new[artifact["hash"]] = data
 
 
-def _without_info(request: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in request.items() if name != "model_info"}
+def _kept_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in request.items() if name not in ("model_info", "provider")}
 
 
 def _difference(before: list[str], now: list[str]) -> dict[str, Any]:

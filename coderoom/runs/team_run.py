@@ -44,6 +44,7 @@ from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
 from coderoom.runs.run_log import RunLog
+from coderoom.runs.tracing import Tracer, is_traced, run_span
 from coderoom.sandbox import Sandbox
 from coderoom.teams import BudgetTermination, conditions_of
 
@@ -237,6 +238,7 @@ async def run_team(
     spending = None if budget is None else Spending(budget)
     try:
         with (
+            run_span(record.team, record.run) as span,
             noting_activity(team, record),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process),
@@ -246,6 +248,7 @@ async def run_team(
             record.isolation = isolation_of(executors)
             begin()
             await _run(team, record, _logged(watch, log), token, spending)
+            span.set_attribute("coderoom.outcome", record.outcome)
     finally:
         for agent in agents_of(team, hidden=True):
             if (event := getattr(agent, "interrupted", None)) is not None:
@@ -339,7 +342,9 @@ def _observers(team: Any, log: RunLog | None, spending: Spending | None) -> list
     for condition in conditions:
         condition.is_checked = True
         condition.spending.reset()
-    return [each for each in (log, spending, *(condition.spending for condition in conditions)) if each is not None]
+    tracers = [Tracer()] if is_traced() else []
+    found = (log, spending, *(condition.spending for condition in conditions), *tracers)
+    return [each for each in found if each is not None]
 
 
 def _root(error: BaseException) -> BaseException:

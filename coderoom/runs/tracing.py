@@ -1,0 +1,170 @@
+"""OpenTelemetry spans of a run, by the semantic conventions for generative AI.
+
+AutoGen has a span for each turn, `invoke_agent NAME`. Below it are those of CodeRoom: `chat MODEL`, `execute_tool ...`,
+`approval`, `decision` and `verdict`. Each span is made when its work has ended, so that none is open while a stream
+waits for its reader. Texts are part of them only if `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` is `true`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, Status, StatusCode
+
+from coderoom import __version__
+from coderoom._util.autogen import current_agent
+from coderoom._util.steps import CODE, MODEL, StepObserver
+from coderoom.errors import MissingDependencyError
+
+_CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_NO_PROVIDER: Final = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
+
+
+def is_traced() -> bool:
+    """Whether anybody gets the spans."""
+    return not isinstance(trace.get_tracer_provider(), _NO_PROVIDER)
+
+
+def _shows_content() -> bool:
+    return os.environ.get(_CONTENT, "").lower() in ("true", "span_only", "span_and_event")
+
+
+@contextmanager
+def exporting(endpoint: str | None = None) -> Iterator[None]:
+    """Send the spans of what is done in this context to a collector.
+
+    Args:
+        endpoint: The address of a collector that speaks OTLP over HTTP, such as `http://localhost:4318`. `None`: what
+            the standard `OTEL_...` variables say; without them, nothing is sent.
+
+    Raises:
+        MissingDependencyError: The extra `otel` is not installed.
+    """
+    named = endpoint or next((name for name in _ENDPOINTS if os.environ.get(name)), None)
+    if named is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or is_traced():
+        yield
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"Traces are to be sent ({named}), and a package is missing for that: pip install 'coderoom[otel]'"
+        ) from error
+
+    class WithoutContent(SpanProcessor):
+        """Takes out the messages, which AutoGen's spans have as JSON."""
+
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            if "message" in (span.attributes or {}):
+                span.set_attribute("message", "")
+
+    attributes = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "coderoom"}
+    provider = TracerProvider(resource=Resource.create(attributes))
+    exporter = OTLPSpanExporter(None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces")
+    if not _shows_content():
+        provider.add_span_processor(WithoutContent())
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    try:
+        yield
+    finally:
+        provider.shutdown()
+
+
+@contextmanager
+def run_span(team: str, run: str | None) -> Iterator[trace.Span]:
+    """The span of a whole run, of which all others are parts."""
+    with trace.get_tracer("coderoom", __version__).start_as_current_span(
+        f"run {team}", attributes={"coderoom.team": team, "coderoom.run": run or ""}
+    ) as span:
+        yield span
+
+
+class Tracer(StepObserver):
+    """Makes a span of each step of a run."""
+
+    def __init__(self) -> None:
+        self._tracer = trace.get_tracer("coderoom", __version__)
+        self._shows_content = _shows_content()
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        """A span for a step that was done now."""
+        if not known:
+            self._span(kind, request, result, seconds)
+
+    def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
+        """A span for a step that has failed."""
+        self._span(kind, request, {}, seconds, error)
+
+    def tell(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """A span for a decision."""
+        self._end(kind, {f"coderoom.{name}": value for name, value in facts.items()}, 0.0)
+
+    def _span(self, kind: str, request: Any, result: Any, seconds: float, error: BaseException | None = None) -> None:
+        if kind == MODEL:
+            self._end(f"chat {request['model']}", self._of_model(request, result), seconds, error, SpanKind.CLIENT)
+        elif kind == CODE:
+            language = request["blocks"][0][0] if request["blocks"] else "code"
+            found = {f"coderoom.{name}": result.get(name) for name in ("outcome", "exit_code")}
+            code = "\n".join(text for _, text in request["blocks"])
+            found |= self._of_tool(language, code, result.get("output"))
+            self._end(f"execute_tool {language}", found, seconds, error)
+        elif kind == "call":
+            name = request["name"]
+            self._end(f"execute_tool {name}", self._of_tool(name, request["arguments"], result.get("value")), seconds)
+        else:
+            approved = result.get("approved") if isinstance(result, Mapping) else None
+            self._end(kind, {"coderoom.approved": approved}, seconds, error)
+
+    def _of_model(self, request: Any, result: Any) -> dict[str, Any]:
+        usage = result.get("usage", {})
+        found = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": request["provider"],
+            "gen_ai.request.model": request["model"],
+            "gen_ai.output.type": "json" if request.get("json_output") else "text",
+            "gen_ai.usage.input_tokens": usage.get("prompt_tokens"),
+            "gen_ai.usage.output_tokens": usage.get("completion_tokens"),
+            "gen_ai.response.finish_reasons": [result["finish_reason"]] if "finish_reason" in result else None,
+        }
+        if self._shows_content:
+            found["gen_ai.input.messages"] = json.dumps([each.model_dump(mode="json") for each in request["messages"]])
+            found["gen_ai.output.messages"] = json.dumps([result])
+        return found
+
+    def _of_tool(self, name: str, arguments: str, output: str | None) -> dict[str, Any]:
+        found: dict[str, Any] = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+        if self._shows_content:
+            found |= {"gen_ai.tool.call.arguments": arguments, "gen_ai.tool.call.result": output}
+        return found
+
+    def _end(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        seconds: float,
+        error: BaseException | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> None:
+        end = time.time_ns()
+        known = {"gen_ai.agent.name": current_agent(), **attributes}
+        span = self._tracer.start_span(
+            name,
+            kind=kind,
+            attributes={name: value for name, value in known.items() if value not in (None, "")},
+            start_time=end - int(seconds * 1e9),
+        )
+        if error is not None:
+            span.set_attribute("error.type", type(error).__name__)
+            span.set_status(Status(StatusCode.ERROR, str(error) if self._shows_content else None))
+        span.end(end)
