@@ -1,9 +1,10 @@
-"""The commands about runs that are in the journal: `runs` lists, shows and removes them."""
+"""The commands about runs that are in the journal: `runs` lists, shows, serves and removes them."""
 
 from __future__ import annotations
 
 import difflib
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -108,6 +109,22 @@ def show_run(
         for step in opened.steps(entry.id):
             text = step.result.get("text") or f"{step.result.get('code', '')}\n\n{step.result.get('output', '')}"
             typer.echo(visible(text.rstrip()))
+    return EXIT_OK
+
+
+@runs_app.command("serve", cls=Command)
+def serve_runs(
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65_535, help="The port; 0: any that is free.")] = 0,
+    journal: JournalOption = None,
+    debug: DebugOption = False,
+) -> int:
+    """Show all runs in the browser, live while they go on. Only this machine can reach the page, by its address."""
+    from coderoom.runs.server import RunServer
+
+    with RunServer(_open(journal), port) as server:
+        typer.echo(f"The runs are at {server.url}\nCtrl-C ends this.")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
     return EXIT_OK
 
 

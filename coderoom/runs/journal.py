@@ -269,6 +269,12 @@ class Journal:
             for number, kind, actor, key, at, seconds, request, result in rows:
                 yield Step(number, kind, actor, key, at, seconds, json.loads(request), json.loads(result))
 
+    def last_step(self, run: str) -> int:
+        """The number of a run's last step; 0 if there is none."""
+        with self._using() as database:
+            row = database.execute("SELECT MAX(number) FROM steps WHERE run = ?", (run,)).fetchone()
+        return row[0] or 0
+
     def reply(self, key: str) -> Any:
         """The newest reply to a request to a model, in any run; `None` if there is none."""
         with self._using() as database:

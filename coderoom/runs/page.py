@@ -28,16 +28,29 @@ _TIMED: Final = {MODEL: "models", CODE: "code", "approval": "decisions", "input"
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def run_page(journal: Journal, entry: RunEntry) -> str:
-    """The page of a run, as HTML."""
+def run_page(journal: Journal, entry: RunEntry, script: str = "", more_policy: str = "") -> str:
+    """The page of a run, as HTML; with a script only if it is shown by a server."""
     steps = list(journal.steps(entry.id))
     title = " ".join(visible(entry.task or entry.name).split())[:80]
     parts = [_head(entry), _time_line(steps), *_story(journal, entry, steps), _requests(steps)]
+    return page_of(title, "".join(parts), script, more_policy)
+
+
+def page_of(title: str, body: str, script: str = "", more_policy: str = "") -> str:
+    """A page that loads nothing from elsewhere.
+
+    Args:
+        title: Its title, as text.
+        body: Its content, as HTML.
+        script: A script.
+        more_policy: What the page's policy allows for the script.
+    """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{more_policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_style()}</style></head><body>\n{''.join(parts)}\n</body></html>\n"
+        f"<title>{escape(title)}</title><style>{_style()}</style></head><body>\n{body}\n"
+        f"{f'<script>{script}</script>' if script else ''}</body></html>\n"
     )
 
 

@@ -1,0 +1,137 @@
+"""Shows the runs in the journal in a browser, live while they go on. Used by `coderoom runs serve`."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import secrets
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import sha256
+from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+from coderoom._util.text import visible
+from coderoom.errors import CodeRoomError, RequestError
+from coderoom.runs.journal import Journal, RunEntry
+from coderoom.runs.page import page_of, run_page
+
+_HOST: Final = "127.0.0.1"
+_PATIENCE_SECONDS: Final = 10
+_MOST_RUNS: Final = 500
+_SCRIPT: Final = """
+let seen = "";
+setInterval(async () => {
+  const answer = await fetch(location.href, {headers: {"If-None-Match": seen}}).catch(() => null);
+  if (!answer || answer.status !== 200) return;
+  const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const open = [...document.querySelectorAll("details")].map(each => each.open);
+  document.body.replaceChildren(...next.body.childNodes);
+  document.querySelectorAll("details").forEach((each, at) => { each.open = open[at] || false; });
+  seen = answer.headers.get("ETag");
+}, 1000);
+"""
+"""Takes the new page when there is one, and keeps open what is open."""
+_HASH: Final = base64.b64encode(sha256(_SCRIPT.encode()).digest()).decode()
+_MORE_POLICY: Final = f"; script-src 'sha256-{_HASH}'; connect-src 'self'"
+
+
+class RunServer(ThreadingHTTPServer):
+    """A server on this machine only, whose addresses begin with a secret token.
+
+    Args:
+        journal: The journal.
+        port: The port; 0 for any that is free.
+
+    Attributes:
+        url: The address of the list of runs.
+
+    Raises:
+        RequestError: The port cannot be used.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, journal: Journal, port: int = 0) -> None:
+        self.journal_path = journal.path
+        self.token = secrets.token_urlsafe(24)
+        try:
+            super().__init__((_HOST, port), _Handler)
+        except OSError as error:
+            raise RequestError(f"The port {port} cannot be used: {error.strerror}.") from error
+        self.hosts = {f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}"}
+        self.url = f"http://{_HOST}:{self.server_port}/{self.token}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _PATIENCE_SECONDS
+    server: RunServer
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        token, _, run = self.path.lstrip("/").partition("/")
+        # Another host name would be that of a page that makes a browser ask here.
+        known = self.headers.get("Host") in self.server.hosts
+        if not (known and hmac.compare_digest(token.encode(), self.server.token.encode())):
+            self._send(404, "There is nothing here. The address has a token, which `coderoom runs serve` prints.")
+            return
+        journal = Journal(self.server.journal_path)  # A journal belongs to one thread.
+        try:
+            entry = journal.find(run) if run else None
+            version = _version(journal.runs()) if entry is None else _version([entry], journal.last_step(entry.id))
+            if self.headers.get("If-None-Match") == version:
+                self._send(304, "")
+                return
+            page = _list_page(journal.runs()) if entry is None else run_page(journal, entry, _SCRIPT, _MORE_POLICY)
+            self._send(200, page, "text/html", {"ETag": version})
+        except CodeRoomError as error:
+            self._send(404, str(error))
+        finally:
+            journal.close()
+
+    def _send(
+        self, status: int, text: str, media_type: str = "text/plain", more: Mapping[str, str] | None = None
+    ) -> None:
+        body = text.encode()
+        self.send_response(status)
+        headers = {
+            "Content-Type": f"{media_type}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            **(more or {}),
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the addresses have the token."""
+
+
+def _version(entries: list[RunEntry], last_step: int = 0) -> str:
+    facts = [(entry.id, entry.state) for entry in entries]
+    return f'"{sha256(repr((facts, last_step)).encode()).hexdigest()[:32]}"'
+
+
+def _list_page(entries: list[RunEntry]) -> str:
+    rows = "".join(map(_row, entries[:_MOST_RUNS]))
+    head = "<tr><th>began</th><th>outcome</th><th>team</th><th>task</th></tr>"
+    more = f"<p>and {len(entries) - _MOST_RUNS:,} older ones</p>" if len(entries) > _MOST_RUNS else ""
+    listed = f"<table>{head}{rows}</table>{more}" if entries else "<p>There are no runs.</p>"
+    return page_of("Runs", f"<h1>Runs</h1>{listed}", _SCRIPT, _MORE_POLICY)
+
+
+def _row(entry: RunEntry) -> str:
+    began = f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S}"
+    style = {"ok": "good", "running": "dim"}.get(entry.state, "bad")
+    task = " ".join(visible(entry.task).split())[:200] or entry.name
+    return (
+        f'<tr><td>{began}</td><td class="{style}">{escape(entry.state)}</td><td>{escape(visible(entry.name))}</td>'
+        f'<td><a href="{escape(entry.id)}">{escape(task)}</a></td></tr>'
+    )
