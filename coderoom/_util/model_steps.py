@@ -95,12 +95,25 @@ def request_of(
 
 
 _NO_SETTINGS: Final = frozenset(
-    {"model", "model_info", "api_key", "timeout", "max_retries", "default_headers", "replies", "name"}
+    [
+        "model",
+        "model_info",
+        "api_key",
+        "base_url",
+        "azure_endpoint",
+        "timeout",
+        "max_retries",
+        "default_headers",
+        "replies",
+        "name",
+        "file",
+    ]
 )
+"""The fields of clients' configs that do not change what a model answers."""
 
 
 def facts_of(client: Any) -> dict[str, Any]:
-    """A client's model, its abilities, its service, and its settings, such as its temperature and its address."""
+    """A client's model, its abilities, its service, and its settings, such as its temperature."""
     module = type(innermost_client(client)).__module__
     provider = module.split(".")[2] if module.startswith("autogen_ext.models.") else module.partition(".")[0]
     facts = {"model": model_name_of(client), "model_info": dict(client.model_info), "provider": provider}

@@ -168,12 +168,20 @@ def resume(
     What the models have answered is not asked again, and code that has run is run again only where its variables are
     needed. The limits replace those of the run.
     """
-    from coderoom.runs import Run, open_journal
+    from rich.console import Console
+
+    from coderoom.runs import Run, open_journal, resume_solve
 
     limits, of_agents = _budgets(budget, max_seconds, max_tokens)
     kept, required = open_journal(journal)
     if kept is None:
         raise RequestError("There is no journal to resume a run from; name one by --journal FILE.")
+    entry = kept.find(run)
+    if entry.command == "solve":
+        solved = asyncio.run(resume_solve(kept, entry, Console(quiet=as_json), required=required))
+        if as_json:
+            print_json(solved.to_json())
+        return end_code(solved.succeeded, solved.cancelled)
     going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns, required=required)
     return _go(going, context, as_json, debug, otlp)
 

@@ -151,12 +151,13 @@ def solve(
     options["block_severity"] = None if block_severity == "none" else block_severity
     from rich.console import Console
 
-    from coderoom.runs import make_writer, solve
+    from coderoom.runs import RunLog, open_journal, solve
 
     if not debug:
         silence_autogen()
     # Progress bars would be torn by the log.
     console = Console(quiet=as_json, force_interactive=False if debug else None)
+    kept, required = open_journal(journal, off=no_journal)
     with _log_to_stderr() if debug else nullcontext():
         solved = asyncio.run(
             solve(
@@ -168,7 +169,7 @@ def solve(
                 wall=wall,
                 options=options,
                 tests_for=tests_for or (),
-                writer=make_writer(journal, off=no_journal),
+                log=RunLog(kept, required=required),
             )
         )
     if as_json:

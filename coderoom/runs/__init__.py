@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from coderoom.runs.model_check import ModelCheck, ServiceState, check_model, services
     from coderoom.runs.record import RunRecord
     from coderoom.runs.recorder import Recorder
-    from coderoom.runs.solving import Solved, solve
+    from coderoom.runs.run_log import RunLog
+    from coderoom.runs.solving import Solved, resume_solve, solve
     from coderoom.runs.team_run import (
         DEFAULT_WORKSPACE,
         WALL_VARIABLE,
@@ -49,6 +50,7 @@ __all__ = [
     "Recorder",
     "Run",
     "RunEntry",
+    "RunLog",
     "RunRecord",
     "RunView",
     "ServiceState",
@@ -64,6 +66,7 @@ __all__ = [
     "open_journal",
     "prepare_run",
     "read_blocks",
+    "resume_solve",
     "run_file",
     "run_team",
     "services",
@@ -84,7 +87,8 @@ _MODULES = {
     "model_check": ("ModelCheck", "ServiceState", "check_model", "services"),
     "record": ("RunRecord",),
     "recorder": ("Recorder",),
-    "solving": ("Solved", "solve"),
+    "run_log": ("RunLog",),
+    "solving": ("Solved", "resume_solve", "solve"),
     "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),
     "team_view": ("team_tree",),
     "tracing": ("exporting",),

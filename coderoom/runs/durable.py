@@ -182,8 +182,8 @@ def _nothing(message: object) -> None:
 
 def _refuse_finished(entry: RunEntry, task: str | None) -> None:
     if entry.command not in _TEAM_COMMANDS:
-        again = "run the same command again" if entry.command == "solve" else "it ran code without a team"
-        raise RequestError(f"The run {entry.id} is a `{entry.command}`, which cannot be resumed: {again}.")
+        hint = "`coderoom resume` goes on with it" if entry.command == "solve" else "it ran code without a team"
+        raise RequestError(f"The run {entry.id} is not one of a team, but a `{entry.command}`: {hint}.")
     if task is None and entry.state != "running" and entry.state not in _GO_ON:
         raise RequestError(
             f"The run {entry.id} has ended with {entry.state!r}, so that nothing is left to do. "

@@ -25,6 +25,7 @@ from coderoom.runs.writer import Writer
 
 MESSAGE: Final = "message"
 TASK: Final = "task"
+EVENT: Final = "event"
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
 _LARGEST_FILE: Final = 8 * 1024 * 1024
@@ -35,20 +36,20 @@ class RunLog(Writer, StepObserver):
     """Writes the run of a team.
 
     Args:
-        journal: The journal.
+        journal: The journal; `None`: nothing is kept.
         required: Whether a journal that cannot be written ends the run. If not, the run goes on without it.
         run: The id of a run that is resumed; `None`: it has not begun.
         known: Its steps.
         cached: Whether requests to models that were answered in any run get the same reply again.
 
     Attributes:
-        known: How many steps, without messages, were known at the beginning.
+        known: How many steps, without messages and events, were known at the beginning.
         notes: What the user of a resumed run should know.
     """
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Journal | None,
         *,
         required: bool = False,
         run: str | None = None,
@@ -59,7 +60,7 @@ class RunLog(Writer, StepObserver):
         self.run = run
         self.known = 0
         self.notes: list[str] = []
-        self._hide = journal.hide
+        self._hide = str if journal is None else journal.hide
         self._cached = cached
         self._results: defaultdict[str, deque[Any]] = defaultdict(deque)
         self._hashes: dict[int, tuple[LLMMessage, str]] = {}
@@ -68,12 +69,14 @@ class RunLog(Writer, StepObserver):
         for step in known:
             self._number = step.number
             self._results[step.key].append(step.result)
-            self.known += step.kind not in (MESSAGE, TASK)
+            self.known += step.kind not in (MESSAGE, TASK, EVENT)
 
     # --- As a `StepObserver` ---
 
     def find(self, kind: str, request: Any) -> Any:
         """The result of a step that is known, each once; `None` if it is not."""
+        if self._journal is None:
+            return None
         with self._lock:
             key = self._key(kind, request)
             if results := self._results[key]:
@@ -89,7 +92,7 @@ class RunLog(Writer, StepObserver):
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         """Write a step that is new."""
-        if known:
+        if known or self._journal is None:
             return
         with self._lock:
             actor, key = current_agent(), self._key(kind, request)
@@ -132,6 +135,12 @@ class RunLog(Writer, StepObserver):
             return False
         self.write(MESSAGE, data, actor=message.source, key=self._key(MESSAGE, same))
         return True
+
+    def add_event(self, event: object) -> None:
+        """Write an event of the generator, unless it is from before the run was resumed."""
+        data = {"type": type(event).__name__, "text": str(event)}
+        if self.find(EVENT, data) is None:
+            self.write(EVENT, data, actor=getattr(event, "function", ""), key=self._key(EVENT, data))
 
     def end(self, record: RunRecord) -> None:
         """Write how the run ended; or say in the record that the journal could not be written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of, price_table
+from coderoom._util.steps import observing
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.configs import default_model, make_model
 from coderoom.errors import RequestError
@@ -43,9 +46,10 @@ from coderoom.generation import (
 )
 from coderoom.runs.exec_view import isolation_words
 from coderoom.runs.interrupts import route_signals
-from coderoom.runs.writer import Writer
+from coderoom.runs.journal import Journal, RunEntry
+from coderoom.runs.run_log import RunLog
 
-__all__ = ["Solved", "solve"]
+__all__ = ["Solved", "resume_solve", "solve"]
 
 
 _CONTINUES = "The same command continues here, without repeating answered requests."
@@ -217,7 +221,7 @@ async def solve(
     wall: str = "auto",
     options: Mapping[str, Any] | None = None,
     tests_for: Sequence[str] = (),
-    writer: Writer | None = None,
+    log: RunLog | None = None,
 ) -> Solved:
     """Turn an instruction into tested functions, show the progress, and write the result.
 
@@ -233,13 +237,14 @@ async def solve(
         options: Further arguments of `AICodeGenerator`; `embeddings` is the name of a model with OpenAI's API.
         tests_for: Functions that exist already, as `FILE.py:FUNCTION`, or `FILE.py` for all public ones; only their
             tests are written.
-        writer: Writes the run into the journal; `None`: it is not kept.
+        log: The run's part of the journal, which knows its steps if it is resumed; `None`: it is not kept.
 
     Raises:
         RequestError: An argument is wrong, or the folder cannot be written to.
         MissingDependencyError: The model needs a key or a package that is missing.
         SandboxUnavailable: The sandbox broke, or no wall works.
     """
+    kept = {"out": out, "name": name, "wall": wall, "options": options, "tests_for": list(tests_for)}
     options = dict(options or {})
     if not tests_for and not instruction.strip():
         raise RequestError("The instruction is empty; say what the program should do.")
@@ -260,20 +265,22 @@ async def solve(
     continues = options.get("cache", True)
     price_table()  # Refuses mistakes in the user's prices before the work.
     client = make_model(named)
-    writer = Writer(None) if writer is None else writer
-    kept = {"out": None if out is None else str(out), "name": name, "tests_for": list(tests_for), "language": language}
-    writer.begin("solve", "", instruction, named, kept)
+    log = RunLog(None) if log is None else log
+    if log.run is None:
+        log.begin("solve", "", instruction, named, json.loads(json.dumps(kept, default=str)))
     view = SolveView(console)
     try:
         generator = AICodeGenerator(client, sandbox=sandbox, **options)
+        watch_client(client)
         async with sandbox:
             view.begin(sandbox.wall)
             stream = generator.stream(instruction)
             if path is not None:
                 stream = generator.stream_tests(source, functions, instruction=instruction)
-            solution = await _watch(stream, view, writer)
+            with observing(log):
+                solution = await _watch(stream, view, log)
     except Exception as error:
-        writer.close("failed", {"error": str(error)})
+        log.close("failed", {"error": str(error)})
         raise
     finally:
         view.stop()
@@ -281,7 +288,7 @@ async def solve(
     if solution is None:
         view.show_cancelled(continues)
         solved = Solved(None, None, cancelled=True, continues=continues)
-        writer.close("cancelled", solved.to_json())
+        log.close("cancelled", solved.to_json())
         return solved
     files = None
     try:
@@ -289,10 +296,30 @@ async def solve(
             files = write_solution(solution, out, name=name, module=path)
     finally:  # If it cannot be written, it is at least shown.
         view.end(solution, files, continues)
-        writer.close(
-            "ok" if solution.all_tests_passed else solution.stop_reason.value, Solved(solution, files).to_json()
-        )
+        log.close("ok" if solution.all_tests_passed else solution.stop_reason.value, Solved(solution, files).to_json())
     return Solved(solution, files)
+
+
+async def resume_solve(journal: Journal, entry: RunEntry, console: Console, *, required: bool = False) -> Solved:
+    """Go on with an instruction that was interrupted or failed. What the model has answered is not asked again.
+
+    Args:
+        journal: The journal.
+        entry: The run.
+        console: Where to show it.
+        required: Whether it ends if the journal cannot be written.
+
+    Raises:
+        RequestError: It has succeeded, or another process works on it; or as `solve`.
+    """
+    if entry.outcome == "ok":
+        raise RequestError(f"The run {entry.id} has succeeded, so that nothing is left to do.")
+    journal.claim(entry.id)
+    log = RunLog(journal, required=required, run=entry.id, known=journal.steps(entry.id))
+    arguments = dict(entry.request)
+    if arguments["out"] is not None:
+        arguments["out"] = Path(arguments["out"])
+    return await solve(entry.task, console, model=entry.model, log=log, **arguments)
 
 
 def _existing(tests_for: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
@@ -313,9 +340,7 @@ def _read(path: Path) -> str:
         raise RequestError(f"The module {str(path)!r} cannot be read: {why}.") from error
 
 
-async def _watch(
-    stream: AsyncGenerator[GenerationEvent | Solution], view: SolveView, writer: Writer
-) -> Solution | None:
+async def _watch(stream: AsyncGenerator[GenerationEvent | Solution], view: SolveView, log: RunLog) -> Solution | None:
     """Run the generator and show its events; `None` if it was interrupted."""
     cancelled = False
 
@@ -329,9 +354,7 @@ async def _watch(
             async for item in items:
                 if isinstance(item, Solution):
                     return item
-                writer.write(
-                    "event", {"type": type(item).__name__, "text": str(item)}, actor=getattr(item, "function", "")
-                )
+                log.add_event(item)
                 view.show(item)
         raise AssertionError("unreachable: the solution comes last")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from coderoom.runs import Journal, Step
 from tests.support.commands import ROOT, coderoom, environment, recording
@@ -112,6 +113,19 @@ def test_equal_requests_are_answered_from_earlier_runs(folder: Folder) -> None:
         assert len(server.requests) == 4
 
 
+def test_an_instruction_goes_on_without_asking_again(folder: Folder) -> None:
+    replies = YAML(typ="safe").load(ROOT / "examples" / "solve.replay.yaml")["replies"]
+    solve = ("solve", "Roman numerals.", "--concurrency", "1", "--no-cache", "--out", "roman")
+    with OpenAIServer([*replies[:4], Failure(401, message="Incorrect API key.")]) as server:
+        assert not folder.run(*solve, server=server)["succeeded"]
+    with OpenAIServer(replies[4:]) as server:
+        resumed = folder.run("resume", server=server)
+        assert (resumed["succeeded"], len(server.requests)) == (True, len(replies) - 4)
+    assert any((folder.path / "roman").glob("*.py"))
+    [entry] = folder.run("runs")["runs"]
+    assert (entry["state"], entry["facts"]["all_tests_passed"]) == ("ok", True)
+
+
 def test_a_limit_can_be_raised(folder: Folder) -> None:
     with OpenAIServer(ANSWERS) as server:
         assert folder.run(*RUN, "--max-tokens", "20", server=server)["outcome"] == "unfinished"
@@ -202,7 +216,9 @@ def test_chats_files_and_instructions_are_kept_too(folder: Folder) -> None:
     assert "to_roman" in folder.command("runs", "show").stdout
     listed = [(entry["command"], entry["state"]) for entry in folder.run("runs")["runs"]]
     assert listed == [("solve", "ok"), ("chat", "ok"), ("exec", "ok")]
-    assert "cannot be resumed" in folder.command("resume").stderr
+    assert "has succeeded" in folder.command("resume").stderr
+    exec_run = folder.run("runs")["runs"][2]["id"]
+    assert "it ran code without a team" in folder.command("resume", exec_run).stderr
 
 
 def test_runs_are_removed(folder: Folder) -> None:

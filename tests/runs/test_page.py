@@ -80,7 +80,7 @@ async def test_a_page_of_500_cells_is_readable_offline(tmp_path: Path) -> None:
                 assert "Compute it." in await page.title()
                 assert await page.locator("pre.output").count() == 500
                 assert await wide_of(page) == 0
-                text = await page.evaluate("document.body.innerText")
+                text = await page.evaluate("document.body.textContent")
                 assert text.count(SCRIPT) >= 10_000
                 back = await page.evaluate("getComputedStyle(document.body).backgroundColor")
                 assert back == ("rgb(255, 255, 255)" if colours == "light" else "rgb(20, 24, 31)")

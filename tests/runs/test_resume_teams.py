@@ -1,0 +1,76 @@
+"""Runs that end in the middle and go on, in teams of AutoGen's around our agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.conditions import TextMentionTermination
+from autogen_agentchat.teams import BaseGroupChat, SelectorGroupChat, Swarm
+
+from coderoom.agents import CodeActAgent, CodeExecutorAgent
+from coderoom.configs import ReplayModel, dump_team
+from coderoom.executors import SandboxCodeExecutor
+from coderoom.runs import Journal, Run, RunRecord, prepare_run
+
+CALLS = {"function_calling": True}
+FAILS = "```python\nx = 6\nprint(1 / 0)\n```"
+WORKS = "```python\nprint(6 * 7)\n```"
+
+
+def call(name: str) -> dict[str, Any]:
+    return {"content": [{"id": "1", "name": name, "arguments": "{}"}]}
+
+
+def swarm() -> BaseGroupChat:
+    coder = CodeExecutorAgent(
+        "coder",
+        SandboxCodeExecutor(),
+        model_client=ReplayModel([FAILS, '{"retry": true, "reason": "zero"}', call("transfer_to_actor")], CALLS),
+        max_retries_on_error=1,
+        handoffs=["actor"],
+    )
+    actor = CodeActAgent("actor", ReplayModel([WORKS, call("transfer_to_boss")], CALLS), handoffs=["boss"])
+    boss = AssistantAgent("boss", ReplayModel(["It is 42. END"], CALLS), handoffs=["coder"])
+    return Swarm([coder, actor, boss], termination_condition=TextMentionTermination("END"))
+
+
+def selector() -> BaseGroupChat:
+    return SelectorGroupChat(
+        [
+            CodeActAgent("actor", ReplayModel([WORKS, "It is 42.", WORKS, "Again 42."])),
+            AssistantAgent("writer", ReplayModel(["Do it again.", "Said. END"]), description="Writes"),
+        ],
+        model_client=ReplayModel(["actor", "writer", "actor", "writer"]),
+        allow_repeated_speaker=True,
+        termination_condition=TextMentionTermination("END"),
+    )
+
+
+def transcript(record: RunRecord) -> list[tuple[str, str]]:
+    return [(message.source, message.to_text()) for message in record.messages]
+
+
+@pytest.mark.parametrize("team", [swarm, selector])
+async def test_a_run_goes_on_with_the_same_words(team: Any, tmp_path: Path) -> None:
+    file = tmp_path / "team.yaml"
+    dump_team(team(), file)
+    whole = await Run.begin(prepare_run(str(file), "Compute it."), None).go(lambda message: None)
+    assert "END" in whole.messages[-1].to_text(), whole.error
+    for stop in range(1, len(whole.messages), 2):
+        journal = Journal(tmp_path / f"journal-{stop}")
+        seen: list[Any] = []
+
+        def watch(message: Any, seen: list[Any] = seen, stop: int = stop) -> None:
+            seen.append(message)
+            if len(seen) > stop:
+                raise RuntimeError("stop here")
+
+        stopped = await Run.begin(prepare_run(str(file), "Compute it."), journal).go(watch)
+        assert "stop here" in str(stopped.error)
+        shown: list[Any] = []
+        resumed = await Run.resume("last", journal).go(shown.append)
+        assert transcript(resumed) == transcript(whole)
+        assert len(shown) < len(whole.messages)  # What was shown before is not shown again.
