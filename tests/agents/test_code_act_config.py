@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from coderoom.agents import CodeActAgent, CodeActAgentConfig
 from coderoom.approval import RuleApproval
+from coderoom.budgets import Budget
 from coderoom.configs import ReplayModel, check_team
 from coderoom.executors import SandboxCodeExecutor
 from tests.agents.acting import MakeActor, Multiply, Shop, add, outputs, subtraction
@@ -69,6 +70,7 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
         approval_func=RuleApproval([]),
         memory=[ListMemory("notes")],
         handoffs=["boss"],
+        budget=Budget(cells=9),
         **EVERYTHING,
     )
     config = agent.dump_component().config

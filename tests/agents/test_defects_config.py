@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent, ReviewerAgent
 from coderoom.approval import NeverApprove
+from coderoom.budgets import Budget
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from tests.agents.helpers import (
     BAD,
@@ -55,6 +56,7 @@ def arguments_of_every_kind(folder: Path, *replies: str) -> dict[str, Any]:
         "retry_from": "clean",
         "memory": [ListMemory("notes")],
         "handoffs": ["boss"],
+        "budget": Budget(cells=9),
     }
 
 
@@ -75,6 +77,7 @@ def test_ce01_every_argument_is_dumped_as_it_was_given(tmp_path: Path) -> None:
         key: value.dump_component().model_dump() if hasattr(value, "dump_component") else value
         for key, value in arguments.items()
     }
+    given["budget"] = {"cells": 9}
     given["memory"] = [memory.dump_component().model_dump() for memory in arguments["memory"]]
     given["approval"] = given.pop("approval_func")
 

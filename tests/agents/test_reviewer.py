@@ -19,6 +19,7 @@ from PIL import Image as Pictures
 from pydantic import ValidationError
 
 from coderoom.agents import ReviewerAgent, ReviewVerdict
+from coderoom.budgets import Budget
 from coderoom.outcome import Outcome
 from tests.agents.helpers import (
     BAD,
@@ -280,6 +281,7 @@ def full_arguments() -> dict[str, Any]:
         "model_context": BufferedChatCompletionContext(buffer_size=5),
         "description": "Reads it.",
         "system_message": "Be strict.",
+        "budget": Budget(tokens=900),
     }
 
 
@@ -295,6 +297,7 @@ def test_every_argument_survives_the_round_trip() -> None:
         key: value.dump_component().model_dump() if hasattr(value, "dump_component") else value
         for key, value in arguments.items()
     }
+    given["budget"] = {"tokens": 900}
     assert agent.dump_component().config == given
     assert agent.dump_component().provider == "coderoom.agents.ReviewerAgent"
     assert reloaded(agent).dump_component() == agent.dump_component()
