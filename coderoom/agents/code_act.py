@@ -6,20 +6,22 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Self, get_args
+from typing import Any, get_args
+from weakref import WeakSet
 
-from autogen_agentchat.base import Handoff, Response
+from autogen_agentchat.base import Handoff, Response, TaskResult
 from autogen_agentchat.messages import (
+    BaseAgentEvent,
     BaseChatMessage,
     TextMessage,
 )
-from autogen_core import CancellationToken, Component, ComponentModel
+from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory
 from autogen_core.model_context import BufferedChatCompletionContext, ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
@@ -30,12 +32,11 @@ from coderoom.agents.code_session import CodeSession, OnError, PastCell
 from coderoom.agents.handoffs import HandoffList
 from coderoom.agents.messages import plain_answer
 from coderoom.agents.metadata import StopReason
-from coderoom.agents.tools import check_tools, dump_tool, load_tool, unrun_code, with_functions
+from coderoom.agents.tools import check_tools, check_variables, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
-from coderoom.executors import SandboxCodeExecutor
+from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 
-_OTHERS = ("coderoom.executors.LocalCodeExecutor", "autogen_ext.code_executors.")
 _REMEMBERED = 50
 
 
@@ -63,19 +64,7 @@ class CodeActAgentConfig(StrictConfig):
     memory: list[ComponentModel] | None = None
     handoffs: HandoffList | None = None
     budget: Budget | None = None
-
-    @model_validator(mode="after")
-    def _keeps_a_session(self) -> Self:
-        executor = self.code_executor
-        if executor is None:
-            return self
-        if executor.provider.startswith(_OTHERS):
-            name = executor.provider.rpartition(".")[2]
-            raise ValueError(f"CodeActAgent needs a SandboxCodeExecutor as its code_executor, not {name!r}.")
-        state = executor.config.get("state", "session")
-        if state != "session":
-            raise ValueError(f"CodeActAgent needs a code_executor with state='session', not {state!r}.")
-        return self
+    initial_variables: dict[str, Any] = Field(default_factory=dict)
 
 
 class CodeActAgentState(ConversationState):
@@ -88,6 +77,8 @@ class CodeActAgentState(ConversationState):
 
 
 _SAME = 3
+_STAY = "in a session: variables, imports and functions that you define stay there for later."
+_GO = "in a new process each time: variables, imports and functions do not stay for later, and files do."
 
 
 class LimitedTurn(Turn):
@@ -172,7 +163,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     Args:
         name: The agent's name, a Python identifier.
         model_client: The model that writes code.
-        code_executor: Where the code runs, with `state="session"`; a `SandboxCodeExecutor` by default.
+        code_executor: Where the code runs; a `SandboxCodeExecutor` by default. In one that keeps no variables, as
+            AutoGen's command-line executors, the model is informed about that.
         tools: Functions and AutoGen tools that the code can call by their names.
         workbench: An AutoGen workbench, or several, all of whose tools the code can call. They are started on first
             use and stopped in `close()`.
@@ -196,17 +188,19 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             the call is not run. The model must be able to call functions.
         budget: What the agent may use from its beginning on, or since it was reset. A request to a model or a run of
             code that is not covered raises `BudgetExceeded`, which ends a team's run.
+        initial_variables: Variables that are set in the session before the first code: numbers, texts, bytes, lists,
+            tuples, dicts and sets.
 
     Raises:
-        ValueError: A limit is out of range, the executor has no session, or a tool cannot be offered.
+        ValueError: A limit is out of range, a tool cannot be offered, or a variable cannot be set.
     """
 
     DEFAULT_DESCRIPTION = "Solves tasks step by step by writing and running Python, and calls functions from it."
     DEFAULT_SYSTEM_MESSAGE = (
-        "You solve tasks by writing Python code, which is run for you in a session: variables, imports and functions "
-        "that you define stay there for later. Write code when you need to compute or look something up; you then see "
-        "what it printed and the value of its last expression, and can write more. When you know the answer, give it "
-        "in words, without code. Report only what the code has shown. No input can be typed in."
+        f"You solve tasks by writing Python code, which is run for you {_STAY} Write code when you need to compute or "
+        "look something up; you then see what it printed and the value of its last expression, and can write more. "
+        "When you know the answer, give it in words, without code. Report only what the code has shown. No input can "
+        "be typed in."
     )
 
     LANGUAGES: Sequence[str] = ("python", "sh")
@@ -236,17 +230,24 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         memory: Sequence[Memory] | None = None,
         handoffs: Sequence[Handoff | str] | None = None,
         budget: Budget | None = None,
+        initial_variables: Mapping[str, Any] | None = None,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
         executor = SandboxCodeExecutor() if code_executor is None else code_executor
-        if not isinstance(executor, SandboxCodeExecutor):
-            raise ValueError(f"CodeActAgent needs a SandboxCodeExecutor, not {type(code_executor).__name__!r}.")
-        if executor.state != "session":
-            raise ValueError(f"CodeActAgent needs an executor with state='session', not {executor.state!r}.")
+        self._keeps_variables = keeps_variables(executor)
+        if (tools or workbench) and not isinstance(executor, SandboxCodeExecutor):
+            raise ValueError(
+                f"tools and workbench need a SandboxCodeExecutor, whose code can call them, not "
+                f"{type(executor).__name__!r}."
+            )
+        if on_error == "rollback" and not isinstance(executor, Checkpoints):
+            raise ValueError(f"on_error='rollback' needs an executor with checkpoints, not {_describe(executor)}.")
+        if initial_variables and not self._keeps_variables:
+            raise ValueError(f"initial_variables need an executor that keeps variables, not {_describe(executor)}.")
         _check_choices(code_format, on_error)
         runner = CodeRunner(executor, approval_func, max_output_chars, can_undo=on_error == "rollback")
-        languages = [name for name in self.LANGUAGES if name in executor.languages]
+        languages = [name for name in self.LANGUAGES if name in getattr(executor, "languages", self.LANGUAGES)]
         super().__init__(
             name,
             description,
@@ -270,7 +271,9 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._on_error = on_error
         self._approval = approval_func
         self._max_output_chars = max_output_chars
-        self._session = CodeSession(executor, runner, self._tools, self._workbench, on_error)
+        self._initial_variables = check_variables(initial_variables or {})
+        self._session = CodeSession(executor, runner, self._tools, self._workbench, on_error, self._initial_variables)
+        self._contexts: WeakSet[CodeActAgent] = WeakSet()
         if model_client_stream:
             self._quiet_seconds = 0.0
         self._shows_pictures = bool(model_client.model_info.get("vision"))
@@ -278,7 +281,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     # --- The interface of AutoGen's agents ---
 
     @property
-    def code_executor(self) -> SandboxCodeExecutor:
+    def code_executor(self) -> Any:
         """Where the code runs."""
         return self._code_executor
 
@@ -304,6 +307,46 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         await self._conversation.load(loaded.llm_context, loaded.taken)
         await self._session.load(loaded.cells, loaded.failed, loaded.workbench)
 
+    def context(self) -> CodeActAgent:
+        """A conversation of its own: an agent with the same settings, and with its own messages and variables.
+
+        `agent.run(task=..., ctx=context)` goes on with it. Closing the agent closes its contexts.
+        Workbenches are shared.
+
+        Raises:
+            ValueError: The executor or the model context cannot be copied, since it cannot be dumped.
+        """
+        given = {self.ARGUMENTS.get(name, name): getattr(self, f"_{name}") for name in CodeActAgentConfig.model_fields}
+        for name in ("code_executor", "model_context"):
+            given[name] = ComponentLoader.load_component(given[name].dump_component(), object)
+        made = type(self)(**given)
+        self._contexts.add(made)
+        return made
+
+    async def run(
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+        ctx: CodeActAgent | None = None,
+    ) -> TaskResult:
+        """Run the agent on a task, in the conversation of `ctx` if it is given; else as AutoGen's agents."""
+        run = super().run if ctx is None else ctx.run
+        return await run(task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages)
+
+    def run_stream(
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+        ctx: CodeActAgent | None = None,
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
+        """Run the agent on a task and yield what happens, in the conversation of `ctx` if it is given."""
+        run = super().run_stream if ctx is None else ctx.run_stream
+        return run(task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages)
+
     async def start(self) -> None:
         """Start the sandbox and the workbenches now and not on first use."""
         await self._session.functions()
@@ -311,6 +354,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     async def close(self) -> None:
         """Stop the sandbox and the workbenches. They start again if the agent is used again."""
+        for context in list(self._contexts):
+            await context.close()
         await self._session.close()
 
     # --- A turn: write, run, read, and again ---
@@ -341,8 +386,11 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
         await self._conversation.take(messages)
         functions = await await_with_token(self._session.functions(), cancellation_token)
+        system_message = self._system_message
+        if system_message and not self._keeps_variables:
+            system_message = system_message.replace(_STAY, _GO)
         self._conversation.system_message = with_functions(
-            self._system_message, self._format, self._languages, functions
+            system_message, self._format, self._languages, functions, self._initial_variables
         )
         if lost := await self._session.restore(cancellation_token):
             await self._add_to_context(lost)
@@ -378,6 +426,11 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     @classmethod
     def _load_argument(cls, name: str, value: Any) -> Any:
         return [load_tool(tool) for tool in value] if name == "tools" else super()._load_argument(name, value)
+
+
+def _describe(executor: CodeExecutor) -> str:
+    state = getattr(executor, "state", None)
+    return f"one with state={state!r}" if state else repr(type(executor).__name__)
 
 
 def _check_choices(code_format: CodeFormat, on_error: OnError) -> None:

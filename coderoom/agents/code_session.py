@@ -10,7 +10,7 @@ from typing import Any, Literal
 from weakref import WeakKeyDictionary, ref
 
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
+from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.models import LLMMessage
 from autogen_core.tools import Workbench
 from pydantic import Field
@@ -28,7 +28,7 @@ from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChu
 OnError = Literal["keep", "rollback"]
 
 _BEGINNING = 500
-_users: WeakKeyDictionary[SandboxCodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
+_users: WeakKeyDictionary[CodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
 
 
 class PastCell(StrictConfig):
@@ -45,13 +45,17 @@ class CodeSession:
 
     def __init__(
         self,
-        executor: SandboxCodeExecutor,
+        executor: CodeExecutor,
         runner: CodeRunner,
         tools: Sequence[Any],
         workbenches: Sequence[Workbench],
         on_error: OnError,
+        variables: Mapping[str, Any],
     ) -> None:
         self._executor = executor
+        code = "\n".join(f"{name} = {value!r}" for name, value in variables.items())
+        self._variables = CodeBlock(code=code, language="python") if variables else None
+        self._are_set = False
         self._runner = runner
         self._tools = list(tools)
         self._workbenches = Workbenches(workbenches)
@@ -70,12 +74,13 @@ class CodeSession:
         self._claim_executor()
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:  # The session and the workbenches were left in the other.
-            self._to_restore, self._functions = True, None
+            self._to_restore, self._functions, self._are_set = True, None, False
             await self._workbenches.stop()
         self._loop = loop
         if self._functions is None:
             functions = await host_functions([*self._tools, *await self._workbenches.functions()])
-            await self._executor.offer([self._recorder.wrap(function) for function in functions])
+            if isinstance(self._executor, SandboxCodeExecutor):
+                await self._executor.offer([self._recorder.wrap(function) for function in functions])
             self._functions = functions
         return self._functions
 
@@ -98,6 +103,7 @@ class CodeSession:
     ) -> Attempt:
         """Run the blocks of a reply; with `on_error="rollback"`, undo a failure."""
         await await_with_token(self._workbenches.restart_broken(), cancellation_token)
+        await self._set_variables(cancellation_token)
         self._recorder.take()
         undo = True
         try:
@@ -110,6 +116,12 @@ class CodeSession:
         finally:
             await self._runner.steps.release()
         return self._runner.last_attempt or attempt
+
+    async def _set_variables(self, cancellation_token: CancellationToken) -> None:
+        """Set the initial variables in a session that is new."""
+        if self._variables is not None and not self._are_set:
+            result = await self._runner.executor.run([self._variables], cancellation_token)
+            self._are_set = result.outcome is Outcome.OK
 
     async def _conclude(self, undo: bool) -> None:
         """Remember code that succeeded; undo other code, unless its executor was stopped, which is not undone."""
@@ -127,7 +139,7 @@ class CodeSession:
             self._runner.last_attempt = replace(attempt, notes=notes, undone="files" in undone)
             return
         if attempt.state_lost:
-            self._cells, self._failed = [], 0
+            self._cells, self._failed, self._are_set = [], 0, False
         if attempt.outcome is Outcome.OK:
             # Of a long output only a part is known.
             known = _output_of(attempt.output) if attempt.output_file is None else {}
@@ -161,6 +173,8 @@ class CodeSession:
             return ""
         self._runner.steps.forget()
         await self._runner.executor.restart()
+        self._are_set = False
+        await self._set_variables(cancellation_token)
         back: list[PastCell] = []
         lost: list[str] = []
         changed: list[str] = []
@@ -189,7 +203,7 @@ class CodeSession:
     async def close(self) -> None:
         """Stop the executor and the workbenches; before the next use the cells are run again."""
         self._to_restore = bool(self._cells or self._failed)
-        self._functions = None
+        self._functions, self._are_set = None, False
         try:
             await self._runner.close()
         finally:
@@ -199,7 +213,7 @@ class CodeSession:
 
     async def reset(self) -> None:
         """Return to the initial state."""
-        self._cells, self._failed, self._to_restore = [], 0, False
+        self._cells, self._failed, self._to_restore, self._are_set = [], 0, False, False
         self._called, self._forgotten = [], []
         self._runner.steps.forget()
         await self._runner.executor.restart()

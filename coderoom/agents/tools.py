@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import keyword
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -138,6 +139,27 @@ class Workbenches:
         return await host_functions([workbench])  # Starts it.
 
 
+def check_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Variables that can be set in a session.
+
+    Raises:
+        ValueError: A name is no identifier, or a value is not made of Python's literals.
+    """
+    for name, value in variables.items():
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise ValueError(f"initial_variables: {name!r} cannot be the name of a variable.")
+        try:
+            same = ast.literal_eval(repr(value)) == value
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            same = False
+        if same is not True:
+            raise ValueError(
+                f"initial_variables[{name!r}] must be made of numbers, texts, bytes, None, lists, tuples, dicts and "
+                f"sets, not {type(value).__name__!r}. Other values can come from a file, or from a function in `tools`."
+            )
+    return dict(variables)
+
+
 _FORMATS = {
     "fence": "Put code to run in a ```python block",
     "execute": "Put Python code to run between <execute> and </execute>; code anywhere else is not run.",
@@ -151,14 +173,21 @@ _TEXTS = (
 
 
 def with_functions(
-    system_message: str | None, code_format: CodeFormat, languages: Sequence[str], functions: Sequence[HostFunction]
+    system_message: str | None,
+    code_format: CodeFormat,
+    languages: Sequence[str],
+    functions: Sequence[HostFunction],
+    variables: Mapping[str, Any],
 ) -> str:
-    """The system message of a `CodeActAgent`: the given one, where code goes, and what it can call."""
+    """The system message of a `CodeActAgent`: the given one, where code goes, what it can call, and what is set."""
     parts = [] if system_message is None else [system_message]
     where = _FORMATS[code_format]
     if code_format == "fence":
         where += " (or ```sh for the shell)." if "sh" in languages else "."
     parts.append(where)
+    if variables:
+        kinds = ", ".join(f"{name} ({type(value).__name__})" for name, value in variables.items())
+        parts.append(f"These variables are set already: {kinds}.")
     if functions:
         parts.append("Your code can call these functions, which are defined already; do not define or import them:")
         parts += [function.describe() for function in functions]

@@ -4,7 +4,7 @@ from coderoom._util.processes import adopt_orphans, descendants, end_descendants
 from coderoom.executors.base import SandboxCodeResult
 from coderoom.executors.code_steps import CodeSteps, digest_of
 from coderoom.executors.output import bound_and_save, bound_output, save_output
-from coderoom.executors.runner import Checkpoints, ExecutorRunner, runner_for
+from coderoom.executors.runner import Checkpoints, ExecutorRunner, keeps_variables, runner_for
 from coderoom.executors.sandbox import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.sandbox import ExecutionResult as Execution
 
@@ -22,6 +22,7 @@ __all__ = [
     "descendants",
     "digest_of",
     "end_descendants",
+    "keeps_variables",
     "kill_until_gone",
     "runner_for",
     "save_output",

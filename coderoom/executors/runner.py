@@ -55,6 +55,16 @@ class Checkpoints(Protocol):
         ...
 
 
+_JUPYTER = frozenset({"JupyterCodeExecutor", "DockerJupyterCodeExecutor"})
+
+
+def keeps_variables(executor: CodeExecutor) -> bool:
+    """Whether the variables of code stay for later code."""
+    # By name, because Jupyter's packages may not be installed.
+    is_jupyter = any(kind.__name__ in _JUPYTER for kind in type(executor).__mro__)
+    return is_jupyter or getattr(executor, "state", None) == "session"
+
+
 # How long an executor that ignores a cancellation is waited for.
 _CANCEL_SECONDS = 1.5
 # How much longer than its own timeout an executor may take.

@@ -32,6 +32,7 @@ EVERYTHING: dict[str, Any] = {
     "max_seconds": 20.5,
     "on_error": "rollback",
     "max_output_chars": 300,
+    "initial_variables": {"x": [1, "a"]},
 }
 
 
@@ -204,23 +205,3 @@ def test_a_team_file_is_checked_down_to_its_workbenches(
     problems = check_team(file)
     told = [f"{problem.path}: {problem.message}" for problem in problems]
     assert any(f"participants[0].config.{path}" in line and message in line for line in told), told
-
-
-@pytest.mark.parametrize(
-    ("executor", "why"),
-    [
-        ({"provider": "coderoom.executors.SandboxCodeExecutor", "config": {"state": "fresh"}}, "state='session'"),
-        ({"provider": "coderoom.executors.LocalCodeExecutor", "config": {}}, "not 'LocalCodeExecutor'"),
-    ],
-)
-def test_an_executor_that_keeps_no_session_is_found_by_the_check(
-    tmp_path: Path, executor: dict[str, Any], why: str
-) -> None:
-    model = {"provider": "coderoom.configs.ReplayModel", "config": {"replies": ["Hello."]}}
-    agent = {"name": "actor", "model_client": model, "code_executor": executor}
-    participants = [{"provider": "coderoom.agents.CodeActAgent", "config": agent}]
-    team = {"provider": "coderoom.teams.CodingTeam", "config": {"participants": participants, "max_turns": 1}}
-    (tmp_path / "team.json").write_text(json.dumps(team))
-    [problem] = check_team(tmp_path / "team.json")
-    assert why in problem.message
-    assert "code_executor" in str(problem)
