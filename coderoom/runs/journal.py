@@ -53,6 +53,12 @@ _SCHEMAS: Final = (
 """Each brings a database of the version before it, at first an empty one, to the next."""
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
 _WAIT_SECONDS: Final = 5.0
+_SYNCED: Final = frozenset({"model", "call", "approval", "input"})
+"""Steps that are on disk before the run goes on: they are paid, or have effects elsewhere, or a person did them.
+
+Others are safe from the end of the process at once, and from a loss of power with the next one of these. A loss of
+power ends the session too, so that code is run again anyway.
+"""
 
 
 @dataclass(frozen=True)
@@ -135,10 +141,11 @@ class Journal:
         self.path = default_path() if path is None else Path(path)
         self._masking = Masking()
         self._database: sqlite3.Connection | None = None
+        self._synced: bool | None = None
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        database, self._database = self._database, None
+        database, self._database, self._synced = self._database, None, None
         if database is not None:
             database.close()
 
@@ -193,7 +200,7 @@ class Journal:
     def add(self, run: str, step: Step, contents: Mapping[str, bytes] | None = None) -> None:
         """Add a step of a run, and contents that it refers to by their hash."""
         row = (run, step.number, step.kind, step.actor, step.key, step.at, step.seconds)
-        with self._using(writes=True) as database:
+        with self._using(writes=True, synced=step.kind in _SYNCED) as database:
             if contents:
                 rows = [(run, name, data) for name, data in contents.items()]
                 database.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?, ?)", rows)
@@ -291,13 +298,16 @@ class Journal:
     # --- The file ---
 
     @contextmanager
-    def _using(self, *, writes: bool = False) -> Iterator[sqlite3.Connection]:
+    def _using(self, *, writes: bool = False, synced: bool = True) -> Iterator[sqlite3.Connection]:
         try:
             database = self._database or self._open()
             self._database = database
             if not writes:
                 yield database
                 return
+            if synced != self._synced:
+                database.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+                self._synced = synced
             database.execute("BEGIN IMMEDIATE")
             try:
                 yield database

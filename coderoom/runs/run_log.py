@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,15 @@ EVENT: Final = "event"
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
 _LARGEST_FILE: Final = 8 * 1024 * 1024
 """Of larger files only the hash is kept."""
+
+
+@dataclass(frozen=True)
+class _Conversation:
+    """Messages of an agent's requests, which grow; the hash of each; the digests of those before each place and all."""
+
+    messages: list[LLMMessage] = field(default_factory=list)
+    hashes: list[str] = field(default_factory=list)
+    digests: list[str] = field(default_factory=lambda: [""])
 
 
 class RunLog(Writer, StepObserver):
@@ -65,7 +75,9 @@ class RunLog(Writer, StepObserver):
         self._results: defaultdict[str, deque[Any]] = defaultdict(deque)
         self._hashes: dict[int, tuple[LLMMessage, str]] = {}
         self._new: dict[str, bytes] = {}
-        self._conversations: dict[str, tuple[int, list[str]]] = {}
+        self._asked: defaultdict[str, _Conversation] = defaultdict(_Conversation)
+        self._written: defaultdict[str, tuple[int, _Conversation, int]] = defaultdict(lambda: (0, _Conversation(), 0))
+        self._last: tuple[Any, str] = (None, "")
         for step in known:
             self._number = step.number
             self._results[step.key].append(step.result)
@@ -97,10 +109,12 @@ class RunLog(Writer, StepObserver):
         with self._lock:
             actor, key = current_agent(), self._key(kind, request)
             if kind == MODEL:
-                hashes = [self._hash_of(message) for message in request["messages"]]
-                base, before = self._conversations.get(actor, (0, []))
-                request = {**_kept_of(request), "messages": {"base": base, **_difference(before, hashes)}}
-                self._conversations[actor] = (self._number + 1, hashes)
+                (base, before, length), now = self._written[actor], self._conversation(request["messages"])
+                parts = {"slices": [[0, length]], "more": now.hashes[length:]}
+                if before is not now:
+                    parts = _difference(before.hashes[:length], now.hashes)
+                request = {**_kept_of(request), "messages": {"base": base, **parts}}
+                self._written[actor] = self._number + 1, now, len(now.hashes)
             elif kind == CODE:
                 for artifact in result.get("artifacts", ()):
                     self._keep_file(artifact)
@@ -112,12 +126,14 @@ class RunLog(Writer, StepObserver):
         self.notes.append(text)
 
     def _key(self, kind: str, request: Any) -> str:
-        """What identifies a step: its kind, the agent and the request."""
-        if kind == MODEL:
-            hashes = "".join(self._hash_of(message) for message in request["messages"])
-            request = {**_kept_of(request), "messages": sha256(hashes.encode()).hexdigest()}
-        text = json.dumps([kind, current_agent(), request], sort_keys=True)
-        return sha256(self._hide(text).encode()).hexdigest()
+        """What identifies a step: its kind, the agent and the request, which is looked up and then kept."""
+        if request is not self._last[0]:
+            facts = request
+            if kind == MODEL:
+                facts = {**_kept_of(request), "messages": self._conversation(request["messages"]).digests[-1]}
+            text = json.dumps([kind, current_agent(), facts], sort_keys=True)
+            self._last = request, sha256(self._hide(text).encode()).hexdigest()
+        return self._last[1]
 
     def begin_task(self, task: str) -> None:
         """Write a task, unless it is one from before the run was resumed."""
@@ -150,6 +166,19 @@ class RunLog(Writer, StepObserver):
         if self.failure:
             record.notices.append(self.failure)
 
+    def _conversation(self, messages: Sequence[LLMMessage]) -> _Conversation:
+        """A request's messages. Those of the agent's last request need no new hashes as far as they are the same."""
+        last = self._asked[current_agent()]
+        if messages[: len(last.messages)] != last.messages:
+            same = _common(last.messages, list(messages))
+            last = _Conversation(last.messages[:same], last.hashes[:same], last.digests[: same + 1])
+            self._asked[current_agent()] = last
+        for message in messages[len(last.messages) :]:
+            last.messages.append(message)
+            last.hashes.append(self._hash_of(message))
+            last.digests.append(sha256((last.digests[-1] + last.hashes[-1]).encode()).hexdigest())
+        return last
+
     def _hash_of(self, message: LLMMessage) -> str:
         """The hash of a message, which is computed once for each object; new messages become contents."""
         found = self._hashes.get(id(message))
@@ -173,17 +202,27 @@ def _kept_of(request: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in request.items() if name not in ("model_info", "provider")}
 
 
+def _common(one: list[Any], other: list[Any]) -> int:
+    """The length of the common beginning of two lists, whose equal items are mostly the same objects."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def _difference(before: list[str], now: list[str]) -> dict[str, Any]:
     """A list as slices of an earlier one, and what is new. A conversation grows at its end, or loses its beginning."""
-    pairs = zip(before, now, strict=False)
-    same = next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(before), len(now)))
+    same = _common(before, now)
     slices = [[0, same]]
     if same < len(now) and now[same] in before[same:]:
         start = before.index(now[same], same)
-        length = len(before) - start
-        if now[same : same + length] == before[start:]:
-            slices.append([start, len(before)])
-            same += length
+        length = _common(before[start:], now[same:])
+        slices.append([start, start + length])
+        same += length
     return {"slices": slices, "more": now[same:]}
 
 

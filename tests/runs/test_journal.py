@@ -292,7 +292,8 @@ def test_a_step_costs_the_same_however_long_the_run_is(folder: Folder) -> None:
     windows = []
     for number in range(200):
         messages.append(UserMessage(content=f"message {number}", source="user"))
-        windows.append(list(messages) if number < 100 else [messages[0], *messages[-20:]])
+        aside = [UserMessage(content="Is it done?", source="user")] if number % 3 == 0 else []
+        windows.append([*(messages if number < 100 else [messages[0], *messages[-20:]]), *aside])
         log.keep("model", {"messages": windows[-1]}, {"content": "x"}, 0.0, known=False)
     steps = list(journal.steps(str(log.run)))
     assert max(len(json.dumps(step.request)) for step in steps) < 250
