@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.agents.helpers import decide, python, verdict
 from tests.studio.driving import Run, Studio, texts
@@ -26,8 +27,9 @@ from tests.studio.teams import (
     team,
     team_agent,
 )
-from tests.support.commands import ROOT
+from tests.support.commands import ROOT, coderoom
 from tests.support.openai_server import Failure, OpenAIServer
+from tests.support.selector_team import respond, selector
 
 pytestmark = pytest.mark.studio
 
@@ -357,3 +359,28 @@ def test_shipped_teams_come_back_whole(driver: Studio) -> None:
         assert json.dumps(again["component"], sort_keys=True) == json.dumps(component, sort_keys=True)
         checked = driver.post_raw("/validate/", {"component": component})
         assert (checked["is_valid"], checked["errors"]) == (True, [])
+
+
+# --- Recordings ---
+
+
+def test_a_recorded_team_replays_the_same_twice(driver: Studio, tmp_path: Path) -> None:
+    with OpenAIServer(respond=respond) as server:
+        selector(tmp_path, server.base_url)
+        options = ["--json", "--record", "run.jsonl"]
+        env = {"OPENAI_API_KEY": "sk-test-0123456789abcdef"}
+        recorded = coderoom("run", "team.yaml", "6 * 7?", *options, cwd=tmp_path, env=env)
+    assert json.loads(recorded.stdout)["succeeded"], recorded.stdout
+    component = yaml.safe_load((tmp_path / "team.yaml").read_text())
+    model = part("model", "coderoom.configs.RecordedModel", file=str(tmp_path / "run.jsonl"))
+    component["config"]["model_client"] = model
+    for each in component["config"]["participants"]:
+        each["config"]["model_client"] = model
+    first, again = (driver.run(component, "6 * 7?") for _ in range(2))
+    assert ended_well(first)
+    assert ended_well(again)
+    assert seen(first) == seen(again)
+    said = [message for message in json.loads(recorded.stdout)["messages"] if message["type"] == "TextMessage"]
+    shown = "\n".join(text for _, text in seen(first))
+    assert len(said) > 2
+    assert all(message["content"].strip() in shown for message in said)
