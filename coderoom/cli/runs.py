@@ -120,7 +120,7 @@ def run(
     if goes_on:
         if kept is None:
             raise RequestError("--continue needs the journal, which has the runs.")
-        last = next(iter(kept.runs(name=team)), None)
+        last = next(iter(kept.runs(name=team, most=1)), None)
         if last is None:
             raise RequestError(f"The journal {kept.path} has no run of the team {team!r} to go on with.")
         going = Run.resume(

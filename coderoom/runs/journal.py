@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -168,7 +169,7 @@ class Journal:
         request: Mapping[str, Any],
     ) -> str:
         """Add a run, which this process works on, and return its id. The arguments are those of a `RunEntry`."""
-        run = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        run = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         columns = "id, command, name, task, model, request, started, owner"
         texts = (self.hide(name), self.hide(task), model, self.hide(json.dumps(request)))
         with self._using(writes=True) as database:
@@ -232,7 +233,13 @@ class Journal:
     # --- Reading ---
 
     def runs(
-        self, *, name: str | None = None, outcome: str | None = None, since: float = 0, before: float | None = None
+        self,
+        *,
+        name: str | None = None,
+        outcome: str | None = None,
+        since: float = 0,
+        before: float | None = None,
+        most: int | None = None,
     ) -> list[RunEntry]:
         """The runs, the newest first.
 
@@ -241,16 +248,11 @@ class Journal:
             outcome: Only those with this outcome, or `state`.
             since: Only those that began at this time or later, in seconds since the epoch.
             before: Only those that began before this time; `None`: all.
+            most: At most so many of them; `None`: all.
         """
-        if not self.path.exists():
-            return []
-        with self._using() as database:
-            rows = database.execute(
-                f"SELECT {_COLUMNS} FROM runs WHERE started >= ? AND started < ? ORDER BY started DESC, id DESC",
-                (since, float("inf") if before is None else before),
-            ).fetchall()
-        found = [_entry(row) for row in rows]
-        return [run for run in found if name in (None, run.name) and outcome in (None, run.outcome, run.state)]
+        where = "started >= ? AND started < ? AND (? IS NULL OR name = ?)"
+        found = self._entries(where, (since, float("inf") if before is None else before, name, name))
+        return list(islice((run for run in found if outcome in (None, run.outcome, run.state)), most))
 
     def find(self, run: str) -> RunEntry:
         """A run by its id, the beginning of one, or `last`.
@@ -258,15 +260,22 @@ class Journal:
         Raises:
             RequestError: There is none, or there are several.
         """
-        known = self.runs()
-        if run == "last" and known:
-            return known[0]
-        found = [entry for entry in known if entry.id == run] or [each for each in known if each.id.startswith(run)]
+        where, values = ("TRUE", ()) if run == "last" else ("id = ? OR SUBSTR(id, 1, ?) = ?", (run, len(run), run))
+        found = list(islice(self._entries(where, values), 1 if run == "last" else 5))
+        found = [entry for entry in found if entry.id == run] or found
         if len(found) != 1:
-            several = f": {', '.join(entry.id for entry in found[:5])}" if found else ""
+            several = f": {', '.join(entry.id for entry in found)}" if found else ""
             what = "several runs begin with" if found else "there is no run"
             raise RequestError(f"In the journal {what} {run!r}{several}. `coderoom runs` lists them.")
         return found[0]
+
+    def _entries(self, where: str, values: tuple[Any, ...]) -> Iterator[RunEntry]:
+        if self.path.exists():
+            with self._using() as database:
+                # In the order in which they were added: a clock may jump.
+                yield from map(
+                    _entry, database.execute(f"SELECT {_COLUMNS} FROM runs WHERE {where} ORDER BY rowid DESC", values)
+                )
 
     def steps(self, run: str) -> Iterator[Step]:
         """The steps of a run, in order."""

@@ -79,11 +79,12 @@ class _Handler(BaseHTTPRequestHandler):
         journal = Journal(self.server.journal_path)  # A journal belongs to one thread.
         try:
             entry = journal.find(run) if run else None
-            version = _version(journal.runs()) if entry is None else _version([entry], journal.last_step(entry.id))
+            entries = journal.runs(most=_MOST_RUNS + 1) if entry is None else [entry]
+            version = _version(entries, journal.last_step(entry.id) if entry else 0)
             if self.headers.get("If-None-Match") == version:
                 self._send(304, "")
                 return
-            page = _list_page(journal.runs()) if entry is None else run_page(journal, entry, _SCRIPT, _MORE_POLICY)
+            page = _list_page(entries) if entry is None else run_page(journal, entry, _SCRIPT, _MORE_POLICY)
             self._send(200, page, "text/html", {"ETag": version})
         except CodeRoomError as error:
             self._send(404, str(error))
@@ -114,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the addresses have the token."""
 
 
-def _version(entries: list[RunEntry], last_step: int = 0) -> str:
+def _version(entries: list[RunEntry], last_step: int) -> str:
     facts = [(entry.id, entry.state) for entry in entries]
     return f'"{sha256(repr((facts, last_step)).encode()).hexdigest()[:32]}"'
 
@@ -122,7 +123,7 @@ def _version(entries: list[RunEntry], last_step: int = 0) -> str:
 def _list_page(entries: list[RunEntry]) -> str:
     rows = "".join(map(_row, entries[:_MOST_RUNS]))
     head = "<tr><th>began</th><th>outcome</th><th>team</th><th>task</th></tr>"
-    more = f"<p>and {len(entries) - _MOST_RUNS:,} older ones</p>" if len(entries) > _MOST_RUNS else ""
+    more = "<p>and older ones, which <code>coderoom runs</code> lists</p>" if len(entries) > _MOST_RUNS else ""
     listed = f"<table>{head}{rows}</table>{more}" if entries else "<p>There are no runs.</p>"
     return page_of("Runs", f"<h1>Runs</h1>{listed}", _SCRIPT, _MORE_POLICY)
 

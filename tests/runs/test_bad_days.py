@@ -1,0 +1,75 @@
+"""A journal on a full disk, in a read-only folder, of an earlier version, or with a clock that jumps."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from coderoom.runs import Journal
+from tests.support.commands import coderoom, environment, recording
+
+CODE = "```python\nimport random\nprint(random.randbytes(20_000).hex())\n```"
+RUN = ("run", "code-act", "Compute it.", "--wall", "none")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [("size=700k", "disk is full"), ("ro", "unable to open database file|Read-only file system")]
+)
+def test_a_disk_that_takes_no_more_loses_no_answer(tmp_path: Path, options: str, words: str) -> None:
+    model = recording(
+        tmp_path / "r.json", [*[CODE.replace("20_000", f"2{number}_000") for number in range(9)], "Done."]
+    )
+    disk, kept = tmp_path / "disk", tmp_path / "kept"
+    disk.mkdir()
+    kept.mkdir()
+    command = [sys.executable, "-m", "coderoom", *RUN, "--model", model, "--json"]
+    script = f'mount -t tmpfs -o {options} tmpfs {disk} && "$@"; cp {disk}/* {kept} 2>/dev/null'
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", *command],
+        cwd=tmp_path,
+        env=environment({"CODEROOM_JOURNAL": str(disk / "journal.sqlite3")}),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    record = json.loads(done.stdout)
+    assert (record["answer"], record["outcome"]) == ("Done.", "ok"), done.stderr
+    notices = "\n".join(record["notices"])
+    assert any(each in notices for each in words.split("|")), notices
+    if options != "ro":
+        journal = Journal(kept / "journal.sqlite3")
+        steps = list(journal.steps(journal.find("last").id))
+        assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+        assert len([step for step in steps if step.kind == "code"]) > 1
+
+
+def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    file = tmp_path / "journal.sqlite3"
+    options = ("--model", recording(tmp_path / "r.json", ["Hello."]), "--journal", str(file), "--json")
+    first = json.loads(coderoom(*RUN, *options, cwd=tmp_path).stdout)
+    with sqlite3.connect(file) as database:
+        database.executescript("DROP INDEX steps_model; PRAGMA user_version = 1")
+    second = json.loads(coderoom(*RUN, *options, cwd=tmp_path).stdout)
+    journal = Journal(file)
+    assert [entry.id for entry in journal.runs()] == [second["run"], first["run"]]
+    assert list(journal.steps(first["run"]))
+    with sqlite3.connect(file) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+def test_a_clock_that_jumps_back_does_not_change_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, now = Journal(tmp_path / "journal.sqlite3"), time.time()
+    runs = []
+    for jump in (0, -86_400, 3_600, -60):
+        monkeypatch.setattr(time, "time", lambda at=now + jump: at)
+        runs.append(journal.begin("run", "team", "x", None, {}))
+    assert [entry.id for entry in journal.runs()] == runs[::-1]
+    assert journal.find("last").id == runs[-1]
+    assert journal.runs(most=1)[0].id == runs[-1]
