@@ -115,6 +115,14 @@ JournalOption = Annotated[
     ),
 ]
 NoJournalOption = Annotated[bool, typer.Option("--no-journal", help="Keep nothing of this run in the journal.")]
+OtlpOption = Annotated[
+    str | None,
+    typer.Option("--otlp", metavar="URL", help="Send traces to this OpenTelemetry collector: http://localhost:4318."),
+]
+RecordOption = Annotated[
+    Path | None,
+    typer.Option("--record", metavar="FILE", help="Record the model's replies in FILE; --model replay:FILE uses them."),
+]
 
 
 OutFileOption = Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -42,7 +41,9 @@ def list_runs(
     outcome: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only runs with this outcome, or `running`, or `killed`.")
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="AGE", help="Only runs of the last 30d, 12h or 90min.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Only runs of the last 30d, 12h or 90min, or since 2026-11-20.")
+    ] = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -50,9 +51,9 @@ def list_runs(
     """List the runs in the journal, the newest first; or show, compare and remove them."""
     if context.invoked_subcommand is not None:
         return EXIT_OK
-    from coderoom.runs.story import seconds_of, summary
+    from coderoom.runs.story import moment_of, summary
 
-    begin = 0.0 if since is None else time.time() - seconds_of(since)
+    begin = 0.0 if since is None else moment_of(since)
     found = _open(journal).runs(name=team, outcome=outcome, since=begin)
     if as_json:
         print_json({"succeeded": True, "runs": [summary(entry) for entry in found]})
@@ -164,16 +165,19 @@ def remove_runs(
 
 @runs_app.command("prune", cls=Command)
 def prune_runs(
-    older: Annotated[str, typer.Option(metavar="AGE", help="Remove runs that began longer ago, as 30d, 12h or 90min.")],
+    older: Annotated[
+        str,
+        typer.Option(metavar="WHEN", help="Remove runs that began longer ago than 30d or 12h, or before 2026-11-20."),
+    ],
     journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
     """Remove old runs from the journal, but none that goes on."""
-    from coderoom.runs.story import seconds_of
+    from coderoom.runs.story import moment_of
 
     opened = _open(journal)
-    old = opened.runs(before=time.time() - seconds_of(older))
+    old = opened.runs(before=moment_of(older))
     return _removed(opened, [entry.id for entry in old if entry.state != "running"], as_json)
 
 

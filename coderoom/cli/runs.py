@@ -17,6 +17,8 @@ from coderoom.cli.app import (
     JsonOption,
     ModelOption,
     NoJournalOption,
+    OtlpOption,
+    RecordOption,
     TrustOption,
     WallOption,
     command,
@@ -53,16 +55,6 @@ BudgetOption = Annotated[
         help="A limit: tokens, cost_usd, model_calls, cells or seconds, as in cost_usd=0.50; of one agent: "
         "coder.cells=3. May be repeated.",
     ),
-]
-
-
-OtlpOption = Annotated[
-    str | None,
-    typer.Option("--otlp", metavar="URL", help="Send traces to this OpenTelemetry collector: http://localhost:4318."),
-]
-RecordOption = Annotated[
-    Path | None,
-    typer.Option("--record", metavar="FILE", help="Record the model's replies in FILE; --model replay:FILE uses them."),
 ]
 
 
@@ -187,7 +179,7 @@ def resume(
 
 
 def _budgets(
-    given: list[str] | None, seconds: float | None, tokens: int | None
+    given: list[str] | None, seconds: float | None = None, tokens: int | None = None
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """The limits of the run, and of agents by their names."""
     of_agents: dict[str, dict[str, float]] = {}
@@ -210,10 +202,10 @@ def _go(
     from rich.console import Console
 
     from coderoom._util.terminal import pausing_for_questions
-    from coderoom.runs import Recorder, RunView, exporting
+    from coderoom.runs import RunView, exporting
 
     if recording is not None:
-        run.recorder = Recorder(recording)
+        run.record_in(recording)
     if not debug:
         silence_autogen()
     view = RunView(Console(quiet=as_json))
@@ -239,6 +231,8 @@ def chat(
     workspace: WorkspaceOption = None,
     wall: TeamWallOption = None,
     files: CopiedFilesOption = None,
+    budget: BudgetOption = None,
+    record: RecordOption = None,
     trust: TrustOption = None,
     otlp: OtlpOption = None,
     journal: JournalOption = None,
@@ -247,19 +241,32 @@ def chat(
 ) -> int:
     """Run a team on one task after the other.
 
-    Tasks are lines of standard input. The team goes on with its conversation, its variables and its files.
+    Tasks are lines of standard input. The team goes on with its conversation, its variables and its files. A budget
+    is one of each task.
     """
     from rich.console import Console
 
+    from coderoom.budgets import make_budget
     from coderoom.runs import Run, chat, exporting, open_journal, prepare_run
 
+    limits, of_agents = _budgets(budget)
     prepared = prepare_run(
-        team, task, model=model, workspace=workspace, wall=wall, files=files or (), trust=trust or (), more_tasks=True
+        team,
+        task,
+        model=model,
+        workspace=workspace,
+        wall=wall,
+        files=files or (),
+        trust=trust or (),
+        budgets=of_agents,
+        more_tasks=True,
     )
     if not debug:
         silence_autogen()
     kept, required = open_journal(journal, off=no_journal)
-    run = Run.begin(prepared, kept, command="chat", required=required)
+    run = Run.begin(prepared, kept, command="chat", budget=make_budget(limits), required=required)
+    if record is not None:
+        run.record_in(record)
     with exporting(otlp):
         records = asyncio.run(chat(run, Console(), owns_process=bool(context.obj)))
     return end_code(all(record.succeeded for record in records), cancelled=False)

@@ -22,6 +22,8 @@ from coderoom.cli.app import (
     JournalOption,
     JsonOption,
     NoJournalOption,
+    OtlpOption,
+    RecordOption,
     WallOption,
     app,
     command,
@@ -66,8 +68,8 @@ CacheDirOption = Annotated[
     typer.Option("--cache-dir", metavar="DIR", help="The folder of the cache; the user's cache folder by default."),
 ]
 _NOT_GENERATOR_OPTIONS = frozenset(
-    ["instruction", "tests_for", "out", "name", "model", "wall", "journal", "no_journal", "as_json", "debug"]
-)
+    ["instruction", "tests_for", "out", "name", "model", "wall", "record", "otlp", "journal", "no_journal", "as_json"]
+) | {"debug"}
 
 
 @command()
@@ -138,6 +140,8 @@ def solve(
         typer.Option(metavar="N", min=0, max=1, help="With --embeddings: the least cosine."),
     ] = 0.95,
     cache_dir: CacheDirOption = None,
+    record: RecordOption = None,
+    otlp: OtlpOption = None,
     journal: JournalOption = None,
     no_journal: NoJournalOption = False,
     as_json: JsonOption = False,
@@ -151,14 +155,15 @@ def solve(
     options["block_severity"] = None if block_severity == "none" else block_severity
     from rich.console import Console
 
-    from coderoom.runs import RunLog, open_journal, solve
+    from coderoom.runs import Recorder, RunLog, exporting, open_journal, solve
 
     if not debug:
         silence_autogen()
     # Progress bars would be torn by the log.
     console = Console(quiet=as_json, force_interactive=False if debug else None)
     kept, required = open_journal(journal, off=no_journal)
-    with _log_to_stderr() if debug else nullcontext():
+    recorders = () if record is None else (Recorder(record),)
+    with exporting(otlp), _log_to_stderr() if debug else nullcontext():
         solved = asyncio.run(
             solve(
                 text_of(instruction),
@@ -170,6 +175,7 @@ def solve(
                 options=options,
                 tests_for=tests_for or (),
                 log=RunLog(kept, required=required),
+                observers=recorders,
             )
         )
     if as_json:

@@ -12,7 +12,7 @@ from coderoom.approval.human import input_descriptor, read_line
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.runs.durable import Run
 from coderoom.runs.record import RunRecord
-from coderoom.runs.team_run import close_team, run_team, with_files
+from coderoom.runs.team_run import close_team, with_files
 from coderoom.runs.view import RunView
 
 _PROMPT: Final = "> "
@@ -44,9 +44,7 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
             record = run.record_of(task)
             records.append(record)
             try:
-                await run_team(
-                    prepared.team, record, view.show, begin=partial(view.begin, record), close=False, log=run.log
-                )
+                await run.go_on(record, view.show, begin=partial(view.begin, record))
             finally:
                 view.stop()
             view.end(record)

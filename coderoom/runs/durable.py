@@ -30,14 +30,14 @@ class Run:
     Attributes:
         prepared: The team.
         tasks: The tasks.
-        log: Its part of the journal; `None` if it is not kept.
+        log: Its part of the journal.
         budget: What each task may use; `None`: no limit.
-        recorder: Records the model traffic, that of tasks before too.
+        recorder: Records the model traffic; see `record_in`.
     """
 
     prepared: PreparedRun
     tasks: list[str]
-    log: RunLog | None = None
+    log: RunLog
     budget: Budget | None = None
     recorder: Recorder | None = None
 
@@ -68,18 +68,16 @@ class Run:
         """
         if cached and journal is None:
             raise RequestError("The cache of replies is the journal, and there is none.")
-        record = prepared.record
-        run = cls(prepared, [record.task], None, budget)
+        record, log = prepared.record, RunLog(journal, required=required, cached=cached)
         if journal is not None:
             journal.hide_values(secrets_of(prepared.team))
             source = prepared.source
             text = "" if source is None else source.data.decode("utf-8", "replace")
             limits = None if budget is None else budget.model_dump(exclude_none=True)
             request = {**prepared.arguments, "budget": limits, "source": text}
-            run.log = RunLog(journal, required=required, cached=cached)
-            run.log.begin(command, record.team, record.task, record.model, request)
-            record.run = run.log.run
-        return run
+            log.begin(command, record.team, record.task, record.model, request)
+            record.run = log.run
+        return cls(prepared, [record.task], log, budget)
 
     @classmethod
     def resume(
@@ -143,32 +141,58 @@ class Run:
         Returns:
             The record of the last task.
         """
-        recorders = [] if self.recorder is None else [self.recorder]
-        for recorder in recorders:
-            recorder.hide_values(secrets_of(self.prepared.team))
         try:
             for task in self.tasks[:-1]:
-                await run_team(
-                    self.prepared.team, self.record_of(task), _nothing, log=self.log, observers=recorders, close=False
-                )
+                await self.go_on(self.record_of(task), _nothing, limited=False)
             record = self.record_of(self.tasks[-1])
-            if self.log is not None and self.log.known:
+            if self.log.known:
                 record.notices.append(f"Resumed: {self.log.known:,} steps were done before, and are not done again.")
-            return await run_team(
-                self.prepared.team,
-                record,
-                watch,
-                begin=lambda: begin(record),
-                owns_process=owns_process,
-                close=close,
-                budget=self.budget,
-                log=self.log,
-                observers=recorders,
-            )
+            return await self.go_on(record, watch, begin=lambda: begin(record), owns_process=owns_process, close=close)
         except BaseException:
             if close:
                 await close_team(self.prepared.team)
             raise
+
+    async def go_on(
+        self,
+        record: RunRecord,
+        watch: Watcher,
+        *,
+        begin: Callable[[], None] = lambda: None,
+        owns_process: bool = False,
+        close: bool = False,
+        limited: bool = True,
+    ) -> RunRecord:
+        """Run the task of a record of this run. The other arguments are those of `run_team`.
+
+        Args:
+            record: The record, of `record_of`.
+            watch: Called with each message.
+            begin: Called before any request to a model.
+            owns_process: Whether the process does nothing else.
+            close: Whether to close the team at the end.
+            limited: Whether the budget holds.
+        """
+        return await run_team(
+            self.prepared.team,
+            record,
+            watch,
+            begin=begin,
+            owns_process=owns_process,
+            budget=self.budget if limited else None,
+            close=close,
+            log=self.log,
+            observers=() if self.recorder is None else (self.recorder,),
+        )
+
+    def record_in(self, file: Path) -> None:
+        """Record the model traffic in a file, that of tasks before too.
+
+        Raises:
+            RequestError: The file cannot be written.
+        """
+        self.recorder = Recorder(file)
+        self.recorder.hide_values(secrets_of(self.prepared.team))
 
     def record_of(self, task: str) -> RunRecord:
         """A record for a task of this run."""

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any, Final
 
 from coderoom._util.autogen import current_agent
-from coderoom._util.steps import MODEL, StepObserver
+from coderoom._util.steps import MODEL, StepObserver, note
 from coderoom.configs.masking import Masking
 from coderoom.configs.recorded import HEADER, dump_messages
 from coderoom.errors import RequestError
@@ -31,6 +31,7 @@ class Recorder(StepObserver):
         self.file = file
         self._masking = Masking()
         self._lock = Lock()
+        self._failed = False
         self._write("w", HEADER)
 
     def hide_values(self, secrets: Mapping[str, str]) -> None:
@@ -38,20 +39,22 @@ class Recorder(StepObserver):
         self._masking.hide_values(secrets)
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
-        """Write a request to a model."""
-        if kind != MODEL:
+        """Write a request to a model. The run goes on without the recording if that fails."""
+        if kind != MODEL or self._failed:
             return
         asked = {name: value for name, value in request.items() if name not in _NOT_ASKED}
-        self._write(
-            "a",
-            {
-                "agent": current_agent(),
-                "model": request["model"],
-                "model_info": request["model_info"],
-                "request": {**asked, "messages": dump_messages(request["messages"])},
-                "reply": result,
-            },
-        )
+        entry = {
+            "agent": current_agent(),
+            "model": request["model"],
+            "model_info": request["model_info"],
+            "request": {**asked, "messages": dump_messages(request["messages"])},
+            "reply": result,
+        }
+        try:
+            self._write("a", entry)
+        except RequestError as error:
+            self._failed = True
+            note(f"{error} What follows is not in it.")
 
     def _write(self, mode: str, entry: Mapping[str, Any]) -> None:
         line = self._masking.hide(json.dumps(entry))

@@ -143,7 +143,7 @@ class RunLog(Writer, StepObserver):
 
     def add(self, message: BaseAgentEvent | BaseChatMessage) -> bool:
         """Write a message of the team; return whether it is a new one, and not from before the run was resumed."""
-        if isinstance(message, ModelClientStreamingChunkEvent):
+        if self._journal is None or isinstance(message, ModelClientStreamingChunkEvent):
             return True
         data = message.model_dump(mode="json")
         same = {name: value for name, value in data.items() if name not in _NEVER_EQUAL}

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of, price_table
-from coderoom._util.steps import observing
+from coderoom._util.steps import StepObserver, observing
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.configs import default_model, make_model
 from coderoom.errors import RequestError
@@ -48,6 +48,7 @@ from coderoom.runs.exec_view import isolation_words
 from coderoom.runs.interrupts import route_signals
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.run_log import RunLog
+from coderoom.runs.tracing import Tracer, is_traced, run_span
 
 __all__ = ["Solved", "resume_solve", "solve"]
 
@@ -222,6 +223,7 @@ async def solve(
     options: Mapping[str, Any] | None = None,
     tests_for: Sequence[str] = (),
     log: RunLog | None = None,
+    observers: Sequence[StepObserver] = (),
 ) -> Solved:
     """Turn an instruction into tested functions, show the progress, and write the result.
 
@@ -238,6 +240,7 @@ async def solve(
         tests_for: Functions that exist already, as `FILE.py:FUNCTION`, or `FILE.py` for all public ones; only their
             tests are written.
         log: The run's part of the journal, which knows its steps if it is resumed; `None`: it is not kept.
+        observers: Who else sees the requests to models, such as a recorder.
 
     Raises:
         RequestError: An argument is wrong, or the folder cannot be written to.
@@ -277,7 +280,8 @@ async def solve(
             stream = generator.stream(instruction)
             if path is not None:
                 stream = generator.stream_tests(source, functions, instruction=instruction)
-            with observing(log):
+            tracers = [Tracer()] if is_traced() else []
+            with run_span("solve", log.run), observing(log, *observers, *tracers):
                 solution = await _watch(stream, view, log)
     except Exception as error:
         log.close("failed", {"error": str(error)})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,16 +74,20 @@ def summary(entry: RunEntry) -> dict[str, Any]:
     return {**facts, "state": entry.state}
 
 
-def seconds_of(age: str) -> float:
-    """The seconds of an age such as `30d`, `12h` or `90min`.
+def moment_of(text: str) -> float:
+    """The moment, in seconds since the epoch, of a date such as `2026-11-20`, or so long ago as `30d` or `12h`.
 
     Raises:
-        RequestError: It is none.
+        RequestError: It is neither.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|w)", age.strip())
-    if found is None:
-        raise RequestError(f"{age!r} is not an age; expected a number and a unit, as in 30d, 12h, 90min or 2w.")
-    return float(found[1]) * _UNITS[found[2]]
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|w)", text.strip()):
+        return time.time() - float(found[1]) * _UNITS[found[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError):
+        raise RequestError(
+            f"{text!r} is not an age or a date; expected one as in 30d, 12h, 90min, 2w or 2026-11-20."
+        ) from None
 
 
 def _plain(journal: Journal, entry: RunEntry, step: Step, asked: Mapping[int, list[str]]) -> dict[str, Any]:

@@ -227,8 +227,8 @@ async def run_team(
         JournalError: The journal cannot be written, and the run requires it.
     """
     started = time.monotonic()
-    if log is not None:
-        log.begin_task(record.task)
+    log = RunLog(None) if log is None else log
+    log.begin_task(record.task)
     if owns_process:
         adopt_orphans()
     executors = executors_of(team)
@@ -255,8 +255,7 @@ async def run_team(
                 _logged(watch, log)(record.add(event))
         record.seconds = time.monotonic() - started
         record.files = changes.written()
-        if log is not None:
-            log.end(record)
+        log.end(record)
         if close:
             await close_team(team)
         if owns_process:
@@ -264,10 +263,8 @@ async def run_team(
     return record
 
 
-def _logged(watch: Watcher, log: RunLog | None) -> Watcher:
+def _logged(watch: Watcher, log: RunLog) -> Watcher:
     """Log each message, and show it only if it is not known from before the run was resumed."""
-    if log is None:
-        return watch
     return lambda message: watch(message) if log.add(message) else None
 
 
@@ -334,7 +331,7 @@ async def _run(
         await stream.aclose()
 
 
-def _observers(team: Any, log: RunLog | None, spending: Spending | None) -> list[StepObserver]:
+def _observers(team: Any, log: RunLog, spending: Spending | None) -> list[StepObserver]:
     """Who sees the steps of a run: the journal, its budget, and that of the team."""
     conditions = [each for each in conditions_of(condition_of(team)) if isinstance(each, BudgetTermination)]
     for client in clients_of(team):

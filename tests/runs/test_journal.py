@@ -122,7 +122,12 @@ def test_an_instruction_goes_on_without_asking_again(folder: Folder) -> None:
         resumed = folder.run("resume", server=server)
         assert (resumed["succeeded"], len(server.requests)) == (True, len(replies) - 4)
     assert any((folder.path / "roman").glob("*.py"))
-    [entry] = folder.run("runs")["runs"]
+    with OpenAIServer(replies) as server:
+        recorded = folder.run(*solve[:-2], "--record", "roman.jsonl", server=server)
+    replayed = folder.run(*solve[:-2], "--model", "replay:roman.jsonl", "--no-journal")
+    assert replayed["succeeded"]
+    assert replayed["implementations"] == recorded["implementations"]
+    entry = folder.run("runs")["runs"][-1]
     assert (entry["state"], entry["facts"]["all_tests_passed"]) == ("ok", True)
 
 
