@@ -60,8 +60,10 @@ def run_and_exit(app: typer.Typer, *, owns_process: bool) -> NoReturn:
         code = error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of the output has closed it.
+    except (BrokenPipeError, SystemExit) as error:
+        # The reader of the output has closed it, which Rich tells by a `SystemExit`.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_BROKEN_PIPE
     except CodeRoomError as error:

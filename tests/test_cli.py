@@ -443,10 +443,16 @@ def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
 
 
-def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m coderoom doctor | true"
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, check=False)
-    assert b"Traceback" not in done.stderr
+@pytest.mark.parametrize("arguments", [["doctor"], ["teams", "--json"], ["run", "code-act", "x", "--model", REPLAY]])
+def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "coderoom", *arguments]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as output:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment(), stdout=output, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_an_old_character_set_is_no_failure(tmp_path: Path) -> None:

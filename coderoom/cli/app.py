@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,30 @@ from coderoom import __version__
 from coderoom._util.services import MODEL_FORMS
 from coderoom.configs.user import apply_user_config
 from coderoom.errors import RequestError
+
+_HYPHEN = "\ue000"
+"""Stands for a hyphen while lines are wrapped, so that names are not broken."""
+
+
+_context: Any = TyperCommand.context_class  # Of Click, which Typer bundles.
+_formatter: Any = _context.formatter_class
+
+
+class _Formatter(_formatter):  # type: ignore[misc]
+    """Wraps lines at white space only."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", _HYPHEN))
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], **widths: int) -> None:
+        super().write_dl([(first, second.replace("-", _HYPHEN)) for first, second in rows], **widths)
+
+    def getvalue(self) -> str:
+        return str(super().getvalue()).replace(_HYPHEN, "-")
+
+
+class _Context(_context):  # type: ignore[misc]
+    formatter_class = _Formatter
 
 
 class _PlainHelp:
@@ -40,9 +65,13 @@ class _PlainHelp:
 class Command(_PlainHelp, TyperCommand):
     """A command of the application."""
 
+    context_class = _Context
+
 
 class Group(_PlainHelp, TyperGroup):
     """Several commands."""
+
+    context_class = _Context
 
 
 app = typer.Typer(
@@ -50,8 +79,8 @@ app = typer.Typer(
     name="coderoom",
     help="Teams of LLM agents that write, run, repair and review code.",
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",  # In which a paragraph is filled as wide as the terminal is.
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]

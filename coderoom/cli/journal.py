@@ -48,7 +48,10 @@ def list_runs(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """List the runs in the journal, the newest first; or show, compare and remove them."""
+    """List the runs in the journal, the newest first.
+
+    The commands show, compare and remove them.
+    """
     if context.invoked_subcommand is not None:
         return EXIT_OK
     from coderoom.runs.story import moment_of, summary
@@ -76,7 +79,10 @@ def show_run(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Show a run as it was: code, output, messages and summary; with --json, every step."""
+    """Show a run as it was.
+
+    With its code, output, messages and summary; with --json, every step.
+    """
     from rich.console import Console
 
     from coderoom.runs import RunView
@@ -119,7 +125,10 @@ def serve_runs(
     journal: JournalOption = None,
     debug: DebugOption = False,
 ) -> int:
-    """Show all runs in the browser, live while they go on. Only this machine can reach the page, by its address."""
+    """Show all runs in the browser, live.
+
+    Only this machine can reach the page, by its address.
+    """
     from coderoom.runs.server import RunServer
 
     with RunServer(_open(journal), port) as server:
@@ -137,7 +146,10 @@ def compare_runs(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Compare the messages, code and outcomes of two runs, as a unified diff. Exit code 1: they differ."""
+    """Compare two runs.
+
+    Shows a unified diff of their messages, code and outcomes. Exit code 1: they differ.
+    """
     from coderoom.runs.story import lines_of
 
     opened = _open(journal)

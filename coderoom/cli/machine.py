@@ -41,7 +41,10 @@ def models(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Show which model services are configured; with --check, whether models answer. Exit code 1: one does not."""
+    """Show which model services are configured.
+
+    With --check, each is asked a word. Exit code 1: one does not answer.
+    """
     from coderoom.configs import default_model
     from coderoom.runs import check_model, services
 

@@ -155,10 +155,10 @@ def resume(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Go on with a run that was killed, interrupted, failed or stopped by a limit.
+    """Go on with a run that ended early.
 
-    What the models have answered is not asked again, and code that has run is run again only where its variables are
-    needed. The limits replace those of the run.
+    It was killed, interrupted, failed or stopped by a limit. What the models have answered is not asked again, and
+    code that has run is run again only where its variables are needed. The limits replace those of the run.
     """
     from rich.console import Console
 
@@ -315,10 +315,11 @@ def execute(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Run the code blocks of a file in order, without a model, up to the first that fails.
+    """Run the code blocks of a file, without a model.
 
-    The blocks run in one session in a sandbox: variables, imports and files of earlier blocks stay.
-    Blocks in python, sh, bash and javascript run; one marked no-run (```python no-run) does not.
+    They run in order, up to the first that fails, in one session in a sandbox: variables, imports and files of
+    earlier blocks stay. Blocks in python, sh, bash and javascript run; one marked no-run (```python no-run) does
+    not.
     """
     from rich.console import Console
 

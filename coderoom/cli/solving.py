@@ -147,9 +147,10 @@ def solve(
     as_json: JsonOption = False,
     debug: SolveDebugOption = False,
 ) -> int:
-    """Turn an instruction into tested functions: specs, tests, code, and repair until the tests pass.
+    """Turn an instruction into tested functions.
 
-    All code runs in a sandbox, and test results are computed outside of it. Exit code 1: not all tests passed.
+    The model writes specs, tests and code, and repairs the code until the tests pass. All code runs in a sandbox,
+    and test results are computed outside of it. Exit code 1: not all tests passed.
     """
     options = {name: value for name, value in locals().items() if name not in _NOT_GENERATOR_OPTIONS}
     options["block_severity"] = None if block_severity == "none" else block_severity

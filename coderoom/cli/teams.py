@@ -50,7 +50,10 @@ def show(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Show what a team consists of: its agents, their models, where code runs, and when it ends."""
+    """Show what a team consists of.
+
+    That is its agents, their models, where code runs, and when it ends.
+    """
     from coderoom.configs import read_team
     from coderoom.runs import team_tree
 
@@ -99,7 +102,10 @@ def validate(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Check team files without building anything, and print every mistake, and warnings."""
+    """Check team files, and print every mistake.
+
+    Nothing is built, and no code of the files runs.
+    """
     from coderoom.configs import check_team, team_warnings
 
     found: dict[str, list[Problem]] = {}
@@ -141,9 +147,9 @@ def convert(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Convert a team file of AutoGen to CodeRoom's agents and executors, and show what changes.
+    """Convert a team file of AutoGen to CodeRoom's.
 
-    Without --out, nothing is written.
+    Its agents and executors become those of CodeRoom, and what changes is shown. Without --out, nothing is written.
     """
     from coderoom.configs import convert_team
 
@@ -187,9 +193,10 @@ def gallery(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Make a gallery for AutoGen Studio: the shipped teams, your own, and their parts.
+    """Make a gallery for AutoGen Studio.
 
-    It contains nothing of this machine: no keys, no paths, and no values of variables except those of --model.
+    It has the shipped teams, your own, and their parts. It contains nothing of this machine: no keys, no paths, and
+    no values of variables except those of --model.
     """
     from coderoom.configs import make_gallery
 
@@ -212,10 +219,10 @@ def studio(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Start AutoGen Studio with the shipped teams and your own, until Ctrl-C.
+    """Start AutoGen Studio with the shipped teams.
 
-    The first start installs Studio in an environment of its own. It listens on this machine only, and has no
-    authentication: anyone who can reach its port can run code as you.
+    It has your own teams too, and runs until Ctrl-C. The first start installs Studio in an environment of its own.
+    It listens on this machine only, and has no authentication: anyone who can reach its port can run code as you.
     """
     from rich.console import Console
 
@@ -238,7 +245,7 @@ def studio(
 def schema(
     out: OutFileOption = None, force: ForceOption = False, as_json: JsonOption = False, debug: DebugOption = False
 ) -> int:
-    """Print the JSON Schema of team files, with which editors complete and check them."""
+    """Print the JSON Schema of team files, for editors."""
     from coderoom.configs import make_schema
 
     return _write_or_print(make_schema(), out, force=force, as_json=as_json, facts={})

@@ -19,7 +19,16 @@ from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter, Validation
 
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS, known_model_info, loads_past_versions
 from coderoom._util.services import MODEL_VARIABLE, OPENAI, UNKNOWN_MODEL, is_model_text
-from coderoom.configs.components import Components, Kind, ProviderError, constructor_defaults, kind_for, provider_of
+from coderoom.configs.components import (
+    MODEL,
+    TEAM,
+    Components,
+    Kind,
+    ProviderError,
+    constructor_defaults,
+    kind_for,
+    provider_of,
+)
 from coderoom.configs.findings import Checked, describe, explain, is_under
 from coderoom.configs.reading import Document
 from coderoom.configs.repairs import SUCCESSORS, fill_nulls, temporary_values
@@ -42,10 +51,12 @@ PLACEHOLDER = "coderoom.configs.loading.InjectedModel"
 """The provider that stands for a model client that is given later."""
 
 _PHRASES = {str: "a text", int: "an integer", dict: "a mapping"}
-_SKETCH = (
-    "; a team file is a mapping with the keys 'provider' and 'config', for instance "
-    "'provider: autogen_agentchat.teams.RoundRobinGroupChat'"
-)
+_EXAMPLES = {
+    TEAM: "; a team file is a mapping with the keys 'provider' and 'config', for instance "
+    "'provider: autogen_agentchat.teams.RoundRobinGroupChat'",
+    MODEL: "; a model file is a mapping with the keys 'provider' and 'config', for instance "
+    "'provider: autogen_ext.models.openai.OpenAIChatCompletionClient' and 'config: {model: gpt-4o}'",
+}
 _LARGE = 10**9
 """Python refuses to format integers of thousands of digits."""
 
@@ -101,11 +112,12 @@ class _Walk:
             self._checked.as_written.add(path)
         value = self._without_anchors(value, path)
         envelope = self._envelope(value, path)
-        component_class = self._find_class(value, path)
+        component_class = self._find_class(value, path, kind)
         inside = fields_by_key(component_class.component_config_schema) if component_class else {}
         for key in value:
             if key not in KEYS:
-                elsewhere = "; it belongs into 'config'" if key in inside else ""
+                misplaced = key in inside or "provider" not in value
+                elsewhere = "; it belongs into 'config'" if misplaced else ""
                 self._checked.unknown_key(path, key, KEYS, elsewhere)
         if component_class is not None:
             self._check_class(envelope, path, component_class, kind)
@@ -191,13 +203,13 @@ class _Walk:
                 self._checked.problem(place, f"expected {_PHRASES[expected]}, got {describe(given)}")
         return {"config": {}, **envelope}
 
-    def _find_class(self, value: Mapping[str, Any], path: Location) -> Any:
+    def _find_class(self, value: Mapping[str, Any], path: Location, kind: Kind | None) -> Any:
         """Return the class that a component names, or `None` after reporting why there is none."""
         provider, place = value.get("provider"), (*path, "provider")
         misspelt = any(nearest(key, KEYS) == ["provider"] for key in value if key not in KEYS)
         if "provider" not in value and not misspelt:
-            sketch = "" if path else _SKETCH
-            message = f"the key 'provider' is missing, which names the class of this component{sketch}"
+            example = "" if path or kind is None else _EXAMPLES.get(kind, "")
+            message = f"the key 'provider' is missing, which names the class of this component{example}"
             self._checked.problem(path, message)
         if not isinstance(provider, str) or place in self._checked.unresolved:
             return None

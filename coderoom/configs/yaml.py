@@ -310,14 +310,18 @@ def in_a_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
+_NEAR = 0.59
+"""Such that `system_prompt` is near `system_message`."""
+
+
 def nearest(name: str, names: Iterable[str], count: int = 1) -> list[str]:
     """The known names that `name` may be a misspelling of, nearest first."""
     known = list(names)
-    close = difflib.get_close_matches(name, known, n=count, cutoff=0.6)
+    close = difflib.get_close_matches(name, known, n=count, cutoff=_NEAR)
     if close:
         return close
     folded = {known_name.casefold(): known_name for known_name in known}
-    return [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, n=count, cutoff=0.6)]
+    return [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, n=count, cutoff=_NEAR)]
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

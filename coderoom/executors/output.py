@@ -6,6 +6,7 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from coderoom.outcome import Outcome
@@ -109,7 +110,7 @@ def bound_output(
 
 
 def save_output(text: str, folder: Path) -> Path:
-    """Save a whole output to a new file in the folder's `.coderoom`, which keeps the newest of them.
+    """Save a whole output to a file in the folder's `.coderoom`, which keeps the newest of them.
 
     Args:
         text: The output. Characters that UTF-8 cannot encode become `?`.
@@ -120,8 +121,10 @@ def save_output(text: str, folder: Path) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     # The code may have created links there.
-    name = f"{_OUTPUTS}/output-{uuid.uuid4().hex[:12]}.txt"
-    path = write_inside(folder, name, text.encode("utf-8", "replace"))
+    data = text.encode("utf-8", "replace")
+    # Named after its content, so that the notice of equal outputs is equal too.
+    name = f"{_OUTPUTS}/output-{sha256(data).hexdigest()[:12]}.txt"
+    path = write_inside(folder, name, data)
     with contextlib.suppress(OSError), _opened(os.open(path.parent, _FOLDER | os.O_NOFOLLOW)) as outputs:
         names = [name for name in os.listdir(outputs) if name.startswith("output-")]  # noqa: PTH208 (a descriptor)
         names.sort(key=lambda name: os.stat(name, dir_fd=outputs, follow_symlinks=False).st_mtime_ns)

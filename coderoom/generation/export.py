@@ -8,11 +8,12 @@ import os
 import re
 import stat
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
@@ -271,6 +272,9 @@ class WrittenFiles:
         return [path for path in files if path is not None]
 
 
+_PROBE_BYTES: Final = 64 * 1024
+
+
 def check_folder(
     folder: str | Path, name: str | None = None, language: str | Language = "python", *, tests_only: bool = False
 ) -> None:
@@ -298,6 +302,9 @@ def check_folder(
             raise RequestError(f"The solution cannot be written to {str(root)!r}: it is not a folder.")
         for each in names:
             _check_replaceable(root / each)
+        there = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(_PROBE_BYTES))
     except OSError as error:
         raise _unwritable(root, error) from error
 
