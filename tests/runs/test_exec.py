@@ -397,7 +397,7 @@ def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr is not None
         errors = process.stderr.read()
-        assert process.wait(60) == 1
+        assert process.wait(60) == 141
     assert b"Traceback" not in errors
 
 
