@@ -10,8 +10,6 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["RateLimiter", "one_more"]
-
 
 class RateLimiter(AbstractAsyncContextManager[None]):
     """Spaces requests evenly, without bursts, across event loops and threads.

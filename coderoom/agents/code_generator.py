@@ -50,8 +50,6 @@ from coderoom.generation import (
 )
 from coderoom.outcome import Outcome
 
-__all__ = ["CodeGeneratorAgent", "CodeGeneratorAgentConfig"]
-
 _MOST_REMARKS = 6
 _LONGEST_REMARK = 10_000
 

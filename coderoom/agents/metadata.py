@@ -11,29 +11,6 @@ from typing import Final
 
 from coderoom.outcome import Outcome
 
-__all__ = [
-    "APPROVED",
-    "ARTIFACTS",
-    "ATTEMPTS",
-    "CALLS",
-    "CUT",
-    "EVENT",
-    "EXIT_CODE",
-    "FAILURE",
-    "OUTCOME",
-    "OUTPUT",
-    "OUTPUT_FILE",
-    "RAN",
-    "RETRY",
-    "RETRY_DECISION",
-    "SHOWN",
-    "STOP_REASON",
-    "SUMMARY",
-    "VERDICT",
-    "StopReason",
-    "read_outcome",
-]
-
 OUTCOME: Final = "coderoom.outcome"
 """The outcome of the last attempt."""
 EXIT_CODE: Final = "coderoom.exit_code"

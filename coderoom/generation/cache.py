@@ -35,14 +35,6 @@ from coderoom.generation.models import Reply
 from coderoom.generation.solution import Solution
 from coderoom.generation.values import canonical
 
-__all__ = [
-    "CacheEntry",
-    "CacheStats",
-    "Journal",
-    "SolutionCache",
-    "cache_key",
-]
-
 _log = logging.getLogger("coderoom.generation")
 
 # The folder may hold other files too, such as the environments of AutoGen Studio.

@@ -17,12 +17,6 @@ from typing import Any
 from coderoom.generation.values import canonical, fields_of, show, tag_of
 from coderoom.sandbox.guest.encoding import place
 
-__all__ = [
-    "Comparison",
-    "compare",
-    "is_sound",
-]
-
 _MOST_NODES = 1_000_000
 _DEEPEST = 200
 _MOST_PAIRED = 60  # The most items of sets that are matched within a tolerance.

@@ -9,8 +9,6 @@ from coderoom.errors import RequestError
 from coderoom.generation.languages.python.check import UNREADABLE, parsed
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec
 
-__all__ = ["code_of", "existing_specs", "instruction_for"]
-
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _INSTRUCTION = """\
 Write tests for {names}, functions of a module that exists already. The tests say what the functions should do according

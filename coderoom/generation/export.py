@@ -27,16 +27,6 @@ from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import show
 from coderoom.outcome import Outcome
 
-__all__ = [
-    "WrittenFiles",
-    "check_folder",
-    "in_bytes",
-    "in_seconds",
-    "report_markdown",
-    "verdict",
-    "write_solution",
-]
-
 _SPECIAL = re.compile(r"[\\`*_\[\]|~$#!@]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LONGEST = 1_000

@@ -12,13 +12,6 @@ from coderoom.errors import GenerationError
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import canonical
 
-__all__ = [
-    "FrozenTests",
-    "TestChange",
-    "changed",
-    "freeze",
-]
-
 
 class TestChange(BaseModel):
     """A change of frozen tests.

@@ -34,10 +34,6 @@ from coderoom.generation.solution import (
 )
 from coderoom.sandbox import Sandbox
 
-__all__ = [
-    "AICodeGenerator",
-]
-
 _log = logging.getLogger("coderoom.generation")
 
 _LONGEST = 100_000

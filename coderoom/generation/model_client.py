@@ -25,8 +25,6 @@ from coderoom.errors import ModelError
 from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
 
-__all__ = ["BudgetSpent", "BudgetedModel", "Memory"]
-
 _log = logging.getLogger("coderoom.generation")
 
 _LONGEST = 400_000  # Searching a longer reply for code blocks and JSON would take too long.

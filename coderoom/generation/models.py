@@ -30,17 +30,6 @@ from coderoom.errors import MissingDependencyError, RequestError
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = [
-    "AutoGenModel",
-    "Embeddings",
-    "Message",
-    "Model",
-    "OpenAIEmbeddings",
-    "OpenAIModel",
-    "Reply",
-    "as_model",
-]
-
 
 @dataclass(frozen=True)
 class Message:

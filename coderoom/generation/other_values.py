@@ -14,8 +14,6 @@ from typing import Any
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
 from coderoom.generation.values import TaggedError, canonical, encode
 
-__all__ = ["other_values"]
-
 _COUNT = 24
 _LONGEST = 300
 _DAY = datetime.datetime.fromisoformat("2024-02-29")

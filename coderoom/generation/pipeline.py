@@ -44,13 +44,6 @@ from coderoom.generation.tests import FunctionTest, content_key, read_tests, tol
 from coderoom.generation.values import canonical
 from coderoom.outcome import Outcome
 
-__all__ = [
-    "Pipeline",
-    "all_passed",
-    "write_specs",
-    "write_tests",
-]
-
 _LEAST_TESTS, _MOST_TESTS = 3, 50
 _NOTHING = "there is no JSON object of the requested form"
 _SAID = 300

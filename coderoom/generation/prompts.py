@@ -12,18 +12,6 @@ from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import show
 
-__all__ = [
-    "PROMPT_VERSION",
-    "again",
-    "code_request",
-    "failures",
-    "fresh_request",
-    "refusals",
-    "repair_request",
-    "specs_request",
-    "tests_request",
-]
-
 PROMPT_VERSION = "5"
 
 _MOST_SHOWN = 6

@@ -28,12 +28,6 @@ from coderoom.generation.solution import (
 from coderoom.generation.specs import FunctionSpec, order
 from coderoom.generation.tests import FunctionTest, read_tests, tolerance_problem, vacuous_tests
 
-__all__ = [
-    "FunctionWork",
-    "Program",
-    "Rules",
-]
-
 _HASHES = frozenset({"B303", "B324"})  # Weak hashes are dangerous for secrets, not to run; instructions ask for md5.
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
 

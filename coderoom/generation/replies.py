@@ -21,22 +21,6 @@ from coderoom.generation.languages.python.check import parsed_expression
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.tests import FunctionTest
 
-__all__ = [
-    "Form",
-    "Repair",
-    "RepairForm",
-    "SpecsForm",
-    "TestsForm",
-    "as_specs",
-    "as_tests",
-    "code_in",
-    "read_repair",
-    "read_specs_data",
-    "read_tests_data",
-    "unclear_values",
-    "values_in",
-]
-
 
 class Form(BaseModel):
     """The schema of a reply as JSON.

@@ -34,12 +34,6 @@ from coderoom.generation.values import canonical, show, tag_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox
 
-__all__ = [
-    "Case",
-    "Judge",
-    "Run",
-]
-
 _PER_SESSION = 24  # Loading a program takes as long as a few tests, so a session needs enough of them.
 _MOST_PRINTED = 10_000
 _JUDGE_SECONDS = 5.0

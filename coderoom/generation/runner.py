@@ -16,12 +16,6 @@ from coderoom.generation.run import Case, Judge, Run
 from coderoom.generation.session import TestResult, TestSession
 from coderoom.sandbox import Limits, Sandbox
 
-__all__ = [
-    "TestRunner",
-    "language_named",
-    "make_sandbox",
-]
-
 _LANGUAGES: dict[str, Callable[[], Language]] = {
     "python": PythonLanguage,
     "javascript": JavaScriptLanguage,

@@ -19,19 +19,6 @@ from coderoom.generation.values import show
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, Session
 
-__all__ = [
-    "Answer",
-    "Failure",
-    "Raised",
-    "TestQueue",
-    "TestResult",
-    "TestSession",
-    "error_text",
-    "read_answer",
-    "verdict_on",
-    "why_no_answer",
-]
-
 _LONGEST = 4_000
 
 

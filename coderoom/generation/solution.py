@@ -15,28 +15,6 @@ from coderoom.generation.session import TestResult
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.tests import FunctionTest
 
-__all__ = [
-    "Approach",
-    "Attempt",
-    "CacheHit",
-    "CodeRefused",
-    "CodeWritten",
-    "FunctionFinished",
-    "FunctionReport",
-    "GenerationEvent",
-    "ModelAsked",
-    "Solution",
-    "SpecsWritten",
-    "StopReason",
-    "TestChanged",
-    "TestsFrozen",
-    "TestsRun",
-    "TestsWritten",
-    "Usage",
-    "Warned",
-    "why_no_code",
-]
-
 Approach = Literal["first", "patch", "fresh", "changed test", "existing"]
 """How an attempt started: first code, a patch, code written from scratch, the same code with a changed test, or code
 that existed before."""

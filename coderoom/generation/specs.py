@@ -12,8 +12,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 
 from coderoom.errors import GenerationError
 
-__all__ = ["FunctionInput", "FunctionOutput", "FunctionSpec", "name_problem", "order", "problems_of", "read_specs"]
-
 _MOST = 200
 _LONGEST = 20_000
 

@@ -22,16 +22,6 @@ from coderoom.generation.values import canonical, decode, show, tag_of
 if TYPE_CHECKING:
     from coderoom.generation.runner import TestRunner
 
-__all__ = [
-    "FunctionTest",
-    "Step",
-    "content_key",
-    "problems_of_steps",
-    "read_tests",
-    "tolerance_problem",
-    "vacuous_tests",
-]
-
 _LONGEST = 20_000
 _MOST_STEPS = 100
 _NAME = r"^[A-Za-z][A-Za-z0-9_]*$"

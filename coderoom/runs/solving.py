@@ -50,9 +50,6 @@ from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.run_log import RunLog
 from coderoom.runs.tracing import Tracer, is_traced, run_span
 
-__all__ = ["Solved", "resume_solve", "solve"]
-
-
 _CONTINUES = "The same command continues here, without repeating answered requests."
 _MOST_MISSING = 20
 _LONGEST = 300

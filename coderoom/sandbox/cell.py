@@ -20,8 +20,6 @@ from coderoom.sandbox.config import SandboxConfig, shown
 from coderoom.sandbox.policy import check_restricted
 from coderoom.sandbox.result import CodeError, ExecutionResult, Limit, OutputChunk
 
-__all__ = ["LANGUAGES", "Collector", "Program", "StreamName", "check_cell", "stopped", "with_output"]
-
 StreamName = Literal["stdout", "stderr"]
 T = TypeVar("T")
 

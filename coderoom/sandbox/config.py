@@ -14,18 +14,6 @@ from pydantic_core import ErrorDetails
 from coderoom.errors import RequestError
 from coderoom.sandbox.policy import POLICIES
 
-__all__ = [
-    "DEFAULTS",
-    "ENGINES",
-    "WALL_NAMES",
-    "Limits",
-    "SandboxConfig",
-    "SourceModule",
-    "check_variables",
-    "environment",
-    "shown",
-]
-
 _MIB = 1024 * 1024
 
 DEFAULTS = {

@@ -20,17 +20,6 @@ from typing import Any, Final, Literal
 from coderoom.sandbox.guest.restricted import Rulebook
 from coderoom.sandbox.result import CodeError
 
-__all__ = [
-    "MAX_CHARACTERS",
-    "POLICIES",
-    "RULES",
-    "FindingKind",
-    "PolicyFinding",
-    "check_restricted",
-    "find",
-    "restricted_rules",
-]
-
 MAX_CHARACTERS: Final = 250_000
 """Checking takes memory and time on the host: longer code is refused unchecked."""
 

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from coderoom.outcome import Outcome
 
-__all__ = ["Artifact", "CodeError", "ExecutionResult", "FunctionCall", "Limit", "OutputChunk", "with_paths"]
-
 Limit = Literal["wall", "cpu", "memory", "processes", "open_files", "file_size", "disk", "output", "value"]
 
 

@@ -18,8 +18,6 @@ from coderoom.sandbox.functions import HostFunction, Offer, Offered
 from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
 from coderoom.sandbox.session import Session, stream_of
 
-__all__ = ["Sandbox"]
-
 _NO_FUNCTIONS: Mapping[str, HostFunction] = {}
 
 

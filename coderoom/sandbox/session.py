@@ -18,8 +18,6 @@ from coderoom.sandbox.functions import HostFunction, Offer, calls_of
 from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
 from coderoom.sandbox.snapshots import Snapshot
 
-__all__ = ["Checkpoint", "OpenEngine", "Session", "stream_of"]
-
 OpenEngine = Callable[[Mapping[str, HostFunction]], Awaitable[EngineSession]]
 _QUEUE = 256
 _CLOSED = "The session is closed; make a new one with sandbox.session()."

@@ -17,8 +17,6 @@ from coderoom.errors import RequestError
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.engines import EngineSession
 
-__all__ = ["Snapshot"]
-
 _MOST_FILES = 20_000
 _DEEPEST = 100
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

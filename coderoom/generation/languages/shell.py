@@ -15,8 +15,6 @@ from coderoom.generation.specs import FunctionSpec
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
 
-__all__ = ["Shell", "ShellLanguage"]
-
 
 class Shell:
     """Calls shell functions from Python. Its source also runs in sessions and beside exported tests (Python 3.8).

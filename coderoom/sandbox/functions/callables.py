@@ -29,19 +29,6 @@ from coderoom.sandbox.functions.schemas import Shapes
 from coderoom.sandbox.guest.stubs import Shown, why_not_data
 from coderoom.sandbox.guest.values import as_plain
 
-__all__ = [
-    "LateFunctions",
-    "Offer",
-    "Offered",
-    "check_functions",
-    "from_callable",
-    "host_functions",
-    "misfit",
-    "resolve",
-    "show",
-    "without_remarks",
-]
-
 _MOST_ERRORS = 10
 
 Check = Callable[[Sequence[Any], Mapping[str, Any]], Arguments]

@@ -26,8 +26,6 @@ from coderoom.sandbox.guest.functions import ENDED, LEFT, PER_CALL, most_waiting
 from coderoom.sandbox.guest.stubs import too_large, too_many
 from coderoom.sandbox.result import FunctionCall
 
-__all__ = ["Calls", "calls_of"]
-
 _CONCURRENT = 32
 _THREADS = 16  # Not more, since each may have a result that is far too large.
 _LARGE = 65_536  # The arguments of a larger call are checked in a thread, since that would block the event loop.

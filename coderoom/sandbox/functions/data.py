@@ -17,8 +17,6 @@ from coderoom.sandbox.guest.stubs import why_not_data
 from coderoom.sandbox.guest.values import as_plain
 from coderoom.sandbox.result import FunctionCall
 
-__all__ = ["LONGEST", "CallLog", "DescribedError", "as_data", "error_data", "shorten"]
-
 LONGEST = 2_000
 """How many characters of an argument or of an error are kept."""
 

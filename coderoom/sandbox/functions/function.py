@@ -15,8 +15,6 @@ from pydantic_core import PydanticUndefined
 from coderoom.errors import RequestError
 from coderoom.sandbox.guest.stubs import Shown
 
-__all__ = ["Arguments", "HostFunction", "bind_arguments", "check_name", "default_of"]
-
 _LONGEST_DEFAULT = 200
 
 

@@ -17,8 +17,6 @@ from coderoom._util.steps import find_step, keep_step
 from coderoom.sandbox.functions.data import DescribedError, as_data, error_data
 from coderoom.sandbox.functions.function import Arguments, HostFunction
 
-__all__ = ["CallRecorder", "RecordedCall"]
-
 _LONGEST = 100_000
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from coderoom.errors import RequestError
 from coderoom.sandbox.functions.function import bind_arguments, check_name
 
-__all__ = ["Shapes", "Signed", "bind", "sign", "tool_name"]
-
 _TYPES = {
     "string": "str",
     "integer": "int",

@@ -36,8 +36,6 @@ from coderoom.sandbox.walls.local import (
 )
 from coderoom.sandbox.walls.workspace import borrowed
 
-__all__ = ["LandlockWall", "PathRuleWall", "SandlockWall"]
-
 # The files of /proc that reveal nothing about other processes.
 _HARMLESS = ("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm/overcommit_memory")
 _FOR_NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf")

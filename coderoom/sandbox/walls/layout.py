@@ -21,20 +21,6 @@ from coderoom._util.python import default_python
 from coderoom.errors import RequestError
 from coderoom.sandbox.config import SandboxConfig
 
-__all__ = [
-    "HOSTNAME",
-    "INSIDE",
-    "ORDINARY",
-    "WORKSPACE",
-    "Interpreter",
-    "Layout",
-    "check_readable",
-    "check_workspace",
-    "guarded_paths",
-    "is_private",
-    "layout_for",
-]
-
 _OLDEST = (3, 8)
 _PATIENCE = 20.0
 _PACKAGES = ("site-packages", "dist-packages")

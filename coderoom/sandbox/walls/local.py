@@ -27,19 +27,6 @@ from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.config import Limits, SandboxConfig
 from coderoom.sandbox.walls import StartedWorker, WallReport
 
-__all__ = [
-    "OUTSIDE",
-    "Facts",
-    "LocalWorker",
-    "ProbedWall",
-    "Start",
-    "copy_for_all",
-    "identity_to_become",
-    "owner_of",
-    "python_arguments",
-    "with_own_places",
-]
-
 # The folder on this machine that `guest` is in.
 OUTSIDE = Path(__file__).resolve().parent.parent
 

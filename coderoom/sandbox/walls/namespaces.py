@@ -31,8 +31,6 @@ from coderoom.sandbox.walls.local import (
 )
 from coderoom.sandbox.walls.workspace import borrowed
 
-__all__ = ["BubblewrapWall", "MountNamespaceWall", "NamespacesWall", "namespaces_remedy"]
-
 _OLDEST = (0, 4)
 _WITH_SIZE = (0, 7)
 _INFO_MILLISECONDS = 2000

@@ -21,8 +21,6 @@ from coderoom.sandbox.walls.local import (
     with_own_places,
 )
 
-__all__ = ["NoWall"]
-
 
 class NoWall(ProbedWall):
     """The worker is an ordinary process with its own environment and limits, and no other restrictions."""

@@ -16,8 +16,6 @@ from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.guest.isolation import linux, mounts
 from coderoom.sandbox.walls.local import identity_to_become, owner_of
 
-__all__ = ["borrowed", "chown_workspace", "mounted_for", "unmount"]
-
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 
 # Only a process with one thread can make a user namespace.

@@ -15,16 +15,6 @@ from coderoom.generation.specs import FunctionSpec
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = [
-    "RESERVED",
-    "Program",
-    "check_source",
-    "grammar",
-    "javascript_module",
-    "read_program",
-    "without_repeats",
-]
-
 _LONGEST = 200_000
 _MOST = 300
 _WORDS = (

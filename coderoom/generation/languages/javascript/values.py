@@ -16,15 +16,6 @@ from coderoom.generation.values import fields_of, tag_of
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
 
-__all__ = [
-    "as_actual",
-    "as_expected",
-    "for_judge",
-    "for_node",
-    "literal",
-    "node_test_file",
-]
-
 _SAFE = 2**53
 _KINDS = {"$tuple": "list", "$frozenset": "$set", "$bytearray": "$bytes", "$namedtuple": "$object"}
 _WITH_ITEMS = ("$tuple", "$set", "$frozenset")

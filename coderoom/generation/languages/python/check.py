@@ -15,16 +15,6 @@ from typing import Any
 from coderoom.generation.languages import CodeProblem, Level, SecurityFinding
 from coderoom.generation.specs import FunctionSpec
 
-__all__ = [
-    "UNREADABLE",
-    "check_implementation",
-    "names_defined",
-    "parsed",
-    "parsed_expression",
-    "scan",
-    "without_examples",
-]
-
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 """The exceptions that parsing raises for invalid Python."""
 

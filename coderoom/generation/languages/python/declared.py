@@ -19,8 +19,6 @@ from typing import Any
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
 from coderoom.generation.values import canonical, decode, encode, tag_of
 
-__all__ = ["as_declared", "fits", "unclear"]
-
 _LONGEST = 500
 _LONGEST_KEY = 200
 _RESULT = "float_of_result"

@@ -8,14 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coderoom.generation.languages.python.check import UNREADABLE, parsed
 
-__all__ = [
-    "imported_names",
-    "imports_in",
-    "python_module",
-    "tree_of",
-    "without_repeats",
-]
-
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

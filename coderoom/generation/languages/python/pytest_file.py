@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
 
-__all__ = ["job_of", "plain_inputs", "pytest_files"]
-
 # What the file contains, in this order: packages and modules. No two of them define the same name.
 _PARTS = (
     ("coderoom.sandbox.guest", "encoding"),

@@ -18,8 +18,6 @@ from typing import Final, Literal
 
 from coderoom.generation.languages.python.check import UNREADABLE
 
-__all__ = ["is_stateless", "is_stateless_expression"]
-
 _Code = tuple[ast.AST, Sequence[symtable.SymbolTable]]
 
 

@@ -21,8 +21,6 @@ from collections.abc import Iterator
 from coderoom.generation.languages import Variation
 from coderoom.generation.languages.python.check import UNREADABLE, parsed
 
-__all__ = ["variation"]
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())

@@ -34,8 +34,6 @@ from coderoom.sandbox.guest.frames import (
 if TYPE_CHECKING:
     from coderoom.sandbox.engines.cpython.room import Runner
 
-__all__ = ["BUFFERED", "PATIENCE", "ForkServerClient", "HostChannel", "OutputPipes", "integer"]
-
 PATIENCE = 20.0
 """How many seconds a request to a process behind the wall may take."""
 

@@ -23,8 +23,6 @@ from coderoom.sandbox.functions import HostFunction
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.walls import StartedWorker, Wall, choose, make_wall
 
-__all__ = ["CPythonEngine", "Worker"]
-
 _PATIENCE = 120.0  # For the start, with all imports.
 _IDLE_ROOMS = 4
 _MOMENT = 0.05

@@ -22,8 +22,6 @@ from coderoom.sandbox.functions import Calls
 from coderoom.sandbox.guest.decoding import Decoder, TaggedError
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit
 
-__all__ = ["Ending", "RunningCell", "conclude", "describe_end"]
-
 _LONGEST = 30_000
 _MOST_ARTIFACTS = 100
 _LONGEST_NAME = 4096

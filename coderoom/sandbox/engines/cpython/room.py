@@ -22,8 +22,6 @@ from coderoom.sandbox.engines.cpython.channel import BUFFERED, PATIENCE, ForkSer
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, describe_end
 from coderoom.sandbox.guest.frames import CONTENT, KEY_SIZE, STDOUT
 
-__all__ = ["MOST_CHECKPOINTS", "Room", "Runner"]
-
 MOST_CHECKPOINTS = 64
 """How many checkpoints a room may have, each of which is a process."""
 

@@ -24,8 +24,6 @@ from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
 from coderoom.sandbox.functions import Calls, HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
-__all__ = ["CPythonSession", "CheckpointHandle"]
-
 # How long interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25 seconds.
 _GRACE = 0.3
 _LAST_GRACE = 0.2  # The same, after all processes that it may be waiting for were killed.

@@ -19,8 +19,6 @@ from coderoom.sandbox.guest.decoding import Decoder
 from coderoom.sandbox.guest.encoding import ValueEncoder
 from coderoom.sandbox.result import CodeError
 
-__all__ = ["ELSE", "MODULES", "MontyCell", "prelude", "returned", "trip_of"]
-
 MODULES = (
     *("asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal"),
     *("functools", "hashlib", "itertools", "json", "math", "os", "pathlib", "posixpath", "random", "re", "sys", "time"),

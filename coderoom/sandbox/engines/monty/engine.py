@@ -26,8 +26,6 @@ from coderoom.sandbox.functions import HostFunction
 if TYPE_CHECKING:
     import pydantic_monty
 
-__all__ = ["MontyEngine"]
-
 _IDLE_LIMITS = ("processes", "open_files", "file_bytes")
 _NO_LIMIT = 86_400.0
 _MOST_WORKERS = 32

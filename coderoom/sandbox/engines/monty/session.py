@@ -28,8 +28,6 @@ from coderoom.sandbox.result import Artifact, ExecutionResult, FunctionCall, Out
 if TYPE_CHECKING:
     from coderoom.sandbox.engines.monty.engine import MontyEngine, MontyWorker
 
-__all__ = ["Mark", "MontySession"]
-
 _MIB = 1024 * 1024
 _EMPTY = 12 * _MIB  # What a worker has before any code runs, and a little more.
 _LIGHT = 16 * _MIB  # A state up to this size is copied before every cell, which takes some milliseconds.

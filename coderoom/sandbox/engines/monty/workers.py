@@ -22,8 +22,6 @@ from coderoom.sandbox.cell import Collector
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.result import OutputChunk
 
-__all__ = ["Guard", "Tap", "launcher", "resident"]
-
 _BACKLOG = 4 * 1024 * 1024
 _ADDRESSES = 1024 * 1024 * 1024  # What a worker maps besides the memory that it counts.
 _STOP, _GO = getattr(signal, "SIGSTOP", None), getattr(signal, "SIGCONT", None)

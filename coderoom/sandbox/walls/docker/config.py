@@ -27,18 +27,6 @@ from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, WORKSPACE, guarded_p
 from coderoom.sandbox.walls.local import copy_for_all
 from coderoom.sandbox.walls.workspace import chown_workspace, mounted_for, unmount
 
-__all__ = [
-    "DEFAULT_IMAGE",
-    "LABEL",
-    "DockerOptions",
-    "Meeting",
-    "Tenant",
-    "container_config",
-    "memory_of",
-    "tenant_for",
-    "visible_code",
-]
-
 _FEW_USERS = (10_000, 60_000)  # Known to every engine that remaps users.
 _NOBODY = (0x7000_0000, 0x7FFF_FFFF)  # Used by no machine.
 

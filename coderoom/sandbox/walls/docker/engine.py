@@ -21,8 +21,6 @@ from typing import Any, Self
 
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
 
-__all__ = ["Container", "DockerWorker", "Engine", "EngineStream", "connect", "is_missing", "reason"]
-
 _UNIX = "unix://"
 _START = "Start Docker (for instance: systemctl start docker), or set DOCKER_HOST to where its engine listens."
 

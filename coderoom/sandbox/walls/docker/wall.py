@@ -30,8 +30,6 @@ from coderoom.sandbox.walls.docker.config import (
 from coderoom.sandbox.walls.docker.engine import Container, DockerWorker, Engine, connect, is_missing, reason
 from coderoom.sandbox.walls.layout import WORKSPACE, check_readable, check_workspace
 
-__all__ = ["DockerWall"]
-
 _OLDEST_PYTHON = (3, 8)
 _PATIENCE = 30.0
 _PROBE_SECONDS = 5.0
