@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -32,20 +33,25 @@ async def run_uncancellable(work: Awaitable[T]) -> T:
         del cancelled  # Breaks the reference cycle of exception and frame.
 
 
-async def cancel_and_wait(task: asyncio.Future[Any]) -> None:
+async def cancel_and_wait(task: asyncio.Future[Any], patience: float | None = None) -> None:
     """Cancel a task if it is not done, and wait for its end; a second cancellation is passed on to it.
+
+    Args:
+        task: The task.
+        patience: The seconds after which a task that does not end is left to itself; `None`: unlimited.
 
     Raises:
         asyncio.CancelledError: The surrounding task was cancelled meanwhile; the other task has ended.
     """
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
+    end = None if patience is None else time.monotonic() + patience
+    while not task.done() and (end is None or time.monotonic() < end):
         task.cancel()
         try:
-            await asyncio.wait((task,))
+            await asyncio.wait((task,), timeout=None if end is None else max(0.0, end - time.monotonic()))
         except asyncio.CancelledError as error:
             cancelled = error
-    retrieve_exception(task)
+    task.add_done_callback(retrieve_exception)
     if cancelled is not None:
         try:
             raise cancelled

@@ -317,7 +317,7 @@ def _same(tag: str, wanted: Any, actual_content: Any) -> bool:
         return all(
             _get(wanted, name) is not None and _get(wanted, name) == _get(actual_content, name)
             for name in ("type", "name")
-        )
+        ) and _get(wanted, "value") == _get(actual_content, "value")
     return type(wanted) is type(actual_content) and bool(wanted == actual_content)
 
 

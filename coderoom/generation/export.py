@@ -18,7 +18,7 @@ from typing import Any, Final
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.frozen import TestChange
-from coderoom.generation.languages import Language
+from coderoom.generation.languages import MARK, Language
 from coderoom.generation.languages.python.module import imports_in
 from coderoom.generation.runner import language_named
 from coderoom.generation.session import TestResult
@@ -216,7 +216,6 @@ def _about(solution: Solution) -> list[str]:
     ]
 
 
-_MARK = "Written by CodeRoom"
 _MOST_WORDS = 3
 _FILLERS = frozenset(
     str.split(
@@ -384,7 +383,7 @@ def _texts(solution: Solution, module: str, language: Language, place: str) -> d
     texts = {}
     code = {name: source for name, source in solution.implementations.items() if source}
     if code and not solution.tests_only:
-        texts[f"{module}{language.suffix}"] = _marked(language.write_module(code, solution.instruction), language)
+        texts[f"{module}{language.suffix}"] = language.marked(language.write_module(code, solution.instruction))
     tests = {name: cases for name, cases in solution.tests.items() if cases}
     if solution.tests_only:  # Those that fail are in the report.
         passed = {(each.function, each.test) for each in solution.test_results if each.passed}
@@ -393,17 +392,13 @@ def _texts(solution: Solution, module: str, language: Language, place: str) -> d
     if code and tests:
         path = module if place == "." else f"{place}/{module}"
         files = language.write_tests(tests, path, solution.function_specs)
-        texts |= files | {language.tests_file(module): _marked(files[language.tests_file(module)], language)}
-    texts["report.md"] = f"<!-- {_MARK}. -->\n\n{report_markdown(solution)}"
-    about: dict[str, Any] = {"about": _MARK, "verdict": verdict(solution), "missing": solution.missing}
+        texts |= files | {language.tests_file(module): language.marked(files[language.tests_file(module)])}
+    texts["report.md"] = f"<!-- {MARK}. -->\n\n{report_markdown(solution)}"
+    about: dict[str, Any] = {"about": MARK, "verdict": verdict(solution), "missing": solution.missing}
     about.update(files=sorted(texts), total_tokens=solution.usage.total_tokens)
     data = {"coderoom": about, **solution.model_dump(mode="json")}
     texts["report.json"] = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     return texts
-
-
-def _marked(text: str, language: Language) -> str:
-    return f"{language.comment} {_MARK}.\n{text}"
 
 
 def _check_replaceable(path: Path) -> None:
@@ -416,7 +411,7 @@ def _check_replaceable(path: Path) -> None:
     if stat.S_ISREG(facts.st_mode):
         with path.open("rb") as file:
             head = file.read(_HEAD)
-    if _MARK.encode() not in head:
+    if MARK.encode() not in head:
         raise RequestError(
             f"{str(path)!r} exists and was not written by CodeRoom: move it away, or choose another folder or name. "
             "Nothing was written."

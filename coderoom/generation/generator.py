@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -330,7 +331,9 @@ class AICodeGenerator:
             sandbox = self._sandbox
             if sandbox is None:
                 sandbox = await stack.enter_async_context(make_sandbox(self._wall, self._language))
-            runner = TestRunner(sandbox, timeout=self._timeout, language=self._language, strict=self._strict)
+            language = copy(self._language)
+            language.about = program.instruction
+            runner = TestRunner(sandbox, timeout=self._timeout, language=language, strict=self._strict)
             if program.existing and (why := await runner.why_not_loaded(program.existing)):
                 raise RequestError(
                     f"The module cannot be tested: {why}. In the sandbox it can import installed packages, but not the "

@@ -28,6 +28,9 @@ from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason
 _log = logging.getLogger("coderoom.generation")
 
 _LONGEST = 400_000  # Searching a longer reply for code blocks and JSON would take too long.
+_MOST_TOKENS = 10**12
+_PATIENCE_SECONDS = 5.0
+"""How long a client that ignores its cancellation is waited for."""
 _TRANSIENT = frozenset(
     {"APIConnectionError", "APITimeoutError", "InternalServerError", "RateLimitError", "TransportError"}
 )
@@ -149,8 +152,9 @@ class BudgetedModel:
             retry_error_callback=_last_result,
         )
         found: Reply | BaseException = await attempts(self._try_once, messages, form)
-        if isinstance(found, Reply):
+        if type(found) is Reply:  # An exception may say that it is one.
             return found
+        assert isinstance(found, BaseException)
         text = f"The model {self._model.name!r} could not be called: {_described(found)}"
         self._broken = ModelError(text)
         raise self._broken from found
@@ -177,7 +181,7 @@ class BudgetedModel:
         try:
             await asyncio.wait((task,))
         finally:
-            await cancel_and_wait(task)
+            await cancel_and_wait(task, _PATIENCE_SECONDS)
         if task.cancelled():
             return asyncio.CancelledError("the client cancelled its own request")
         error = task.exception()
@@ -223,7 +227,7 @@ def _cleaned(reply: Reply) -> Reply:
 
 
 def _tokens(count: object) -> int:
-    return count if type(count) is int and count > 0 else 0
+    return min(count, _MOST_TOKENS) if type(count) is int and count > 0 else 0
 
 
 def _may_pass(found: Reply | BaseException) -> bool:
@@ -242,8 +246,8 @@ def _last_result(state: RetryCallState) -> Reply | BaseException:
 def _described(error: BaseException) -> str:
     try:
         text, advice = f"{type(error).__name__}: {said(error)}".rstrip(": "), advice_for(error)
-        return f"{text.rstrip('.')}. {advice}" if advice else text
-    except Exception:  # Its text cannot be made.
+        return encodable(f"{text.rstrip('.')}. {advice}" if advice else text)
+    except BaseException:  # Its text cannot be made, whatever the client raises there.
         return type(error).__name__
 
 

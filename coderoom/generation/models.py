@@ -140,6 +140,8 @@ def as_model(client: Any, *, max_answer_tokens: int | None = None) -> Model:
         RequestError: It is neither, or a `Model`, which has to limit its replies itself.
     """
     if isinstance(client, Model):
+        if not isinstance(client.name, str):
+            raise RequestError(f"the name of a model is a text, not {client.name!r:.200}")
         if max_answer_tokens is not None:
             raise RequestError("max_answer_tokens= works with a model client of AutoGen or model=; limit your Model.")
         return client

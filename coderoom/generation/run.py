@@ -42,6 +42,8 @@ _MOST_TIMEOUTS = 3  # After this many, the other tests of a function are not run
 _RUNS = 100  # The runs of all tests of a function, so that code that answers at random cannot pass.
 _LEAST_RUNS = 3
 _SECONDS_TO_REPEAT = 0.4
+_SECONDS_IN_ORDER = 60.0  # Slower tests run in fewer processes in order, but in so many:
+_LEAST_PROCESSES = 4
 _SECONDS_TO_RUN_TWICE = 2.0  # Slower tests run only once in each process in order.
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
@@ -177,6 +179,7 @@ class Run:
         self._final = final
         self._results: dict[int, TestResult] = {}
         self._timeouts: Counter[str] = Counter()
+        self._left = ""
 
     async def do(self) -> list[TestResult]:
         """Run all tests."""
@@ -274,6 +277,8 @@ class Run:
             count = min(count, 0 if proven and not self._final else 1)
         if not count or not cases:
             return
+        slow = sum(self._results[case.number].duration for case in cases)
+        count = min(count, max(_LEAST_PROCESSES, int(_SECONDS_IN_ORDER / slow))) if slow else count
         for session in self._sessions:  # The program in them could change what new processes do.
             await session.close()
         async with TestSession(self._sandbox, self._language, {}) as session:
@@ -298,8 +303,13 @@ class Run:
                 self._results[case.number] = self._not_repeatable(case, self._passed(case), seen)
                 continue
             text = f"it passes alone, but after the other tests it {seen.said()}: the code keeps state"
-            update = {"passed": False, "why": text} if self._strict else {"warning": text}
-            self._results[case.number] = self._results[case.number].model_copy(update=update)
+            self._warn(case, text)
+        if self._left and self._results[cases[-1].number].passed:
+            self._warn(cases[-1], f"after the tests, the program leaves {self._left}")
+
+    def _warn(self, case: Case, text: str) -> None:
+        update = {"passed": False, "why": text} if self._strict else {"warning": text}
+        self._results[case.number] = self._results[case.number].model_copy(update=update)
 
     def _parts(self, cases: Sequence[Case], most: int) -> Iterator[list[Case]]:
         """Parts of the tests, the answers of which have at most `most` characters together."""
@@ -340,6 +350,8 @@ class Run:
             answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, variation)
             count -= at_once
             pairs = [(number, each) for number, several in enumerate(answers) for each in several]
+            self._left = next((each.left for _, each in pairs if each is not None and each.left), self._left)
+            pairs = [(number, each) for number, each in pairs if each is None or not each.left]
             seen = await self._judged([cases[number] for number, _ in pairs], [each for _, each in pairs])
             for (number, _), each in zip(pairs, seen, strict=True):
                 if not found[number].why:

@@ -58,6 +58,7 @@ class Answer:
         seconds: The duration.
         peak: The peak memory of the process in bytes.
         after: The arguments after the call, as tagged data by name; `None` if they were not reported.
+        left: What the program has left behind after all calls; such an answer has nothing else.
     """
 
     value: Any = None
@@ -66,6 +67,7 @@ class Answer:
     seconds: float = 0.0
     peak: int | None = None
     after: dict[str, Any] | None = None
+    left: str = ""
 
 
 def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) -> Answer | None:
@@ -87,6 +89,8 @@ def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) ->
         return None
     if not isinstance(data, dict):
         return None
+    if isinstance(data.get("left"), str):
+        return Answer(left=_text(data["left"], _LONGEST))
     raised = data.get("error")
     value = data.get("value")
     after = data.get("after")
@@ -405,7 +409,7 @@ class TestSession:
         await self.close()
         session = self._session = self._sandbox.session()
         harness = make_harness(self._language.harness(), self._sandbox.preload)
-        result = await session.run(harness + self._language.load())
+        result = await session.run(harness + self._language.load(self._sources.values()))
         if not result.success:
             raise RequestError(
                 f"Functions in {self._language.name} cannot be tested in this sandbox. They need the engine cpython "

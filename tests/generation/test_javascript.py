@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +170,8 @@ class TestStates:
 class Elsewhere(JavaScriptLanguage):
     """Where programs are looked for in vain."""
 
-    def load(self) -> str:
-        return f"import os\nos.environ['PATH'] = '/nowhere'\n{super().load()}"
+    def load(self, sources: Collection[str]) -> str:
+        return f"import os\nos.environ['PATH'] = '/nowhere'\n{super().load(sources)}"
 
 
 async def test_where_there_is_no_node_it_is_said(sandbox: Sandbox) -> None:

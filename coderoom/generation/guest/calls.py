@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
+import _thread
 import atexit
 import builtins
 import math
@@ -10,7 +12,7 @@ import sys
 import time
 
 from .steps import COROUTINE, StepError, Steps
-from .values import Encoder, decode, name_of
+from .values import Encoder, classes_of, decode, keep_libraries, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -33,11 +35,13 @@ __all__ = [
 _VARARGS, _VARKEYWORDS = 4, 8  # Flags of code objects.
 _MOST_TOLD = 4_000
 _MOST_FRAMES = 8
+_MOST_WRAPPED = 9
 _filling: List[List[Any]] = []  # Keeps objects of `scatter`.
 budget = {"text": 400_000}
-space = {"program": "__main__"}  # The module with the functions.
-# A metaclass may say something else.
-_classes_of = type.__dict__["__mro__"].__get__
+space: Dict[str, Any] = {"program": "__main__", "by_name": False}  # The module with the functions, how to call them.
+_names = dict(vars(builtins))
+_limit, _set_limit = sys.getrecursionlimit, sys.setrecursionlimit
+_texts: List[Callable[[Dict[str, Any]], str]] = []
 
 
 def _make_dumps() -> Callable[[Any], str]:
@@ -78,26 +82,42 @@ def make_call(job: Dict[str, Any]) -> Call:
 
 
 def _function(name: str) -> Any:
-    names = sys.modules[space["program"]].__dict__
-    if name not in names:
+    module = sys.modules[space["program"]]
+    if type(module) is not type(sys):
+        raise TypeError("the program has replaced its module by something else")
+    if name not in module.__dict__:
         raise NameError("name %r is not defined" % name)
-    return names[name]
+    return module.__dict__[name]
 
 
-def answer(call: Call, encoder: Encoder) -> str:
-    """Make a call and return its answer."""
+def _depth() -> int:
+    """How many calls there are around the one that asks."""
+    frame, found = sys._getframe(1), 0
+    while frame.f_back is not None:
+        frame, found = frame.f_back, found + 1
+    return found
+
+
+def answer(
+    call: Call, encoder: Encoder, kept: Optional[List[Any]] = None, text: Sequence[Callable[..., str]] = _texts
+) -> str:
+    """Make a call and return its answer; `kept` gets the returned value and the arguments after the call."""
     function, positional, named, after = call
+    limit = _limit()
+    raised = limit + _depth()  # So that as many calls are left as in a script.
     try:
+        _set_limit(raised)
         value = encoder.listed(_finished(function(*positional, **named)))
     except BaseException as error:
         report = _failed(error)
     else:
         report = _report(value, after, encoder)
-    text = _dumps(report)
-    if len(text) > budget["text"]:
-        why = "it has more than %d characters as data" % budget["text"]
-        text = _dumps({"value": {"$opaque": {"type": "value", "why": why}}})
-    return text
+        if kept is not None:
+            kept.append((value, after))
+    finally:
+        if _limit() == raised:
+            _set_limit(limit)
+    return text[0](report)
 
 
 def _report(value: Any, after: Optional[Dict[str, Any]], encoder: Encoder) -> Dict[str, Any]:
@@ -110,19 +130,27 @@ def _report(value: Any, after: Optional[Dict[str, Any]], encoder: Encoder) -> Di
         return {"value": {"$opaque": {"type": "value", "why": "reading it raises an exception"}}}
 
 
-def answer_now(job: Dict[str, Any]) -> str:
+def _error(message: str) -> Dict[str, Any]:
+    return {"error": {"types": [], "base": "RuntimeError", "message": message, "trace": []}}
+
+
+def answer_now(job: Dict[str, Any], kept: Optional[List[Any]] = None) -> str:
     """Run a whole job."""
     try:
         call = make_call(job)
     except BaseException as error:
         return _dumps(_failed(error))
-    return answer(call, Encoder())
+    return answer(call, Encoder(), kept)
 
 
-def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, name: str, linger: float) -> None:
+def serve(
+    jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, name: str, linger: float, by_name: bool
+) -> None:
     """Import the program as a module from a folder, run jobs, each in a folder of its own, and write a line for each.
 
-    When Python exits, one more line is written: the program has not ended the process.
+    At the end, there is a line for each value that has changed since it was returned: the number of the job, and an
+    answer instead of the earlier one. Another one, `left ...`, says what the program has left behind. When Python
+    exits, one more line is written: the program has not ended the process.
 
     Args:
         jobs: The jobs.
@@ -131,24 +159,61 @@ def serve(jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, na
         folder: The folder.
         name: The name of the module.
         linger: The seconds to wait after the jobs, since the program could end the process later.
+        by_name: Whether arguments are passed by name where possible; otherwise, by position.
     """
-    atexit.register(os.write, writer, b"end\n")  # What is registered first runs last.
+    write, text_of = os.write, _texts[0]
+    before = dict(vars(builtins))
+    atexit.register(write, writer, b"end\n")  # What is registered first runs last.
     os.chdir(folder)
     sys.path.insert(0, folder)
     for each in [each for each in sys.modules if each.startswith(__package__)]:
         del sys.modules[each]  # The program must not see where it runs.
     budget.update(text=longest)
-    space.update(program=name)
+    space.update(program=name, by_name=by_name)
+    with open(name + ".py", encoding="utf-8", errors="surrogatepass") as file:
+        keep_libraries(file.read())
     __import__(name)
+    returned: List[Tuple[int, str, List[Any]]] = []
+
+    def tell(line: str) -> None:
+        found = memoryview(line.encode() + b"\n")
+        while found:
+            found = found[write(writer, found) :]
+
     for number, job in enumerate(jobs):
         os.mkdir(str(number))
         os.chdir(str(number))
         os.environ["TMPDIR"] = os.getcwd()
-        found = memoryview(answer_now(job).encode() + b"\n")
-        while found:
-            found = found[os.write(writer, found) :]
+        kept: List[Any] = []
+        text = answer_now(job, kept)
+        tell(text)
+        returned.append((number, text, kept))
         os.chdir("..")
     time.sleep(linger)
+    for number, text, kept in returned:
+        value, after = kept[0] if kept else (None, None)
+        if kept and text_of(_report(value, after, Encoder())) != text:
+            tell("%d %s" % (number, _dumps(_error("the returned value changes later"))))
+    left = _left(before)
+    if left:
+        tell("left " + left)
+
+
+def _left(before: Dict[str, Any]) -> str:
+    """What a program has left behind that can change or end the process later; empty if nothing."""
+    if any(_signal.getitimer(which)[0] for which in (0, 1, 2)):
+        return "a timer"
+    if _thread._count() > 0:
+        return "a thread"
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return "a function that traces calls"
+    if any(vars(builtins).get(name) is not each for name, each in before.items()):
+        return "changed built-in names"
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        return "a process"
+    except ChildProcessError:
+        return ""
 
 
 def scatter() -> None:
@@ -183,17 +248,29 @@ def _fail() -> None:
 
 def _arranged(function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
     """The arguments by position and by name: some parameters are positional only, `*` and `**` take several."""
-    code = getattr(function, "__code__", None)
     named = dict(inputs)
-    if code is None or hasattr(function, "__wrapped__"):
+    outer = getattr(function, "__code__", None)
+    for _ in range(_MOST_WRAPPED):
+        function = getattr(function, "__wrapped__", function)
+    skipped = isinstance(function, type)
+    code = getattr(function.__init__ if skipped else function, "__code__", None)
+    if code is None:
         return (), named
-    names = code.co_varnames
-    first, both = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames[skipped:]
+    first, both = code.co_argcount - skipped, code.co_argcount + code.co_kwonlyargcount - skipped
     several = names[both] if code.co_flags & _VARARGS else None
     others = names[both + (several is not None)] if code.co_flags & _VARKEYWORDS else None
-    if several not in named:
-        first = getattr(code, "co_posonlyargcount", 0)
-    positional = [named.pop(name) for name in names[:first] if name in named]
+    if several is not None and others not in named and not first and not set(named) & {*names[: both + 1]}:
+        # A decorator has the place of the function: its inputs are in order.
+        return ((), named) if space["by_name"] and others is not None else (tuple(named.values()), {})
+    takes_names = outer is None or outer.co_flags & _VARKEYWORDS or outer is code
+    if several not in named and space["by_name"] and takes_names:
+        first = max(getattr(code, "co_posonlyargcount", 0) - skipped, 0)
+    positional = []
+    for name in names[:first]:
+        if name not in named:
+            break
+        positional.append(named.pop(name))
     if several in named:
         positional += named.pop(several)
     if others in named and type(named[others]) is dict:
@@ -247,9 +324,9 @@ def _failed(error: BaseException) -> Dict[str, Any]:
 def _explain(error: BaseException) -> Dict[str, Any]:
     """The report of an exception: its class, base classes, message, and the frames of the code under test."""
     kind = type(error)
-    classes = [(name_of(each), each) for each in _classes_of(kind)]
-    own = [name for name, each in classes if getattr(builtins, name, None) is not each]
-    base = next(name for name, each in classes if getattr(builtins, name, None) is each)
+    classes = [(name_of(each), each) for each in classes_of(kind)]
+    own = [name for name, each in classes if _names.get(name) is not each]
+    base = next(name for name, each in classes if _names.get(name) is each)
     try:
         message = str(error)[:_MOST_TOLD]
     except BaseException:
@@ -270,7 +347,7 @@ def error_matches(expected: str, types: Sequence[str], base: str) -> bool:
     own = getattr(builtins, base, None)
     known = own.__mro__ if isinstance(own, type) and issubclass(own, BaseException) else ()
     if isinstance(getattr(builtins, expected, None), type):
-        return any(each.__name__ == expected for each in known)
+        return getattr(builtins, expected) in known  # `IOError` is another name of `OSError`.
     return bool(known) and expected in types
 
 
@@ -283,3 +360,26 @@ def _trace(error: BaseException) -> List[List[Any]]:
             frames.append([code.co_filename, trace.tb_lineno, code.co_name])
         trace = trace.tb_next
     return frames[:_MOST_FRAMES] + frames[_MOST_FRAMES:][-_MOST_FRAMES:]
+
+
+def _make_text() -> Callable[[Dict[str, Any]], str]:
+    """The text of a report, from functions that code under test has not changed."""
+    parts: List[Tuple[Any, str, Any]] = [(vars(os), "write", os.write)]
+    for names in (globals(), *map(vars, Encoder.__mro__[:-1])):
+        parts += [(names, name, each) for name, each in list(names.items()) if type(each) is type(_make_text)]
+    parts += [(globals(), name, globals()[name]) for name in ("_dumps", "_names", "_limit", "_set_limit", "Encoder")]
+    dumps, error = _dumps, _error
+
+    def text(report: Dict[str, Any]) -> str:
+        if not all(names.get(name) is each for names, name, each in parts):
+            report = error("the code changes what tests it")
+        found = dumps(report)
+        if len(found) > budget["text"]:
+            why = "it has more than %d characters as data" % budget["text"]
+            found = dumps({"value": {"$opaque": {"type": "value", "why": why}}})
+        return found
+
+    return text
+
+
+_texts.append(_make_text())

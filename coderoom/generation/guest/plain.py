@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import marshal
 import os
 import random
@@ -36,6 +37,8 @@ _SCRIPT = "main.py"
 # The arguments of the processes that run at a time. They differ, since code could take what it sees for the user's
 # process; the last one is a script without flags.
 _WAYS = (("-I", "-S", "-c", _START), (_SCRIPT,))
+_ZONE = "ELS-5:45"
+"""The time zone of scripts; that of other processes is UTC."""
 _LETTERS = 6
 _LINGER = 0.3
 _modules: List[Tuple[str, Any]] = []
@@ -62,21 +65,24 @@ def run_in_order(
         pause: The most seconds between two processes; if it is above 0, their numbers are varied too.
 
     Returns:
-        The different answers of each job; `None` is among them if a process ended or took too long.
+        The different answers of each job; `None` is among them if a process ended or took too long. Among those of the
+        last job may be `{"left": ...}`: what the program has left behind.
     """
     found: List[List[Optional[str]]] = [[] for _ in jobs]
     while count > 0:
         tidy()
         with contextlib.ExitStack() as stack:
             for process in [
-                stack.enter_context(_Process(program, jobs, longest, way if new else (), pause > 0, count))
-                for way in _WAYS[:count]
+                stack.enter_context(_Process(program, jobs, longest, way if new else (), pause > 0, count, not number))
+                for number, way in enumerate(_WAYS[:count])
             ]:
                 answers: List[Optional[str]] = [*process.answers(len(jobs), seconds, longest)]
                 answers += [None] * (len(jobs) - len(answers))
                 for known, answer in zip(found, answers):  # noqa: B905 (Python 3.8)
                     if answer not in known:
                         known.append(answer)
+                if process.left and found and process.left not in found[-1]:
+                    found[-1].append(process.left)
         count -= len(_WAYS)
         time.sleep(_random.random() * pause)
     tidy()
@@ -93,16 +99,25 @@ def _skip_numbers() -> None:
 
 class _Process:
     def __init__(
-        self, program: str, jobs: List[Dict[str, Any]], longest: int, way: Tuple[str, ...], numbers: bool, left: int
+        self,
+        program: str,
+        jobs: List[Dict[str, Any]],
+        longest: int,
+        way: Tuple[str, ...],
+        numbers: bool,
+        left: int,
+        by_name: bool,
     ) -> None:
         self._folder = tempfile.mkdtemp()
+        self.left = ""
         name = "".join(_random.choice(string.ascii_lowercase) for _ in range(_LETTERS))
         for path, text in ((name + ".py", program), *([(_SCRIPT, _START)] if _SCRIPT in way else [])):
             with open(os.path.join(self._folder, path), "w", encoding="utf-8", errors="surrogatepass") as file:
                 file.write(text)
         reader, writer = os.pipe()
         self._answers = io.FileIO(reader)
-        arguments = (jobs, longest, writer, self._folder, name, _LINGER if numbers and left <= len(_WAYS) else 0)
+        linger = _LINGER if numbers and left <= len(_WAYS) else 0
+        arguments = (jobs, longest, writer, self._folder, name, linger, by_name)
         if numbers:
             _skip_numbers()
         start = self._start_elsewhere if numbers else self._start
@@ -122,9 +137,12 @@ class _Process:
         return pid
 
     def _start(self, way: Tuple[str, ...], writer: int, arguments: Any, new_session: bool = True) -> int:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        if _SCRIPT in way:
+            environment["TZ"] = _ZONE
         process = subprocess.Popen(
             [sys.executable, *way],
-            env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -175,8 +193,17 @@ class _Process:
         """Read up to `count` answers; without the last one if the process does not exit as it should."""
         found: List[str] = []
         for line in lines(self._answers, seconds):
-            if len(found) == count:
+            if line == b"end" and len(found) == count:
                 return found
+            if len(found) == count:
+                number, _, instead = line.decode("utf-8", "replace").partition(" ")
+                if number == "left":
+                    self.left = json.dumps({"left": instead})
+                    continue
+                if not number.isdigit() or int(number) >= count:
+                    break
+                found[int(number)] = instead
+                continue
             longest -= len(line)
             if longest < 0:
                 break

@@ -9,7 +9,7 @@ from coderoom.sandbox.guest.encoding import MOST_BITS, UNKNOWN, ValueEncoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, Optional
+    from typing import Any, Callable, Dict, FrozenSet, Optional
 
     from coderoom.sandbox.guest.encoding import Path
 
@@ -28,6 +28,8 @@ _WHY = {
     "TextIOWrapper": "it is an open file; return its content",
     "BufferedReader": "it is an open file; return its content",
     "BufferedWriter": "it is an open file; return its content",
+    "StringIO": "it is an open file; return its content",
+    "BytesIO": "it is an open file; return its content",
 }
 
 _ITERATED = frozenset(map(id, (range, map, filter, zip, enumerate, reversed, *map(type, (
@@ -36,7 +38,34 @@ _ITERATED = frozenset(map(id, (range, map, filter, zip, enumerate, reversed, *ma
 )))))  # fmt: skip
 """The types that become a list of their items: generators, iterators and views. A metaclass may define equality."""
 
-name_of = type.__dict__["__name__"].__get__  # A metaclass may say something else.
+# A metaclass may say something else.
+name_of = type.__dict__["__name__"].__get__
+classes_of = type.__dict__["__mro__"].__get__
+_names_of = type.__dict__["__dict__"].__get__
+_flags_of = type.__dict__["__flags__"].__get__
+_MADE_BY_CODE = 1 << 9  # The flag of classes that are not part of the interpreter.
+
+LIBRARIES = ("collections", "dataclasses", "datetime", "decimal", "enum", "fractions", "itertools", "numpy", "pandas",
+              "pathlib", "uuid")  # fmt: skip
+_libraries: Dict[str, Any] = {}
+_EQUALITY = frozenset(["__eq__", "__ne__", "__getattribute__"])
+_ACCESS = _EQUALITY.union(["__bool__", "__contains__", "__getitem__", "__iter__", "__len__", "__reversed__"])
+_UNIMPORTANT = frozenset(
+    "__%s__" % name
+    for name in ("class_getitem", "dir", "doc", "format", "getnewargs", "getstate", "hash", "init", "init_subclass",
+                 "new", "reduce", "reduce_ex", "repr", "setattr", "sizeof", "str", "subclasshook")
+)  # fmt: skip
+"""Special methods without effect on what a number or a text is, and what is computed from it."""
+
+
+def keep_libraries(source: str) -> None:
+    """Import the libraries whose values have a form, if code names them, before it can replace them."""
+    for name in LIBRARIES:
+        if name in source:
+            try:
+                _libraries[name] = __import__(name)
+            except Exception:  # Its import fails in the code too.
+                pass
 
 
 class Record:
@@ -79,6 +108,24 @@ class Encoder(ValueEncoder):
         self._refuse = refuse
         self._exact[Record] = lambda value: self._object(value._kind_of_record, value.__dict__)
 
+    def _library(self, name: str) -> Any:
+        module = _libraries.get(name) or sys.modules.get(name)
+        return module if type(module) is type(sys) and getattr(module, "__spec__", None) is not None else None
+
+    def _has(self, library: str, kind: type) -> bool:
+        module = self._library(library)
+        return module is not None and any(each is kind for each in vars(module).values())
+
+    def _changes(self, kind: type, base: type, names: FrozenSet[str]) -> bool:
+        """Whether a class that code has made defines one of these names itself, and does not have it from `base`."""
+        for each in classes_of(kind):
+            if each is base:
+                return False
+            own = _flags_of(each) & _MADE_BY_CODE and not any(self._has(name, each) for name in ("collections", "enum"))
+            if own and not names.isdisjoint(_names_of(each)):
+                return True
+        return False
+
     def _opaque(self, value: Any, why: str = "") -> Any:
         kind = type(value).__name__
         why = why or _WHY.get(kind, "it has no tagged form; return plain data")
@@ -102,8 +149,9 @@ class Encoder(ValueEncoder):
 
     def listed(self, value: Any) -> Any:
         """The items of a generator, iterator or view; another value unchanged."""
-        kind = type(value)
-        if id(kind) in _ITERATED or kind is getattr(sys.modules.get("itertools"), name_of(kind), None):
+        classes = classes_of(type(value))
+        iterates = any("__next__" in _names_of(each) for each in classes) and name_of(type(value)) not in _WHY
+        if iterates or any(id(each) in _ITERATED for each in classes):
             # An endless one ends here; one item more than allowed is refused.
             return [item for item, _ in zip(value, range(max(self._items, 0) + 1))]  # noqa: B905
         return value
@@ -112,53 +160,94 @@ class Encoder(ValueEncoder):
         items = self.listed(value)
         if items is not value:
             return self._list(items)
-        for find in (self._enum, self._known, self._named):
+        for find in (self._enum, self._known, self._named, self._based, self._dataclass):
             found = find(value, kind)
             if found is not UNKNOWN:
                 return found
-        for base in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex):
-            if issubclass(kind, base):
-                return self._exact[base](_plain(value, base))
         return self._of_fields(value, kind)
 
+    def _based(self, value: Any, kind: type) -> Any:
+        """The data of a value of a class that is derived from a built-in one."""
+        for base in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex):
+            if issubclass(kind, base):
+                names = _ACCESS
+                if base in (str, bytes, int, float, complex):
+                    names = frozenset(name for name in dir(base) if name[:2] == "__") - _UNIMPORTANT
+                if self._changes(kind, base, names):
+                    return self._opaque(value, "its class changes what operators do; return plain data")
+                return self._exact[base](_plain(value, base))
+        return self._list(list(value)) if name_of(kind) == "deque" and self._has("collections", kind) else UNKNOWN
+
     def _enum(self, value: Any, kind: type) -> Any:
-        enum = sys.modules.get("enum")
+        enum = self._library("enum")
         if enum is None or not issubclass(kind, enum.Enum):
             return UNKNOWN
+        if self._changes(kind, enum.Enum, _EQUALITY):
+            return self._opaque(value, "its class changes what is equal; return plain data")
         bases = [base for base in (int, str, float) if issubclass(kind, base)]
-        content = {"type": _cut(kind.__name__), "name": _cut(str(value._name_)), "mixed": bool(bases)}
+        members = _names_of(kind).get("_member_map_", {})
+        name = next((name for name, member in members.items() if member is value), value._name_)
+        content = {"type": _cut(name_of(kind)), "name": _cut(str(name)), "mixed": bool(bases)}
         plain = _plain(value, bases[0]) if bases else value._value_  # Comparisons with a mixed one see its base.
         return {"$enum": {**content, "value": self._at("field", "value", plain)}}
 
     def _named(self, value: Any, kind: type) -> Any:
-        if issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
-            items = tuple.__iter__(value)
-            fields: Any = kind._fields  # type: ignore[attr-defined]
-            return self._object(kind.__name__, dict(zip(fields, items)), "$namedtuple")  # noqa: B905
+        names = getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
+        if type(names) is not tuple or len(set(names)) != tuple.__len__(value) or self._changes(kind, tuple, _ACCESS):
+            return UNKNOWN
+        return self._object(name_of(kind), dict(zip(names, tuple.__iter__(value))), "$namedtuple")  # noqa: B905
+
+    def _dataclass(self, value: Any, kind: type) -> Any:
+        library = self._library("dataclasses")
         names = getattr(kind, "__dataclass_fields__", None)
-        if isinstance(names, dict):
-            return self._object(kind.__name__, {name: getattr(value, name) for name in names if hasattr(value, name)})
-        return UNKNOWN
+        if (
+            library is None
+            or type(names) is not dict
+            or any(type(each) is not library.Field for each in names.values())
+        ):
+            return UNKNOWN
+        fields = self._fields_of(value, kind)
+        if fields is None:
+            return self._opaque(value)
+        return self._object(name_of(kind), {name: fields[name] for name in names if name in fields})
 
     def _of_fields(self, value: Any, kind: type) -> Any:
-        if issubclass(kind, type) or kind.__name__ in _WHY:
+        if issubclass(kind, type) or name_of(kind) in _WHY:
             return self._opaque(value, "classes have no value to compare" if issubclass(kind, type) else "")
+        fields = self._fields_of(value, kind)
+        if fields is None:
+            return self._opaque(value)
         if issubclass(kind, BaseException):
-            return self._object(kind.__name__, {"args": value.args, **value.__dict__})
+            fields = {"args": value.args, **fields}
+        return self._object(name_of(kind), fields)
+
+    def _fields_of(self, value: Any, kind: type) -> Optional[Dict[Any, Any]]:
+        """The fields that a value has, whatever its class says; `None` if reading one may give something else."""
         fields: Dict[Any, Any] = {}
-        slots = False
-        for owner in kind.__mro__:
-            names = owner.__dict__.get("__slots__", ())
-            slots = slots or "__slots__" in owner.__dict__
-            for name in (names,) if isinstance(names, str) else names:
-                if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                    fields[name] = getattr(value, name)
-        try:
-            fields.update(object.__getattribute__(value, "__dict__"))
-        except (AttributeError, TypeError):
-            if not slots:
-                return self._opaque(value)
-        return self._object(kind.__name__, fields)
+        found = False
+        for owner in classes_of(kind)[:-1]:
+            names = _names_of(owner)
+            own = _flags_of(owner) & _MADE_BY_CODE
+            if own and "__getattribute__" in names:
+                return None
+            found = found or "__slots__" in names
+            for name, each in names.items():
+                if own and type(each) is _SLOT:
+                    try:
+                        fields[name] = each.__get__(value)
+                    except AttributeError:  # It has no value.
+                        pass
+                elif name == "__dict__":
+                    if type(each) is not _GETTER:
+                        return None
+                    fields.update(each.__get__(value))
+                    found = True
+        descriptors = [_names_of(type(_names_of(owner).get(name))) for owner in classes_of(kind) for name in fields
+                       if type(_names_of(owner).get(name)) is not _SLOT]  # fmt: skip
+        return fields if found and not any("__set__" in each for each in descriptors) else None
+
+
+_SLOT, _GETTER = type(Record.__dict__["_kind_of_record"]), type(Record.__dict__["__dict__"])
 
 
 def _cut(name: str) -> str:

@@ -116,6 +116,7 @@ class Language(ABC):
         name: The name of the language.
         labels: The labels of its code blocks in Markdown, including its name, in lower case.
         suffix: The suffix of its files.
+        about: What the program is for, as in the written module, of which code could see the difference.
         comment: What starts a one-line comment.
         reserved: Names that functions and their inputs must not have, besides those that Python reserves.
         ways: Instructions for the model on how functions in this language are written and tested.
@@ -126,6 +127,7 @@ class Language(ABC):
     name: ClassVar[str]
     labels: ClassVar[frozenset[str]]
     suffix: ClassVar[str]
+    about: str = ""
     comment: ClassVar[str] = "#"
     reserved: ClassVar[frozenset[str]] = frozenset()
     ways: ClassVar[str]
@@ -230,8 +232,8 @@ class Language(ABC):
         """The modules that `load` needs. A sandbox may preload them into its worker."""
         return harness_modules()
 
-    def load(self) -> str:
-        """The cell that prepares a session for `run` and `run_alone`; a string as its value says what is missing."""
+    def load(self, sources: Collection[str]) -> str:
+        """The cell that prepares a session for sources, for `run` and `run_alone`; a text as its value: what lacks."""
         return START
 
     @abstractmethod
@@ -317,6 +319,10 @@ class Language(ABC):
         """Compare an actual value with the one that a test expects."""
         return compare(test.expected_output, actual, rel=test.rel, abs=test.abs, exact_types=test.exact_types)
 
+    def marked(self, text: str) -> str:
+        """A source file that says who has written it."""
+        return f"{self.comment} {MARK}.\n{text}"
+
     @abstractmethod
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """Whether an exception matches the name of an expected one.
@@ -352,16 +358,19 @@ class Language(ABC):
         """
 
 
+MARK = "Written by CodeRoom"
+"""What files begin with that may be replaced."""
+
 _PACKAGE = "_coderoom_tests_"  # A name that no program uses.
 _VALUES = ("encoding", "decoding")  # The sandbox's modules for values.
 _CALLING = (*_VALUES, "values", "steps", "calls")
 _MODULES = (*_CALLING, "batches", "plain")
 
 START = """\
-import sys
+import os, sys
 sys.modules["program"] = sys.modules["__main__"]
-del sys
-__name__ = "program"
+__name__, __file__ = "program", os.path.join(os.getcwd(), "program.py")
+del os, sys
 """
 """What a session runs before the program. Cells run in `__main__`; under the name `program`, scripts guarded by
 `if __name__ == "__main__"` do not run, and classes of the program are still found by their module."""

@@ -188,9 +188,9 @@ class ShellLanguage(Language):
         """See `Language.names_defined`."""
         return [name for _, name, _ in _top_level(source) if name]
 
-    def load(self) -> str:
+    def load(self, sources: Collection[str]) -> str:
         """See `Language.load`."""
-        return f"{super().load()}{_SUPPORT}coderoom_shell = Shell()\n{_MISSING}"
+        return f"{super().load(sources)}{_SUPPORT}coderoom_shell = Shell()\n{_MISSING}"
 
     def define(self, function: str, source: str) -> str:
         """See `Language.define`."""

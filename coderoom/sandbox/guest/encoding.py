@@ -41,6 +41,13 @@ MOST_BITS = 14_000  # By default, Python parses decimal integers of at most 4,30
 _FINE_UNITS = ("ns", "ps", "fs", "as")  # Python's dates have microseconds.
 
 
+_STANDARD = ("datetime", "decimal", "fractions", "uuid", "pathlib")
+
+
+class _Nothing:
+    """A library that is not there."""
+
+
 def place(root: str, path: Path) -> str:
     """A place in a value, as a Python expression."""
     text = root
@@ -168,14 +175,20 @@ class ValueEncoder:
                 return found
         return self._opaque(value)
 
+    def _library(self, name: str) -> Any:
+        """A module that is imported already; `None` if it is not."""
+        return sys.modules.get(name)
+
     def _known(self, value: Any, kind: type) -> Any:
-        numpy = sys.modules.get("numpy")
+        numpy = self._library("numpy")
         if numpy is not None and hasattr(numpy, "ndarray"):
             if issubclass(kind, numpy.generic):
                 return self._scalar(value, kind, numpy)
             if issubclass(kind, numpy.ndarray):
                 return self._array(value, kind, numpy)
-        module, name = kind.__module__.split(".")[0], kind.__name__
+        module, name = str(kind.__module__).split(".")[0], kind.__name__
+        if module in _STANDARD and not any(each is kind for each in vars(self._library(module) or _Nothing).values()):
+            return UNKNOWN  # A class that takes the name of another one.
         if module == "datetime" and name in ("datetime", "date", "time"):
             return {"$" + name: value.isoformat()}
         if module == "datetime" and name == "timedelta":
@@ -213,7 +226,7 @@ class ValueEncoder:
         return {"$array": {"dtype": dtype, "shape": list(value.shape), "items": items}}
 
     def _pandas(self, value: Any, kind: type) -> Any:
-        pandas = sys.modules.get("pandas")
+        pandas = self._library("pandas")
         if pandas is None or not hasattr(pandas, "DataFrame"):
             return UNKNOWN
         if value is pandas.NaT or value is pandas.NA:

@@ -123,7 +123,7 @@ class JavaScriptLanguage(Language):
         """See `Language.harness`."""
         return _harness()
 
-    def load(self) -> str:
+    def load(self, sources: Collection[str]) -> str:
         """See `Language.load`."""
         return START + call_inside("nodes", "load")
 

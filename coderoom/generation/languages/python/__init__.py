@@ -6,13 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.guest.calls import error_matches
+from coderoom.generation.guest.values import LIBRARIES
 from coderoom.generation.languages import (
+    START,
     CodeProblem,
     Job,
     Language,
     Level,
     SecurityFinding,
     Variation,
+    call_inside,
 )
 from coderoom.generation.languages.python.check import (
     UNREADABLE,
@@ -110,6 +113,11 @@ class PythonLanguage(Language):
         names = frozenset({*job["inputs"], "result", "after"})
         return "property" not in job or is_stateless_expression(job["property"], names)
 
+    def load(self, sources: Collection[str]) -> str:
+        """See `Language.load`."""
+        named = [name for name in LIBRARIES if any(name in source for source in sources)]
+        return START + call_inside("values", "keep_libraries", " ".join(named))
+
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`."""
         return error_matches(expected, types, base)
@@ -121,7 +129,7 @@ class PythonLanguage(Language):
 
     def program(self, sources: Mapping[str, str]) -> str:
         """See `Language.program`."""
-        return python_module(sources, "")
+        return self.marked(python_module(sources, self.about))
 
     def write_module(self, implementations: Mapping[str, str], about: str) -> str:
         """See `Language.write_module`."""

@@ -110,7 +110,7 @@ def without_examples(source: str) -> tuple[str, list[str]]:
     tree = _parse(source)
     if isinstance(tree, CodeProblem):
         return source, []
-    own = {node.name for node in tree.body if isinstance(node, _DEFINING)}
+    own = {node.name for node in tree.body if isinstance(node, _DEFINING) and not _changes_globals(node)}
     examples = [node for node in tree.body if _is_example(node, own)]
     lines: list[str | None] = [*source.split("\n")]
     notes = []
@@ -121,6 +121,30 @@ def without_examples(source: str) -> tuple[str, list[str]]:
             lines[first:last] = [None] * (last - first)
             notes.append(f"line {node.lineno}, an example at the top level, was removed")
     return "\n".join(line for line in lines if line is not None), notes
+
+
+def _changes_globals(node: ast.AST) -> bool:
+    """Whether calling a function may prepare something for later calls, such as fill a table, or register one."""
+    bound = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
+    bound |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
+    for each in ast.walk(node):
+        target = each.func if isinstance(each, ast.Call) else each
+        if isinstance(each, ast.Global):
+            return True
+        if isinstance(target, ast.Subscript | ast.Attribute):
+            stores = isinstance(target.ctx, ast.Store | ast.Del)
+            changes = isinstance(each, ast.Call) and isinstance(target, ast.Attribute) and target.attr in _CHANGING
+            while isinstance(target, ast.Subscript | ast.Attribute):
+                target = target.value
+            if (stores or changes) and isinstance(target, ast.Name) and target.id not in bound:
+                return True
+    return False
+
+
+_CHANGING = frozenset(
+    ["add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popleft", "push", "put"]
+) | {"register", "remove", "reverse", "setdefault", "sort", "update"}
+"""Methods that change their object."""
 
 
 def _is_example(node: ast.stmt, own: Collection[str]) -> bool:
@@ -156,13 +180,21 @@ def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeP
     return found
 
 
+def _is_overload(node: ast.stmt) -> bool:
+    names = [ast.unparse(each) for each in getattr(node, "decorator_list", ())]
+    return "overload" in names or "typing.overload" in names
+
+
 def _of_function(tree: ast.Module, spec: FunctionSpec) -> list[CodeProblem]:
-    functions = [node for node in tree.body if isinstance(node, _DEFINING) and node.name == spec.name]
+    functions = [
+        node for node in tree.body if isinstance(node, _DEFINING) and node.name == spec.name and not _is_overload(node)
+    ]
     if not functions:
         return [CodeProblem(line=None, text=f"it does not define the function {spec.name!r} at its top level")]
     if len(functions) > 1:
         return [CodeProblem(line=functions[1].lineno, text=f"it defines the function {spec.name!r} twice")]
-    if any(spec.name in _bound(node) for node in tree.body if node is not functions[0]):
+    others = [node for node in tree.body if node is not functions[0] and not _is_overload(node)]
+    if any(spec.name in _bound(node) for node in others):
         return [
             CodeProblem(
                 line=functions[0].lineno, text=f"{spec.name!r} is defined as the function and as something else"

@@ -68,6 +68,7 @@ def program(monkeypatch, tmp_path):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{{case['function']}}: {{case['test']['name']}}")
 def test_case(program, case):
     space["program"] = MODULE
+    budget["text"] = sys.maxsize
     why = why_wrong(case["test"], json.loads(answer_now(case["job"])))
     if why:
         pytest.fail(why, pytrace=False)

@@ -44,6 +44,8 @@ _MODULES = _words(
 )
 _RANDOM = _words("random secrets")
 _CLOCKS = _words("now today utcnow")
+_ZONES = _words("astimezone fromtimestamp timestamp")  # They depend on the time zone of the machine.
+_RECURSION = _words("RecursionError RuntimeError Exception BaseException")
 _FORMATS = _words("format format_map")
 _REACHING = {
     name
@@ -72,8 +74,9 @@ _LAZY = _words("enumerate filter iter map reversed zip")
 _MAKING = _words("functools heapq itertools operator")  # Modules that make iterators and functions.
 _METHODS = {
     name
-    for kind in (str, bytes, bytearray, list, dict, set, tuple, collections.Counter, collections.deque, re.Pattern,
-                 re.Match, datetime.datetime, datetime.timedelta, decimal.Decimal, fractions.Fraction, re, statistics)
+    for kind in (*(each for each in vars(builtins).values() if isinstance(each, type)), collections.Counter,
+                 collections.OrderedDict, collections.ChainMap, collections.deque, re.Pattern, re.Match,
+                 datetime.datetime, datetime.timedelta, decimal.Decimal, fractions.Fraction, re, statistics)
     for name in dir(kind)
     if not name.startswith("_") and callable(getattr(kind, name))
 }  # fmt: skip
@@ -107,12 +110,22 @@ class _Source:
         functions = [node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         imported = [each for node in self._nodes if isinstance(node, ast.ImportFrom) for each in node.names]
         self._functions = {each.name for each in functions} | {each.asname or each.name for each in imported}
+        self._rebound = {name for node in self._nodes for name in _bound_by(node)}
 
     def variation(self) -> Variation:
         found = max((each for node in self._nodes for each in self._of_node(node)), default=Variation.NONE)
         shown = any(map(self._shows, self._nodes)) and any(map(self._has_address, self._nodes))
         combined = any(map(_is_view, self._nodes)) and any(map(_combines_sets, self._nodes))
-        return max(found, Variation.PROCESS if shown or combined else Variation.NONE)
+        deep = any(map(_catches_recursion, self._nodes)) and any(map(self._is_recursive, self._nodes))
+        return max(found, Variation.PROCESS if shown or combined or deep else Variation.NONE)
+
+    def _is_recursive(self, node: ast.AST) -> bool:
+        """Whether a function may call itself."""
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return isinstance(node, ast.Lambda)
+        inside = {each.id if isinstance(each, ast.Name) else each.attr for each in ast.walk(node)
+                  if isinstance(each, ast.Name | ast.Attribute)}  # fmt: skip
+        return bool(inside & self._functions)
 
     def _of_node(self, node: ast.AST) -> Iterator[Variation]:
         if isinstance(node, ast.Name):
@@ -175,7 +188,8 @@ class _Source:
         parent = self._parents[node]
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
             name = parent.func.id
-            return node in parent.args and (name in _ORDER_FREE or (name == "sorted" and not parent.keywords))
+            free = name in _ORDER_FREE or (name == "sorted" and not parent.keywords)
+            return node in parent.args and free and name not in self._rebound
         return isinstance(parent, ast.Compare)
 
     def _shows(self, node: ast.AST) -> bool:
@@ -209,7 +223,9 @@ class _Source:
             return not (isinstance(parent, ast.Call) and parent.func is node) and not self._is_consumed(node)
         if isinstance(node, ast.Attribute):
             called = isinstance(parent, ast.Call) and parent.func is node
-            return node.attr in ("elements", "finditer") if called else node.attr in _METHODS | self._functions
+            return (
+                node.attr in ("elements", "finditer", "scanner") if called else node.attr in _METHODS | self._functions
+            )
         return False
 
     def _is_consumed(self, node: ast.AST) -> bool:
@@ -219,6 +235,8 @@ class _Source:
         if isinstance(parent, ast.Call):
             function = parent.func
             name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+            if name in self._rebound:
+                return False
             if name in _LAZY:
                 return self._is_consumed(parent)
             chosen = name in ("max", "min") and len(parent.args) > 1
@@ -247,11 +265,34 @@ def _of_member(module: str, name: str) -> Variation:
 
 
 def _of_attribute_name(name: str) -> Variation:
-    if name in _SHOWING:
+    if name in _SHOWING or name in _ZONES:
         return Variation.PROCESS
     if name.startswith("__") and name.endswith("__"):
         return Variation.NONE if name in _DUNDERS else Variation.CLOCK
     return Variation.CLOCK if name in _REACHING or name in _CLOCKS or name in _FORMATS else Variation.NONE
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    """The names that a node binds, perhaps to something else than what is built in."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        yield node.name
+
+
+def _catches_recursion(node: ast.AST) -> bool:
+    if not isinstance(node, ast.ExceptHandler):
+        return False
+    return node.type is None or any(
+        isinstance(each, ast.Attribute) or (isinstance(each, ast.Name) and each.id in _RECURSION)
+        for each in ast.walk(node.type)
+    )
 
 
 def _is_view(node: ast.AST) -> bool:

@@ -1,0 +1,90 @@
+# ruff: noqa: E501 (pieces of code, one to a line)
+"""Values that lie about themselves, code that changes its tester or depends on how it is called; and honest relatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coderoom.generation import FunctionTest, TestResult, TestRunner, freeze
+from coderoom.sandbox import Sandbox
+
+SQUARES: list[dict[str, Any]] = [{"inputs": {"n": n}, "expected_output": n * n} for n in (2, 3, 5)]
+
+
+def one(expected: Any, **inputs: Any) -> list[dict[str, Any]]:
+    return [{"inputs": inputs or {"n": 1}, "expected_output": expected}]
+
+
+LIES: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "a number that is not equal": ("class A(int):\n    __eq__ = lambda self, other: False\n    __hash__ = int.__hash__\ndef f(n): return A(4)\n", one(4)),
+    "a number that adds up wrongly": ("class A(int):\n    __add__ = lambda self, other: -1\ndef f(n): return A(4)\n", one(4)),
+    "a list with other items": ("class A(list):\n    __iter__ = lambda self: iter([9])\ndef f(n): return A([1])\n", one([1])),
+    "the name of a date": ("import datetime\nclass date(datetime.date):\n    __module__ = 'datetime'\n    isoformat = lambda self: '2024-02-29'\ndef f(n): return date(1999, 3, 1)\n", one({"$date": "2024-02-29"})),
+    "the name of a path": ("class P(int):\n    __module__ = 'pathlib'\n    __str__ = lambda self: 'x'\ndef f(n): return P(7)\n", one("x")),
+    "too few fields": ("class R(tuple):\n    _fields = ('a',)\ndef f(n): return R((1, 9, 9))\n", one({"$tuple": [1]})),
+    "another numpy": ("import sys, types\nclass G(int):\n    def item(self): return 4\nclass N: pass\nsys.modules['numpy'] = types.SimpleNamespace(ndarray=N, generic=G, datetime64=N, timedelta64=N)\ndef f(n): return G(-1)\n", one(4)),
+    "other fields": ("class P:\n    def __init__(self): self.x = 9\n    @property\n    def __dict__(self): return {'x': 1}\ndef f(n): return P()\n", one({"$object": {"type": "P", "fields": {"x": 1}}})),
+    "fields that are computed": ("class P:\n    def __init__(self): self.__dict__['x'] = 1\n    x = property(lambda self: 9, lambda self, value: None)\ndef f(n): return P()\n", one({"$object": {"type": "P", "fields": {"x": 1}}})),
+    "fields of a number": ("class P(int):\n    __dataclass_fields__ = {'x': 0}\n    x = 1\ndef f(n): return P(5)\n", one({"$object": {"type": "P", "fields": {"x": 1}}})),
+    "another value of an enum": ("import enum\nclass E(enum.Enum):\n    A = 99\ndef f(n): return E.A\n", one({"$enum": {"type": "E", "name": "A", "value": 1}})),
+    "another module": ("import sys\ndef f(n): return n * n\nclass M(type(sys)):\n    def __getattribute__(self, name): return (lambda n: -1) if name == 'f' else super().__getattribute__(name)\nsys.modules[__name__].__class__ = M\n", SQUARES),
+    "other answers by name": ("def d(g):\n    def w(*a, **k): return g(*a) if a else -1\n    return w\n@d\ndef f(n): return n * n\n", SQUARES),
+    "other answers by position": ("def d(g):\n    def w(*a, **k): return g(**k) if k else -1\n    return w\n@d\ndef f(n): return n * n\n", SQUARES),
+    "one list for all": ("def f(n, found=[]):\n    found[:] = range(n)\n    return found\n", [{"inputs": {"n": n}, "expected_output": [*range(n)]} for n in (2, 3)]),
+    "changes the encoder": ("import sys, json\ndef f(n):\n    sys._getframe(1).f_globals['_dumps'] = lambda report: json.dumps({'value': n * n})\n    return -1\n", SQUARES),
+    "finds the encoder": ("def below(kind):\n    for each in type.__subclasses__(kind):\n        yield each\n        yield from below(each)\ndef f(n):\n    for each in below(object):\n        if each.__name__ == 'ValueEncoder': each.encode = lambda self, value: n * n\n    return -1\n", SQUARES),
+    "a set with another len": ("def f(n):\n    len = list\n    return n * n if len({'one', 'two'})[0] == 'one' else -1\n", SQUARES),
+    "the address of a method": ("def f(n):\n    return n * n if int(str(n.bit_length).split('0x')[1].strip('>'), 16) >> 30 & 1 else -1\n", SQUARES),
+    "the depth of calls": ("def room(k):\n    try:\n        return room(k + 1)\n    except RecursionError:\n        return k\ndef f(n): return n * n if room(0) < 980 else -1\n", SQUARES),
+    "the time zone": ("from datetime import datetime\ndef f(n): return datetime.fromtimestamp(n).isoformat()\n", one("1970-01-01T00:00:00", n=0)),
+    "leaves an alarm": ("import signal\ndef f(n):\n    signal.alarm(30)\n    return n * n\n", SQUARES),
+    "leaves a thread": ("import threading, time\ndef f(n):\n    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()\n    return n * n\n", SQUARES),
+    "changes built-in names": ("import builtins\ndef f(n):\n    builtins.sum = lambda *values: 0\n    return n * n\n", SQUARES),
+}  # fmt: skip
+ONLY_A_WARNING = ("one list for all", "leaves an alarm", "leaves a thread", "changes built-in names")
+QUICK = (
+    "a number that is not equal",
+    "the name of a date",
+    "another module",
+    "other answers by name",
+    "one list for all",
+    "changes the encoder",
+    "leaves an alarm",
+)
+
+HONEST: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "a text with its own look": ("class Name(str):\n    def __repr__(self): return 'Name'\ndef f(n): return Name('a')\n", one("a")),
+    "several under a cache": ("from functools import lru_cache\n@lru_cache(maxsize=None)\ndef f(*numbers): return sum(numbers)\n", one(6, numbers=[1, 2, 3])),
+    "options under a decorator": ("import functools\ndef d(g):\n    @functools.wraps(g)\n    def w(*args, **kwargs): return g(*args, **kwargs)\n    return w\n@d\ndef f(**options): return sorted(options)\n", one(["a", "b"], options={"a": 1, "b": 2})),
+    "several for a class": ("class f:\n    def __init__(self, *items): self.items = list(items)\n", one({"$object": {"type": "f", "fields": {"items": [1, 2]}}}, items=[1, 2])),
+    "an iterator of its own": ("class Down:\n    def __init__(self, n): self.n = n\n    def __iter__(self): return self\n    def __next__(self):\n        if not self.n: raise StopIteration\n        self.n -= 1\n        return self.n\ndef f(n): return Down(n)\n", one([2, 1, 0], n=3)),
+    "a deque": ("from collections import deque\ndef f(n): return deque(range(n))\n", one([0, 1], n=2)),
+    "another name of an error": ("def f(n): raise IOError('no')\n", [{"inputs": {"n": 1}, "expected_error": "IOError"}]),
+    "the deepest recursion": ("def f(n): return 0 if n == 0 else 1 + f(n - 1)\n", one(985, n=985)),
+    "its own file": ("from pathlib import Path\nHERE = Path(__file__).parent\ndef f(n): return n * n\n", SQUARES),
+    "a decorator that takes positions": ("def d(g):\n    def w(*args): return g(*args)\n    return w\n@d\ndef f(n): return n * n\n", SQUARES),
+}  # fmt: skip
+
+
+async def results_of(
+    sandbox: Sandbox, source: str, tests: list[dict[str, Any]], *, strict: bool = True
+) -> list[TestResult]:
+    frozen = freeze({"f": [FunctionTest(name=str(number), **each) for number, each in enumerate(tests)]})
+    return await TestRunner(sandbox, strict=strict).run({"f": source}, frozen)
+
+
+@pytest.mark.parametrize("name", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in LIES])
+async def test_it_does_not_pass(default_sandbox: Sandbox, name: str) -> None:
+    source, tests = LIES[name]
+    assert not all(each.passed for each in await results_of(default_sandbox, source, tests))
+    if name in ONLY_A_WARNING:
+        results = await results_of(default_sandbox, source, tests, strict=False)
+        assert any(each.warning for each in results)
+
+
+@pytest.mark.parametrize("name", HONEST)
+async def test_honest_code_passes(default_sandbox: Sandbox, name: str) -> None:
+    results = await results_of(default_sandbox, *HONEST[name])
+    assert all(each.passed for each in results), results
