@@ -360,7 +360,7 @@ class AICodeGenerator:
                 max_tokens=self._max_tokens,
                 max_seconds=self._max_seconds,
             )
-            solution = await Pipeline(program, client, runner).run(self._model.name)
+            solution = await Pipeline(program, client, runner).run(encodable(self._model.name))
         passed = sum(result.passed for result in solution.test_results)
         facts = passed, len(solution.test_results), solution.stop_reason, solution.duration
         _log.debug("Done: %d of %d tests passed (%s) after %.2f s.", *facts)
