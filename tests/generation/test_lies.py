@@ -51,7 +51,6 @@ QUICK = (
     "other answers by name",
     "one list for all",
     "changes the encoder",
-    "leaves an alarm",
 )
 
 HONEST: dict[str, tuple[str, list[dict[str, Any]]]] = {
