@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from ruamel.yaml import YAML
 
 from tests.agents.helpers import decide, python, verdict
 from tests.studio.driving import Run, Studio, texts
@@ -371,7 +371,7 @@ def test_a_recorded_team_replays_the_same_twice(driver: Studio, tmp_path: Path) 
         env = {"OPENAI_API_KEY": "sk-test-0123456789abcdef"}
         recorded = coderoom("run", "team.yaml", "6 * 7?", *options, cwd=tmp_path, env=env)
     assert json.loads(recorded.stdout)["succeeded"], recorded.stdout
-    component = yaml.safe_load((tmp_path / "team.yaml").read_text())
+    component = YAML(typ="safe").load((tmp_path / "team.yaml").read_text())
     model = part("model", "coderoom.configs.RecordedModel", file=str(tmp_path / "run.jsonl"))
     component["config"]["model_client"] = model
     for each in component["config"]["participants"]:
