@@ -76,7 +76,7 @@ def test_a_chat_keeps_conversation_and_variables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "outcome", "words"),
     [
-        ("--max-seconds", "2", "unfinished", "2 of 2 s"),
+        ("--max-seconds", "2", "unfinished", r"of\s+2\s+s\b"),
         ("--timeout", "1", "timeout", ""),
     ],
 )
@@ -85,7 +85,7 @@ def test_a_run_ends_at_its_limits(tmp_path: Path, option: str, value: str, outco
     done = coderoom("run", "coder-executor", "Wait.", "--model", model, option, value, "--max-turns", "2", cwd=tmp_path)
     assert done.returncode == 1
     assert f"outcome  {outcome}" in done.stdout
-    assert words in done.stdout
+    assert re.search(words, done.stdout)
 
 
 def test_a_setting_that_nothing_has_is_refused(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from typing import NoReturn
 
 # Each module adds its commands to the application, in this order.
 # isort: off
-from coderoom.cli import runs, journal, solving, teams, machine
+from coderoom.cli import runs, batch, journal, solving, teams, machine
 
 # isort: on
 from coderoom.cli.app import app
 from coderoom.exit_codes import run_and_exit
 
-__all__ = ["app", "journal", "machine", "main", "runs", "solving", "teams"]
+__all__ = ["app", "batch", "journal", "machine", "main", "runs", "solving", "teams"]
 
 
 def main(*, owns_process: bool = True) -> NoReturn:

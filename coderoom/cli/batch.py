@@ -1,0 +1,174 @@
+"""The command `batch`: a team on many tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coderoom.cli.app import (
+    DebugOption,
+    JsonOption,
+    ModelOption,
+    TrustOption,
+    command,
+    silence_autogen,
+)
+from coderoom.cli.runs import MaxTurnsOption, TeamWallOption, budgets_of
+from coderoom.errors import RequestError
+from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, end_code, print_json
+
+if TYPE_CHECKING:
+    from coderoom.runs.batch import Batch
+
+
+@command()
+def batch(
+    team: Annotated[str, typer.Argument(help="A team file, or the name of a shipped team; or 'diff'.")],
+    items: Annotated[str, typer.Argument(help="The tasks: .jsonl, .json, .csv, .parquet, or a dataset's folder.")],
+    other: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="The folder of the batch, which goes on in it.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The task of all lines: '${NAME}' is the field NAME of a line.")
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Python that raises if an answer is wrong, for lines without a check."),
+    ] = None,
+    id_field: Annotated[str, typer.Option("--id", metavar="NAME", help="The field with the id of a line.")] = "id",
+    repeat: Annotated[int, typer.Option(metavar="N", min=1, help="How often each task is run, for pass@N.")] = 1,
+    concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="The most runs at a time.")] = 4,
+    retries: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Retries of a run whose model service or sandbox failed.")
+    ] = 5,
+    model: ModelOption = None,
+    wall: TeamWallOption = None,
+    max_turns: MaxTurnsOption = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SEC", min=0.1, help="The timeout of each piece of code.")
+    ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LIMIT=N", help="A limit of all runs together, as cost_usd=5; of each: run.cells=9."),
+    ] = None,
+    requests_per_minute: Annotated[
+        float | None, typer.Option(metavar="N", min=0.01, help="Requests to models in a minute.")
+    ] = None,
+    tokens_per_minute: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tokens in a minute.")] = None,
+    trust: TrustOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Run a team on many tasks, with checks.
+
+    A line of the tasks has the fields task, and perhaps id, files, check and variables; other fields are variables too.
+    The same command goes on with a batch that was ended. Exit code 1: not all have passed.
+
+    'coderoom batch diff DIR DIR' compares two batches.
+    """
+    if team == "diff":
+        return _compare(Path(items), other, as_json)
+    if other is not None:
+        raise RequestError(f"There is one argument too many: {other!r}.")
+    if out is None:
+        raise RequestError("Name the folder of the batch: --out DIR.")
+    from coderoom.budgets import make_budget
+    from coderoom.runs.batch import Batch
+    from coderoom.runs.checks import make_check
+
+    if not debug:
+        silence_autogen()
+    limits, of_runs = budgets_of(budget)
+    if set(of_runs) - {"run"}:
+        raise RequestError(f"--budget {next(iter(of_runs))}.…: there are LIMIT=N and run.LIMIT=N.")
+    made = Batch(
+        team,
+        items,
+        out,
+        model=model,
+        task=task,
+        check=None if check is None else make_check(_text_of(check)),
+        id_field=id_field,
+        repeat=repeat,
+        concurrency=concurrency,
+        retries=retries,
+        budget=make_budget(limits),
+        item_budget=make_budget(of_runs.get("run", {})),
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        wall=wall,
+        arguments={"trust": trust or (), "max_turns": max_turns, "timeout": timeout},
+    )
+    return asyncio.run(_run(made, as_json))
+
+
+async def _run(batch: Batch, as_json: bool) -> int:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from coderoom._util.text import in_dollars, visible
+    from coderoom.runs.batch_report import Summary, summary_lines, write_report
+    from coderoom.runs.interrupts import route_signals
+
+    console, now = Console(quiet=as_json), Summary()
+    progress = Progress(
+        SpinnerColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        console=console,
+        transient=True,
+        disable=not console.is_interactive,
+    )
+    with progress:
+        shown = progress.add_task("begins")
+        async with batch:
+            with route_signals(batch.stop):
+                async for result in batch:
+                    now.add(result)
+                    rate = now.total / max(progress.tasks[shown].elapsed or 0, 1e-3)
+                    cost = f" · {in_dollars(now.cost_usd)}" if now.cost_usd else ""
+                    counts = " · ".join(f"{number:,} {status}" for status, number in now.counts.items())
+                    progress.update(shown, description=f"{counts} · {rate:.1f} runs/s{cost}")
+                    if result.why and result.status == "errored":
+                        console.print(visible(f"{result.id}: {result.why}"), style="yellow", markup=False)
+    for line in batch.bad_lines:
+        console.print(visible(f"{batch.items}:{line.number}: {line.why}"), style="red", markup=False)
+    facts = write_report(batch.out).to_json()
+    for name, value in summary_lines(facts):
+        console.print(f"{name:<8} {value}", markup=False, highlight=False)
+    if batch.earlier:
+        console.print(f"{batch.earlier:,} of these results are from an earlier start.", style="dim")
+    if batch.stopped:
+        console.print(f"Ended early: {batch.stopped}. The same command goes on.", style="yellow", markup=False)
+    console.print(f"{batch.out / 'index.html'}", markup=False, highlight=False, soft_wrap=True)
+    passed = not batch.bad_lines and not batch.stopped and facts["results"] == facts["passed"]
+    if as_json:
+        bad = [{"line": each.number, "why": each.why} for each in batch.bad_lines]
+        print_json({"succeeded": passed, **facts, "bad_lines": bad, "stopped": batch.stopped})
+    return end_code(passed, batch.stopped == "it was interrupted")
+
+
+def _compare(first: Path, second: str | None, as_json: bool) -> int:
+    from coderoom.runs.batch import differences, read_results
+    from coderoom.runs.batch_report import difference_lines
+
+    if second is None:
+        raise RequestError("Name the folders of two batches: coderoom batch diff DIR DIR.")
+    pairs = differences(*([*read_results(folder)] for folder in (first, Path(second))))
+    lines = difference_lines(pairs)
+    if as_json:
+        print_json({"succeeded": True, "equal": not lines, "differences": lines})
+    else:
+        typer.echo("\n".join(lines) or "The batches have the same results.")
+    return EXIT_FAILED if lines else EXIT_OK
+
+
+def _text_of(name: str) -> str:
+    try:
+        return Path(name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"The check {name!r} cannot be read: {error}.") from error

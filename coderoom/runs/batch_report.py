@@ -1,0 +1,173 @@
+"""What came of a batch: counts, tokens, times, pass@k with confidence intervals, a table, and a page."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from coderoom._util.text import in_dollars, visible
+from coderoom.runs.batch import ERRORED, NOT_PASSED, PASSED, Result, read_results
+from coderoom.runs.page import page_of
+
+_PERCENTILES: Final = (50, 90, 99)
+_NORMAL_95: Final = 1.959964
+_STYLES: Final = {PASSED: "good", NOT_PASSED: "bad", ERRORED: "bad"}
+_ROWS: Final = 1_000
+
+
+@dataclass
+class Summary:
+    """The summary of the results of a batch.
+
+    Attributes:
+        counts: The results by status.
+        prompt_tokens: The tokens of all prompts.
+        completion_tokens: The tokens of all completions.
+        cost_usd: What they cost; `None` if that is not known.
+        seconds: The times of the runs.
+        runs: For each item, how many of its runs there are without an error, and how many have passed.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float | None = 0.0
+    seconds: array[float] = field(default_factory=lambda: array("d"))
+    runs: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, result: Result) -> None:
+        """Count a result."""
+        self.counts[result.status] += 1
+        self.prompt_tokens += result.prompt_tokens
+        self.completion_tokens += result.completion_tokens
+        if result.prompt_tokens + result.completion_tokens:
+            known = self.cost_usd is not None and result.cost_usd is not None
+            self.cost_usd = (self.cost_usd or 0) + (result.cost_usd or 0) if known else None
+        self.seconds.append(result.seconds)
+        if result.status != ERRORED:
+            number, passed = self.runs.get(result.id, (0, 0))
+            self.runs[result.id] = number + 1, passed + (result.status == PASSED)
+
+    @property
+    def total(self) -> int:
+        """The number of results."""
+        return sum(self.counts.values())
+
+    def pass_at(self, k: int) -> tuple[float, float, float] | None:
+        """An unbiased estimate of the probability that one of `k` runs of an item passes, and its 95 % interval.
+
+        Items with fewer than `k` runs without an error do not count; `None` if there are no others. The estimate is
+        that of Chen et al., "Evaluating Large Language Models Trained on Code"; the interval is Wilson's, by items.
+        """
+        found = [_one_of(k, *each) for each in self.runs.values() if each[0] >= k]
+        if not found:
+            return None
+        mean, count = math.fsum(found) / len(found), len(found)
+        square = _NORMAL_95**2
+        middle = (mean + square / (2 * count)) / (1 + square / count)
+        half = _NORMAL_95 / (1 + square / count) * math.sqrt(mean * (1 - mean) / count + square / (4 * count**2))
+        return mean, max(0.0, middle - half), min(1.0, middle + half)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts, as plain data."""
+        most = max((number for number, _ in self.runs.values()), default=0)
+        estimates = {k: self.pass_at(k) for k in sorted({1, most}) if k}
+        times = sorted(self.seconds)
+        return {
+            "results": self.total,
+            **{status: self.counts[status] for status in (PASSED, NOT_PASSED, ERRORED)},
+            "pass_at": {
+                str(k): dict(zip(("estimate", "low", "high"), each, strict=True))
+                for k, each in estimates.items()
+                if each is not None
+            },
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cost_usd": self.cost_usd,
+            "seconds": {f"p{each}": times[_place(each, len(times))] for each in _PERCENTILES} if times else {},
+        }
+
+
+def summarize(results: Iterable[Result]) -> Summary:
+    """The summary of results."""
+    summary = Summary()
+    for result in results:
+        summary.add(result)
+    return summary
+
+
+def summary_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A summary in words: names and values."""
+    lines = [(status, f"{facts[status]:,}") for status in (PASSED, NOT_PASSED, ERRORED)]
+    for k, each in facts["pass_at"].items():
+        lines.append((f"pass@{k}", f"{each['estimate']:.1%} (95 %: {each['low']:.1%} to {each['high']:.1%})"))
+    tokens = facts["prompt_tokens"] + facts["completion_tokens"]
+    lines.append(("tokens", f"{tokens:,} ({facts['prompt_tokens']:,} in, {facts['completion_tokens']:,} out)"))
+    if facts["cost_usd"] is not None and tokens:
+        lines.append(("cost", in_dollars(facts["cost_usd"])))
+    if facts["seconds"]:
+        lines.append(("time", ", ".join(f"{name} {value:.1f} s" for name, value in facts["seconds"].items())))
+    return lines
+
+
+def write_report(folder: Path) -> Summary:
+    """Write `index.html`, and `results.parquet` if pyarrow is installed, for the results so far; return the summary."""
+    summary = summarize(read_results(folder))
+    rows = "".join(map(_row, sorted(read_results(folder), key=lambda result: (result.id, result.repeat))))
+    facts = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in summary_lines(summary.to_json())
+    )
+    head = "<tr><th>item</th><th>status</th><th>outcome</th><th>time</th><th>why</th></tr>"
+    body = f"<h1>Batch</h1><table>{facts}</table><table>{head}{rows}</table>"
+    (folder / "index.html").write_text(page_of("Batch", body), encoding="utf-8")
+    _write_parquet(folder)
+    return summary
+
+
+def _write_parquet(folder: Path) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        return
+    results = read_results(folder)
+    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
+    fields = [(each, _KINDS.get(each, str)) for each in Result.__dataclass_fields__]
+    schema = pyarrow.schema([(name, types[kind]) for name, kind in fields])
+    with pyarrow.parquet.ParquetWriter(folder / "results.parquet", schema) as writer:
+        while rows := [asdict(each) for each, _ in zip(results, range(_ROWS), strict=False)]:
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+
+
+_KINDS: Final = {
+    **dict.fromkeys(("repeat", "prompt_tokens", "completion_tokens", "runs_of_code", "turns"), int),
+    **dict.fromkeys(("cost_usd", "seconds"), float),
+}
+
+
+def _row(result: Result) -> str:
+    name = f"{result.id}{f', {result.repeat}' if result.repeat > 1 else ''}"
+    return (
+        f'<tr><td><a href="pages/{escape(result.run)}.html">{escape(visible(name))}</a></td>'
+        f'<td class="{_STYLES[result.status]}">{result.status}</td><td>{escape(result.outcome)}</td>'
+        f"<td>{result.seconds:.1f} s</td><td>{escape(visible(result.why)[:200])}</td></tr>"
+    )
+
+
+def _one_of(k: int, number: int, passed: int) -> float:
+    return 1.0 - math.comb(number - passed, k) / math.comb(number, k)
+
+
+def _place(percent: int, count: int) -> int:
+    return min(count - 1, max(0, math.ceil(percent / 100 * count) - 1))
+
+
+def difference_lines(pairs: Mapping[tuple[str, int], Sequence[str]]) -> list[str]:
+    """The differences between two batches, a line each."""
+    return [f"{item}{f', {repeat}' if repeat > 1 else ''}: {a} -> {b}" for (item, repeat), (a, b) in pairs.items()]

