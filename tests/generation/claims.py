@@ -56,7 +56,6 @@ sys.modules['__main__'].__name__ == '__main__'
 C.__module__ == '__main__'
 repr(C()).startswith('<__main__')
 '__file__' not in globals()
-'__file__' in globals()
 __spec__ is None
 f.__code__.co_filename.startswith('<')
 linecache.getline(f.__code__.co_filename, 1) == ''

@@ -78,7 +78,7 @@ def make_call(job: Dict[str, Any]) -> Call:
             names["after"] = {name: decode(data, "after[%r]" % name) for name, data in job["after"].items()}
         return _look, (look, names), {}, None
     function = _function(job["function"])
-    return (function, *_arranged(function, inputs), inputs if "after" in job else None)
+    return (function, *_arranged(job["function"], function, inputs), inputs if "after" in job else None)
 
 
 def _function(name: str) -> Any:
@@ -134,7 +134,7 @@ def _error(message: str) -> Dict[str, Any]:
     return {"error": {"types": [], "base": "RuntimeError", "message": message, "trace": []}}
 
 
-def answer_now(job: Dict[str, Any], kept: Optional[List[Any]] = None) -> str:
+def answer_now(job: Dict[str, Any], kept: Optional[List[Any]] = None, answer: Callable[..., str] = answer) -> str:
     """Run a whole job."""
     try:
         call = make_call(job)
@@ -161,7 +161,7 @@ def serve(
         linger: The seconds to wait after the jobs, since the program could end the process later.
         by_name: Whether arguments are passed by name where possible; otherwise, by position.
     """
-    write, text_of = os.write, _texts[0]
+    write, text_of, answer_of = os.write, _texts[0], answer_now
     before = dict(vars(builtins))
     atexit.register(write, writer, b"end\n")  # What is registered first runs last.
     os.chdir(folder)
@@ -185,7 +185,7 @@ def serve(
         os.chdir(str(number))
         os.environ["TMPDIR"] = os.getcwd()
         kept: List[Any] = []
-        text = answer_now(job, kept)
+        text = answer_of(job, kept)
         tell(text)
         returned.append((number, text, kept))
         os.chdir("..")
@@ -207,7 +207,8 @@ def _left(before: Dict[str, Any]) -> str:
         return "a thread"
     if sys.gettrace() is not None or sys.getprofile() is not None:
         return "a function that traces calls"
-    if any(vars(builtins).get(name) is not each for name, each in before.items()):
+    # Steps of a test set `input`.
+    if any(vars(builtins).get(name) is not each for name, each in before.items() if name != "input"):
         return "changed built-in names"
     try:
         os.waitpid(-1, os.WNOHANG)
@@ -246,12 +247,29 @@ def _fail() -> None:
     raise ValueError("nothing")
 
 
-def _arranged(function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+def _behind(function: Any, name: str) -> Any:
+    """What a decorator has wrapped: it says so, or calls a function of this name; `None` if it is not a decorator."""
+    if hasattr(function, "__wrapped__"):
+        return function.__wrapped__
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            inner = cell.cell_contents
+        except ValueError:  # It is empty.
+            continue
+        if getattr(inner, "__name__", None) == name and hasattr(inner, "__code__"):
+            return inner
+    return None
+
+
+def _arranged(name: str, function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
     """The arguments by position and by name: some parameters are positional only, `*` and `**` take several."""
     named = dict(inputs)
     outer = getattr(function, "__code__", None)
     for _ in range(_MOST_WRAPPED):
-        function = getattr(function, "__wrapped__", function)
+        inner = _behind(function, name)
+        if inner is None:
+            break
+        function = inner
     skipped = isinstance(function, type)
     code = getattr(function.__init__ if skipped else function, "__code__", None)
     if code is None:
@@ -260,9 +278,8 @@ def _arranged(function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], D
     first, both = code.co_argcount - skipped, code.co_argcount + code.co_kwonlyargcount - skipped
     several = names[both] if code.co_flags & _VARARGS else None
     others = names[both + (several is not None)] if code.co_flags & _VARKEYWORDS else None
-    if several is not None and others not in named and not first and not set(named) & {*names[: both + 1]}:
-        # A decorator has the place of the function: its inputs are in order.
-        return ((), named) if space["by_name"] and others is not None else (tuple(named.values()), {})
+    if several is not None and others is None and not set(named) & {*names[: both + 1]}:
+        return tuple(named.values()), {}  # A decorator has the place of the function: its inputs are in order.
     takes_names = outer is None or outer.co_flags & _VARKEYWORDS or outer is code
     if several not in named and space["by_name"] and takes_names:
         first = max(getattr(code, "co_posonlyargcount", 0) - skipped, 0)
@@ -287,7 +304,7 @@ def _with_steps(job: Dict[str, Any], after: Dict[str, Any]) -> Any:
         after.update((name, steps.decode(data, name)) for name, data in job["inputs"].items())
     except BaseException as error:
         raise StepError(error) from None
-    positional, named = _arranged(function, after)
+    positional, named = _arranged(job["function"], function, after)
     value = _finished(function(*positional, **named))
     if "then" in job:
         steps.names["result"] = value
@@ -366,7 +383,11 @@ def _make_text() -> Callable[[Dict[str, Any]], str]:
     """The text of a report, from functions that code under test has not changed."""
     parts: List[Tuple[Any, str, Any]] = [(vars(os), "write", os.write)]
     for names in (globals(), *map(vars, Encoder.__mro__[:-1])):
-        parts += [(names, name, each) for name, each in list(names.items()) if type(each) is type(_make_text)]
+        parts += [
+            (names, name, each)
+            for name, each in list(names.items())
+            if type(each) is type(_make_text) and name not in ("answer", "answer_now")  # Nobody looks these up here.
+        ]
     parts += [(globals(), name, globals()[name]) for name in ("_dumps", "_names", "_limit", "_set_limit", "Encoder")]
     dumps, error = _dumps, _error
 

@@ -387,6 +387,11 @@ del make, sys, types
 """
 
 
+_FUTURE = "from __future__ import annotations\n"
+_OWN_BUILTINS = "__builtins__ = dict(vars(__import__('builtins')))\n"
+"""Functions that are defined below it do not see what a program makes of built-in names."""
+
+
 @functools.cache
 def harness_modules(**more: str) -> tuple[SourceModule, ...]:
     """The modules of the test harness.
@@ -405,7 +410,7 @@ def _source(name: str) -> str:
     """The source of a module, which finds those of the sandbox beside it."""
     package = "coderoom.sandbox.guest" if name in _VALUES else "coderoom.generation.guest"
     source = (resources.files(package) / f"{name}.py").read_text("utf-8")
-    return source.replace("from coderoom.sandbox.guest.", "from .")
+    return source.replace("from coderoom.sandbox.guest.", "from .").replace(_FUTURE, _FUTURE + _OWN_BUILTINS, 1)
 
 
 def make_harness(harness: Iterable[SourceModule], preloaded: Sequence[object]) -> str:
