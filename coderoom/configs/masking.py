@@ -12,7 +12,8 @@ from coderoom.configs.variables import MASK, is_secret_name
 
 _SHORTEST_SECRET: Final = 6
 _KEYS: Final = re.compile(
-    r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}"
+    r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"  # In JSON, a line break before it is a letter.
+    r"(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}"
     r"|hf_\w{20,}|ey[JK][\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
 )
 """What looks like the key of a service."""
@@ -38,3 +39,8 @@ class Masking:
     def hide(self, text: str) -> str:
         """Replace secret values, and what looks like a key, in a text."""
         return self._secret.sub(lambda found: self._secrets.get(found[0], MASK), text)
+
+    def restore(self, text: str) -> str:
+        """Put the values of variables back into JSON text, which were replaced by the names of these."""
+        values = {instead: value for value, instead in self._secrets.items()}  # Of two, the one as JSON comes last.
+        return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text) if values else text

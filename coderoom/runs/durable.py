@@ -120,12 +120,12 @@ class Run:
         arguments = {name: value for name, value in request.items() if name not in ("budget", "source")}
         if arguments["workspace"] is not None:
             arguments["workspace"] = Path(arguments["workspace"])
-        prepared = prepare_run(_source(entry, request["source"], journal), entry.task, **arguments)
+        prepared = prepare_run(_source(entry, request["source"], journal), entry.task, more_tasks=True, **arguments)
         prepared.record.run = entry.id
         allowed = make_budget(request["budget"])
         journal.claim(entry.id, request)
         journal.hide_values(secrets_of(prepared.team))
-        known = list(journal.steps(entry.id))
+        known = [replace(step, result=journal.restore(step.result)) for step in journal.steps(entry.id)]
         tasks = [step.result["task"] for step in known if step.kind == TASK] or [entry.task]
         log = RunLog(journal, required=required, run=entry.id, known=known)
         return cls(prepared, tasks if task is None else [*tasks, task], log, allowed)

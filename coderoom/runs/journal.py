@@ -158,6 +158,10 @@ class Journal:
         """Replace secret values, and what looks like a key, in a text."""
         return self._masking.hide(text)
 
+    def restore(self, data: Any) -> Any:
+        """JSON-like data with the secret values that were replaced by the names of their variables."""
+        return json.loads(self._masking.restore(json.dumps(data)))
+
     # --- Writing ---
 
     def begin(
@@ -172,7 +176,8 @@ class Journal:
         """Add a run, which this process works on, and return its id. The arguments are those of a `RunEntry`."""
         run = run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         columns = "id, command, name, task, model, request, started, owner"
-        texts = (self.hide(name), self.hide(task), model, self.hide(json.dumps(request)))
+        shown = None if model is None else self.hide(model)
+        texts = (self.hide(name), self.hide(task), shown, self.hide(json.dumps(request)))
         with self._using(writes=True) as database:
             database.execute(
                 f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -308,3 +308,26 @@ def test_a_step_costs_the_same_however_long_the_run_is(folder: Folder) -> None:
         texts = [json.loads(journal.content(str(log.run), name))["content"] for name in kept[step.number]]
         assert texts == [message.content for message in window]
     assert isinstance(steps[0], Step)
+
+
+def test_a_resumed_run_has_the_values_that_were_hidden(folder: Folder) -> None:
+    code = "```python\nopen('Contoso-report.txt', 'w').write('x')\nprint('Contoso')\n```"
+    team = YAML(typ="safe").load((ROOT / "coderoom/configs/shipped/code-act.yaml").read_text())
+    team["config"]["participants"][0]["config"]["system_message"] = "You work for ${CUSTOMER}."
+    with (folder.path / "team.yaml").open("w") as file:
+        YAML().dump(team, file)
+    run = ("run", "team.yaml", "Report.\nsk-abcdefghijklmnop1234", "--workspace", "work")
+    with OpenAIServer([code, Failure(401, message="Incorrect API key.")]) as server:
+        folder.run(*run, server=server, CUSTOMER="Contoso")
+    kept = (
+        folder.journal.read_bytes() + Path(f"{folder.journal}-wal").read_bytes()
+        if (Path(f"{folder.journal}-wal").exists())
+        else folder.journal.read_bytes()
+    )
+    assert b"Contoso" not in kept
+    assert b"sk-abcdefghijklmnop1234" not in kept
+    with OpenAIServer(["Done."]) as server:
+        assert folder.run("resume", server=server, CUSTOMER="Contoso")["succeeded"]
+        assert "Contoso" in json.dumps(server.requests[0].messages)
+        assert "${CUSTOMER}" not in json.dumps(server.requests[0].messages)
+    assert [path.name for path in (folder.path / "work").glob("*.txt")] == ["Contoso-report.txt"]
