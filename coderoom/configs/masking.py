@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from coderoom.configs.variables import MASK, is_secret_name
 
+T = TypeVar("T")
+
 _SHORTEST_SECRET: Final = 6
 _KEYS: Final = re.compile(
-    r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"  # In JSON, a line break before it is a letter.
-    r"(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}"
-    r"|hf_\w{20,}|ey[JK][\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
+    r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"  # In JSON inside of a text, a line break before it is a letter.
+    r"(?:sk-[\w-]{16,}|[sr]k_(?:live|test)_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
+    r"|gsk_\w{20,}|xai-\w{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}|hf_\w{20,}|npm_\w{30,}"
+    r"|ey[JK][\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
+    r"|(?<=://)[^\s/:@\"']{0,100}:[^\s/:@\"']{1,200}(?=@)"
+    r"|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----(?s:.{1,20000}?)-----END (?:[A-Z]+ )*PRIVATE KEY-----"
 )
-"""What looks like the key of a service."""
+"""What looks like the key of a service, or the user and password of an address."""
 
 
 class Masking:
@@ -36,11 +41,21 @@ class Masking:
         known = sorted(self._secrets, key=len, reverse=True)
         self._secret = re.compile("|".join([*map(re.escape, known), _KEYS.pattern]))
 
-    def hide(self, text: str) -> str:
-        """Replace secret values, and what looks like a key, in a text."""
-        return self._secret.sub(lambda found: self._secrets.get(found[0], MASK), text)
+    def hide(self, data: T) -> T:
+        """Replace secret values, and what looks like a key, in a text or in all texts of JSON-like data."""
+        hidden: T = _in_texts(data, self._secret, lambda found: self._secrets.get(found, MASK))
+        return hidden
 
-    def restore(self, text: str) -> str:
-        """Put the values of variables back into JSON text, which were replaced by the names of these."""
-        values = {instead: value for value, instead in self._secrets.items()}  # Of two, the one as JSON comes last.
-        return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text) if values else text
+    def restore(self, data: T) -> T:
+        """Put the values of variables back, which `hide` replaced by their names."""
+        values = {instead: value for value, instead in reversed(self._secrets.items())}  # Not the value as JSON.
+        restored: T = _in_texts(data, re.compile("|".join(map(re.escape, values)) or "(?!)"), values.__getitem__)
+        return restored
+
+
+def _in_texts(data: Any, found: re.Pattern[str], replacement: Callable[[str], str]) -> Any:
+    if isinstance(data, str):
+        return found.sub(lambda match: replacement(match[0]), data)
+    if isinstance(data, Mapping):
+        return {_in_texts(key, found, replacement): _in_texts(data[key], found, replacement) for key in data}
+    return [_in_texts(each, found, replacement) for each in data] if isinstance(data, list | tuple) else data

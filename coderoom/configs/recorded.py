@@ -94,7 +94,7 @@ class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
         if cancellation_token is not None and cancellation_token.is_cancelled():
             raise asyncio.CancelledError
         asked = request_of({}, messages, arguments)
-        request = json.loads(self._masking.hide(json.dumps({**asked, "messages": dump_messages(messages)})))
+        request = self._masking.hide({**asked, "messages": dump_messages(messages)})
         entries = self._by_key.get(key_of(request), [])
         if not entries:
             raise RequestError(self._miss(request))

@@ -21,11 +21,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from coderoom._util.owner import is_orphan, ours
 from coderoom.configs.masking import Masking
 from coderoom.errors import JournalError, RequestError
+
+T = TypeVar("T")
 
 OFF: Final = "off"
 REQUIRED: Final = "required"
@@ -154,13 +156,16 @@ class Journal:
         """Have these values, of 6 characters or more, replaced in everything that is written from now on."""
         self._masking.hide_values(secrets)
 
-    def hide(self, text: str) -> str:
-        """Replace secret values, and what looks like a key, in a text."""
-        return self._masking.hide(text)
+    def hide(self, data: T) -> T:
+        """Replace secret values, and what looks like a key, in a text or in all texts of JSON-like data."""
+        return self._masking.hide(data)
 
-    def restore(self, data: Any) -> Any:
+    def restore(self, data: T) -> T:
         """JSON-like data with the secret values that were replaced by the names of their variables."""
-        return json.loads(self._masking.restore(json.dumps(data)))
+        return self._masking.restore(data)
+
+    def _json(self, data: Any) -> str:
+        return json.dumps(self.hide(data))
 
     # --- Writing ---
 
@@ -177,7 +182,7 @@ class Journal:
         run = run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         columns = "id, command, name, task, model, request, started, owner"
         shown = None if model is None else self.hide(model)
-        texts = (self.hide(name), self.hide(task), shown, self.hide(json.dumps(request)))
+        texts = (self.hide(name), self.hide(task), shown, self._json(request))
         with self._using(writes=True) as database:
             database.execute(
                 f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -202,7 +207,7 @@ class Journal:
                 raise RequestError(f"The run {run} goes on: process {process} on {host} works on it.")
             database.execute("UPDATE runs SET owner = ?, ended = NULL, outcome = NULL WHERE id = ?", (_mark(), run))
             if request is not None:
-                database.execute("UPDATE runs SET request = ? WHERE id = ?", (self.hide(json.dumps(request)), run))
+                database.execute("UPDATE runs SET request = ? WHERE id = ?", (self._json(request), run))
 
     def add(self, run: str, step: Step, contents: Mapping[str, bytes] | None = None) -> None:
         """Add a step of a run, and contents that it refers to by their hash."""
@@ -213,7 +218,7 @@ class Journal:
                 database.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?, ?)", rows)
             database.execute(
                 "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*row, self.hide(json.dumps(step.request)), self.hide(json.dumps(step.result))),
+                (*row, self._json(step.request), self._json(step.result)),
             )
 
     def end(self, run: str, outcome: str, facts: Mapping[str, Any]) -> None:
@@ -221,7 +226,7 @@ class Journal:
         with self._using(writes=True) as database:
             database.execute(
                 "UPDATE runs SET owner = NULL, ended = ?, outcome = ?, facts = ? WHERE id = ?",
-                (time.time(), outcome, self.hide(json.dumps(facts)), run),
+                (time.time(), outcome, self._json(facts), run),
             )
 
     def remove(self, runs: Sequence[str]) -> None:
@@ -306,7 +311,7 @@ class Journal:
         with self._using() as database:
             query = "SELECT result FROM steps WHERE kind = 'model' AND key = ? ORDER BY at DESC LIMIT 1"
             row = database.execute(query, (key,)).fetchone()
-        return json.loads(row[0]) if row else None
+            return json.loads(row[0]) if row else None
 
     def content(self, run: str, name: str) -> bytes:
         """A content by its hash; empty if it was not kept."""
@@ -335,7 +340,7 @@ class Journal:
                 if database.in_transaction:
                     database.execute("ROLLBACK")
                 raise
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, json.JSONDecodeError) as error:
             raise JournalError(f"The journal {self.path} cannot be used: {_in_words(error)}") from error
 
     def _open(self) -> sqlite3.Connection:
@@ -416,7 +421,7 @@ def _in_words(error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError):
         return f"{error.strerror or error}."
-    if "malformed" in text or "not a database" in text:
+    if "malformed" in text or "not a database" in text or isinstance(error, json.JSONDecodeError):
         return f"{text}. The file is damaged: move it away, and a new one is made, or name another file."
     if "locked" in text or "locking" in text:
         return f"{text}. Another process keeps it locked, or its folder has no locks, as some network folders."

@@ -57,7 +57,7 @@ class Recorder(StepObserver):
             note(f"{error} What follows is not in it.")
 
     def _write(self, mode: str, entry: Mapping[str, Any]) -> None:
-        line = self._masking.hide(json.dumps(entry))
+        line = json.dumps(self._masking.hide(entry))
         try:
             with self._lock, self.file.open(mode, encoding="utf-8") as file:
                 file.write(f"{line}\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -70,7 +70,7 @@ class RunLog(Writer, StepObserver):
         self.run = run
         self.known = 0
         self.notes: list[str] = []
-        self._hide = str if journal is None else journal.hide
+        self._hide: Callable[[Any], Any] = (lambda data: data) if journal is None else journal.hide
         self._cached = cached
         self._results: defaultdict[str, deque[Any]] = defaultdict(deque)
         self._hashes: dict[int, tuple[LLMMessage, str]] = {}
@@ -131,8 +131,8 @@ class RunLog(Writer, StepObserver):
             facts = request
             if kind == MODEL:
                 facts = {**_kept_of(request), "messages": self._conversation(request["messages"]).digests[-1]}
-            text = json.dumps([kind, current_agent(), facts], sort_keys=True)
-            self._last = request, sha256(self._hide(text).encode()).hexdigest()
+            text = json.dumps(self._hide([kind, current_agent(), facts]), sort_keys=True)
+            self._last = request, sha256(text.encode()).hexdigest()
         return self._last[1]
 
     def begin_task(self, task: str) -> None:
@@ -184,7 +184,7 @@ class RunLog(Writer, StepObserver):
         found = self._hashes.get(id(message))
         if found is not None and found[0] is message:
             return found[1]
-        data = self._hide(message.model_dump_json()).encode()
+        data = json.dumps(self._hide(message.model_dump(mode="json"))).encode()
         name = sha256(data).hexdigest()[:32]
         self._hashes[id(message)] = (message, name)
         self._new[name] = data
@@ -194,6 +194,8 @@ class RunLog(Writer, StepObserver):
         with suppress(OSError):
             data = Path(artifact["path"] or "").read_bytes()
             artifact["hash"] = sha256(data).hexdigest()[:32]
+            with suppress(UnicodeDecodeError):
+                data = self._hide(data.decode()).encode()
             if len(data) <= _LARGEST_FILE:
                 self._new[artifact["hash"]] = data
 

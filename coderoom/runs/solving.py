@@ -277,7 +277,7 @@ async def solve(
             stream = generator.stream(instruction)
             if path is not None:
                 stream = generator.stream_tests(source, functions, instruction=instruction)
-            tracers = [Tracer()] if is_traced() else []
+            tracers = [Tracer({})] if is_traced() else []
             with run_span("solve", log.run), observing(log, *observers, *tracers):
                 solution = await _watch(stream, view, log)
     except Exception as error:

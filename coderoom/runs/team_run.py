@@ -37,7 +37,7 @@ from coderoom._util.services import MODEL_VARIABLE, is_model_text
 from coderoom._util.steps import StepObserver, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent
 from coderoom.budgets import Budget, Spending, make_budget
-from coderoom.configs import Source, find_source, load_team
+from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.executors.output import write_inside
@@ -346,7 +346,7 @@ def _observers(team: Any, log: RunLog, spending: Spending | None) -> list[StepOb
     for condition in conditions:
         condition.is_checked = True
         condition.spending.reset()
-    tracers = [Tracer()] if is_traced() else []
+    tracers = [Tracer(secrets_of(team))] if is_traced() else []
     found = (log, spending, *(condition.spending for condition in conditions), *tracers)
     return [each for each in found if each is not None]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,11 +20,16 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from coderoom import __version__
 from coderoom._util.autogen import current_agent
 from coderoom._util.steps import CODE, MODEL, StepObserver
+from coderoom.configs.masking import Masking
 from coderoom.errors import MissingDependencyError
 
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_CONTENTS: Final = frozenset({"message", "exception.message", "exception.stacktrace"})
+"""Attributes of AutoGen's spans that have texts of the run in them."""
 _NO_PROVIDER: Final = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
+_secrets: Final[dict[str, str]] = {}
+"""Those of the teams that are traced, and what stands in their place."""
 
 
 def is_traced() -> bool:
@@ -54,25 +59,50 @@ def exporting(endpoint: str | None = None) -> Iterator[None]:
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+        from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise MissingDependencyError(
             f"Traces are to be sent ({named}), and a package is missing for that: pip install 'coderoom[otel]'"
         ) from error
 
-    class WithoutContent(SpanProcessor):
-        """Takes out the messages, which AutoGen's spans have as JSON."""
+    masking, shows_content = Masking(), _shows_content()
 
-        def on_start(self, span: Any, parent_context: Any = None) -> None:
-            if "message" in (span.attributes or {}):
-                span.set_attribute("message", "")
+    def plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+        return {
+            name: masking.hide(value)
+            for name, value in (attributes or {}).items()
+            if shows_content or name not in _CONTENTS
+        }
+
+    class Exporter(OTLPSpanExporter):
+        """Takes secrets out of all spans, and texts too, if these are not wanted. AutoGen's spans have both."""
+
+        def export(self, spans: Sequence[ReadableSpan]) -> Any:
+            masking.hide_values(_secrets)
+            return super().export(list(map(self._without_secrets, spans)))
+
+        @staticmethod
+        def _without_secrets(span: ReadableSpan) -> ReadableSpan:
+            description = masking.hide(span.status.description) if shows_content else None
+            return ReadableSpan(
+                span.name,
+                span.context,
+                span.parent,
+                span.resource,
+                plain(span.attributes),
+                [Event(event.name, plain(event.attributes), event.timestamp) for event in span.events],
+                span.links,
+                span.kind,
+                status=Status(span.status.status_code, description),
+                start_time=span.start_time,
+                end_time=span.end_time,
+                instrumentation_scope=span.instrumentation_scope,
+            )
 
     attributes = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "coderoom"}
     provider = TracerProvider(resource=Resource.create(attributes))
-    exporter = OTLPSpanExporter(None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces")
-    if not _shows_content():
-        provider.add_span_processor(WithoutContent())
+    exporter = Exporter(None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces")
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     try:
@@ -91,9 +121,16 @@ def run_span(team: str, run: str | None) -> Iterator[trace.Span]:
 
 
 class Tracer(StepObserver):
-    """Makes a span of each step of a run."""
+    """Makes a span of each step of a run.
 
-    def __init__(self) -> None:
+    Args:
+        secrets: Values that no span may have in it, and what stands in their place.
+    """
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self._masking = Masking()
+        self._masking.hide_values(secrets)
+        _secrets.update(secrets)
         self._tracer = trace.get_tracer("coderoom", __version__)
         self._shows_content = _shows_content()
 
@@ -157,7 +194,7 @@ class Tracer(StepObserver):
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> None:
         end = time.time_ns()
-        known = {"gen_ai.agent.name": current_agent(), **attributes}
+        known = self._masking.hide({"gen_ai.agent.name": current_agent(), **attributes})
         span = self._tracer.start_span(
             name,
             kind=kind,
@@ -166,5 +203,5 @@ class Tracer(StepObserver):
         )
         if error is not None:
             span.set_attribute("error.type", type(error).__name__)
-            span.set_status(Status(StatusCode.ERROR, str(error) if self._shows_content else None))
+            span.set_status(Status(StatusCode.ERROR, self._masking.hide(str(error)) if self._shows_content else None))
         span.end(end)

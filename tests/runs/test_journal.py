@@ -159,15 +159,20 @@ def test_code_that_gives_something_else_this_time_is_told_of(folder: Folder) -> 
 
 
 def test_secrets_do_not_enter_it(folder: Folder) -> None:
-    secret, key = "hunter2-hunter2", "sk-abcdefghijklmnopqrstuvwxyz"
-    reply = Reply(f"```python\nprint('{secret} {key} test-key-1234')\n```")
+    secret, key, number = "hunter2-hunter2", "sk-abcdefghijklmnopqrstuvwxyz", "12345678"
+    pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----"
+    texts = (secret, key, "test-key-1234", "MIIEow", "u:pass-word@", number)
+    print_all = f"print('{secret} {key} test-key-1234 postgres://u:pass-word@db', {number}, {pem!r})"
+    reply = Reply(f"```python\nopen('seen.txt', 'w').write('{key}')\n{print_all}\n```")
     with OpenAIServer([reply, "Done."]) as server:
-        run = folder.run(*RUN, server=server, MY_SERVICE_TOKEN=secret)
-        assert secret in str(run["messages"])
+        run = folder.run(*RUN, server=server, MY_SERVICE_TOKEN=secret, PIN_SECRET=number)
+        assert all(text in str(run["messages"]) for text in texts)
+        assert run["succeeded"]
     told = folder.run("runs", "show")
-    folder.journal.with_name("journal.sqlite3-wal").unlink(missing_ok=True)
+    with sqlite3.connect(folder.journal) as database:
+        database.execute("VACUUM")
     data = b"".join(file.read_bytes() for file in folder.path.glob("journal.sqlite3*"))
-    for text in (secret, key, "test-key-1234"):
+    for text in texts:
         assert text.encode() not in data
         assert text not in str(told)
     assert "${MY_SERVICE_TOKEN}" in str(told)

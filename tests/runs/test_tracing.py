@@ -93,3 +93,57 @@ def test_the_standard_variables_work_and_a_missing_collector_costs_nothing(tmp_p
     lost = run(tmp_path, "--otlp", url, OTEL_EXPORTER_OTLP_TIMEOUT="1")
     assert lost.returncode == 0
     assert "It is 42." in lost.stdout
+
+
+def test_no_span_has_texts_of_a_failure_or_secrets(tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text(FAILING)
+    team = {
+        "provider": "autogen_agentchat.teams.RoundRobinGroupChat",
+        "component_type": "team",
+        "config": {"participants": [{"provider": "failing.Failing", "component_type": "agent", "config": {}}]},
+    }
+    (tmp_path / "team.json").write_text(json.dumps(team))
+    command = [sys.executable, "-m", "coderoom", "run", "team.json", "Say hunter2-hunter2.", "--trust", "failing"]
+    content = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"}
+    for shown in ({}, content):
+        env = environment({"PYTHONPATH": str(tmp_path), "MY_TOKEN": "hunter2-hunter2", **shown})
+        with collector() as (url, spans):
+            subprocess.run([*command, "--otlp", url], cwd=tmp_path, env=env, capture_output=True, check=False)
+        sent = b"".join(span.SerializeToString() for span in spans)
+        assert b"invoke_agent failing" in sent
+        assert b"hunter2" not in sent
+        assert (b"The plan was" in sent) == bool(shown)
+
+
+FAILING = """
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.messages import TextMessage
+from autogen_core import Component
+from pydantic import BaseModel
+
+
+class Config(BaseModel):
+    pass
+
+
+class Failing(BaseChatAgent, Component[Config]):
+    component_config_schema = Config
+    component_provider_override = "failing.Failing"
+    produced_message_types = (TextMessage,)
+
+    def __init__(self):
+        super().__init__("failing", "Fails.")
+
+    async def on_messages(self, messages, cancellation_token):
+        raise ValueError(f"The plan was: {messages[-1].content}")
+
+    async def on_reset(self, cancellation_token):
+        pass
+
+    def _to_config(self):
+        return Config()
+
+    @classmethod
+    def _from_config(cls, config):
+        return cls()
+"""
