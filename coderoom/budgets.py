@@ -76,6 +76,7 @@ _SHOWN: Final = {
 }
 _BEFORE: Final = {MODEL: ("model_calls", "tokens", "cost_usd", "seconds"), CODE: ("cells", "seconds")}
 """The limits that are checked before a step of a kind."""
+_COUNTS: Final = {MODEL: "model_calls", CODE: "cells"}
 
 
 class Spending(StepObserver):
@@ -123,13 +124,18 @@ class Spending(StepObserver):
 
     def add(self, kind: str, model: str = "", usage: RequestUsage | None = None) -> None:
         """Count a step."""
-        if kind == CODE:
-            self.used["cells"] += 1
-        elif kind == MODEL:
-            self.used["model_calls"] += 1
-            prompt, completion = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
-            self.used["tokens"] += prompt + completion
-            self.used["cost_usd"] += cost_of(model, prompt, completion) or 0
+        self._count(kind, 1)
+        if kind == MODEL:
+            self._charge(model, usage)
+
+    def _count(self, kind: str, number: int) -> None:
+        if kind in _COUNTS:
+            self.used[_COUNTS[kind]] += number
+
+    def _charge(self, model: str, usage: RequestUsage | None) -> None:
+        prompt, completion = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
+        self.used["tokens"] += prompt + completion
+        self.used["cost_usd"] += cost_of(model, prompt, completion) or 0
 
     def describe(self, first: str) -> str:
         """Which limit was reached, in words, and what was used of the others."""
@@ -146,15 +152,22 @@ class Spending(StepObserver):
     # --- As a `StepObserver` ---
 
     def before(self, kind: str, request: Any) -> None:
-        """Refuse a step that is not covered."""
+        """Refuse a step that is not covered; or count it, so that others at the same time are refused."""
         self.check(kind, request.get("model", ""))
+        self._count(kind, 1)
+
+    def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
+        """A step that has failed does not count."""
+        self._count(kind, -1)
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
-        """Count a step; one from before a run was resumed counts too, a reply from a cache does not."""
+        """Charge for a step; one from before a run was resumed counts too, a reply from a cache does not."""
         if kind == MODEL and result.get("cached"):
             return
-        usage = RequestUsage(**result["usage"]) if kind == MODEL else None
-        self.add(kind, request.get("model", "") if isinstance(request, Mapping) else "", usage)
+        if known:
+            self._count(kind, 1)
+        if kind == MODEL:
+            self._charge(request.get("model", ""), RequestUsage(**result["usage"]))
 
 
 @contextmanager

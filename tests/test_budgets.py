@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
-from autogen_core.models import CreateResult
+from autogen_agentchat.tools import AgentTool
+from autogen_core.models import CreateResult, UserMessage
 from pydantic import ValidationError
 
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, ReviewerAgent
@@ -17,10 +20,12 @@ from coderoom.budgets import Budget, limiting
 from coderoom.configs import ReplayModel, load_team
 from coderoom.errors import AgentError, RequestError
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.models import RateLimitedClient
 from coderoom.teams import BudgetTermination, CodingTeam
 from tests.support.commands import coderoom, recording
 from tests.support.openai_server import OpenAIServer
 
+CALLS = {"function_calling": True}
 CODE = "```python\nopen('ran', 'a').write('x')\nprint(42)\n```"
 
 
@@ -125,3 +130,28 @@ async def test_money_needs_a_price() -> None:
 def test_a_budget_without_a_limit_is_a_mistake() -> None:
     with pytest.raises(ValidationError, match="at least one of tokens, cost_usd"):
         BudgetTermination()
+
+
+async def test_requests_at_once_share_a_budget_and_those_that_fail_do_not_count() -> None:
+    client = RateLimitedClient(ReplayModel(replies("1", "2", "3")), requests_per_minute=100_000)
+    tool = AssistantAgent("inner", client)
+    team = RoundRobinGroupChat([AssistantAgent("outer", ReplayModel([], CALLS), tools=[AgentTool(tool)])])
+    message = [UserMessage(content="Go.", source="user")]
+    with limiting(team, Budget(model_calls=2)) as spending:
+        async with aclosing(client.create_stream(message)) as stream:
+            await anext(aiter(stream))  # The reader leaves before the end.
+        assert spending.used["model_calls"] == 0
+        results = await asyncio.gather(*(client.create(message) for _ in range(3)), return_exceptions=True)
+    assert [type(result).__name__ for result in results] == ["CreateResult", "CreateResult", "BudgetExceeded"]
+    assert (spending.used["model_calls"], spending.used["tokens"]) == (2, 200)
+
+
+def test_a_task_that_was_stopped_is_not_finished_without_a_budget_before_the_next_one(tmp_path: Path) -> None:
+    env = {"CODEROOM_JOURNAL": str(tmp_path / "journal")}
+    model = recording(tmp_path / "r.json", [CODE, "First.", CODE, "Second."])
+    command = ["run", "code-act", "--workspace", ".", "--json", "--model", model]
+    done = coderoom(*command, "Compute.", "--budget", "model_calls=1", cwd=tmp_path, env=env)
+    assert json.loads(done.stdout)["outcome"] == "unfinished"
+    again = ["run", "code-act", "Again.", "--continue", "--json"]
+    done = coderoom(*again, cwd=tmp_path, env=env)
+    assert json.loads(done.stdout)["answer"] == "First."  # The one request of the second task.

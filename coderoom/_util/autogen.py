@@ -11,9 +11,9 @@ import importlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
 from autogen_agentchat.agents._user_proxy_agent import cancellable_input
 from autogen_agentchat.base import Team
 from autogen_agentchat.messages import MessageFactory
@@ -30,8 +30,10 @@ from autogen_agentchat.teams._group_chat._round_robin_group_chat import (
     RoundRobinGroupChatConfig,
     RoundRobinGroupChatManager,
 )
-from autogen_core import MessageHandlerContext, SingleThreadedAgentRuntime
+from autogen_core import ComponentBase, MessageHandlerContext, SingleThreadedAgentRuntime
 from autogen_core._component_config import WELL_KNOWN_PROVIDERS, ComponentFromConfig
+from autogen_core.models import ChatCompletionClient
+from autogen_core.tools import StreamTool
 
 from coderoom._util.json_output import innermost_client
 
@@ -67,10 +69,15 @@ __all__ = [
     "model_client_of",
     "part_of",
     "participants_of",
+    "parts_of",
     "server_params_of",
+    "streams",
     "transports_of",
     "work_dir_of",
+    "workbenches_of",
 ]
+
+P = TypeVar("P")
 
 # Termination conditions keep their counts in private attributes, without a way to save them. The start of a
 # `TimeoutTermination` is left out: its clock restarts in a new process.
@@ -215,18 +222,37 @@ def model_client_of(agent: Any) -> Any:
     return getattr(agent, "_model_client", None)
 
 
-def clients_of(team: Any) -> list[Any]:
-    """The model clients of a team's agents, of the team itself, and of nested teams; each once."""
-    found = [model_client_of(each) for each in (*_teams_of(team), *agents_of(team, hidden=True))]
-    return list({id(client): client for client in found if client is not None}.values())
+def parts_of(whole: Any, kind: type[P]) -> Iterator[P]:
+    """A component's parts of a kind, however deep, each once; what is inside of a model client is left out."""
+    seen, waiting = set[int](), [whole]
+    while waiting:
+        part = waiting.pop(0)
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, kind):
+            yield part
+        if isinstance(part, list | tuple):
+            waiting += part
+        elif isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, ComponentBase) and not isinstance(part, ChatCompletionClient):
+            waiting += vars(part).values()
 
 
-def _teams_of(team: Any) -> Iterator[Any]:
-    yield team
-    for participant in participants_of(team):
-        inner = participant if isinstance(participant, Team) else getattr(participant, "_team", None)
-        if inner is not None:
-            yield from _teams_of(inner)
+def clients_of(team: Any) -> list[ChatCompletionClient]:
+    """The model clients of a team and of all its parts, such as agents, their tools and their approval; each once."""
+    return list(parts_of(team, ChatCompletionClient))  # type: ignore[type-abstract]
+
+
+def workbenches_of(team: Any) -> list[Any]:
+    """The workbenches of AutoGen's assistants in a team, or in the tools of one."""
+    return [each for agent in parts_of(team, AssistantAgent) for each in agent._workbench]
+
+
+def streams(workbench: Any, name: str) -> bool:
+    """Whether a tool of a workbench is a run of an agent or a team, whose messages become those of its caller."""
+    return any(tool.name == name for tool in getattr(workbench, "_tools", ()) if isinstance(tool, StreamTool))
 
 
 def condition_of(team: Any) -> Any:

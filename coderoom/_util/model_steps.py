@@ -1,7 +1,8 @@
-"""Requests to models as steps of a run, whoever sends them: our agents, AutoGen's, or a selector."""
+"""Requests to models, and calls of tools by AutoGen's agents, as steps of a run."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import cache, wraps
@@ -9,9 +10,10 @@ from time import perf_counter
 from typing import Any, Final
 
 from autogen_core.models import CreateResult, LLMMessage
-from autogen_core.tools import Tool
+from autogen_core.tools import Tool, ToolResult
 from pydantic import BaseModel
 
+from coderoom._util.autogen import streams
 from coderoom._util.json_output import innermost_client, model_name_of
 from coderoom._util.steps import MODEL, begin_step, fail_step, find_step, is_observed, keep_step, once
 
@@ -63,18 +65,56 @@ def _watched_stream(client: Any, create_stream: Callable[..., Any]) -> Callable[
             yield _load(client, found)
             return
         begin_step(MODEL, request)
-        begun = perf_counter()
+        begun, is_kept = perf_counter(), False
         try:
             async with aclosing(create_stream(messages, **arguments)) as items:
                 async for item in items:
                     if isinstance(item, CreateResult):
                         keep_step(MODEL, request, _dump(item), perf_counter() - begun)
+                        is_kept = True
                     yield item
-        except Exception as error:
-            fail_step(MODEL, request, error, perf_counter() - begun)
+        except BaseException as error:  # Also if the reader leaves.
+            if not is_kept:
+                fail_step(MODEL, request, error, perf_counter() - begun)
             raise
 
     return watched
+
+
+def watch_tools(workbench: Any) -> None:
+    """Make each call of a tool a step, from now on; an agent or a team that is a tool has steps of its own."""
+    call_tool = workbench.call_tool
+    stream: Any = getattr(workbench, "call_tool_stream", None)
+    if hasattr(call_tool, _WATCHED):
+        return
+
+    @wraps(call_tool)
+    async def called(name: str, arguments: Mapping[str, Any] | None = None, *rest: Any, **more: Any) -> ToolResult:
+        async def call() -> ToolResult:
+            result: ToolResult = await call_tool(name, arguments, *rest, **more)
+            return result
+
+        if streams(workbench, name):
+            return await call()
+        request = {"name": name, "arguments": json.dumps(arguments, sort_keys=True, default=str)}
+        return await once("call", request, call, _dump_result, ToolResult.model_validate)
+
+    async def streamed(name: str, *arguments: Any, **more: Any) -> AsyncGenerator[Any, None]:
+        if not streams(workbench, name):
+            yield await called(name, *arguments, **more)
+            return
+        async with aclosing(stream(name, *arguments, **more)) as items:
+            async for item in items:
+                yield item
+
+    setattr(called, _WATCHED, True)
+    workbench.call_tool = called
+    if stream is not None:
+        workbench.call_tool_stream = streamed
+
+
+def _dump_result(result: ToolResult) -> dict[str, Any]:
+    return {**result.model_dump(mode="json"), "value": result.to_text("[image]")}
 
 
 def request_of(

@@ -81,8 +81,14 @@ def _keep(kind: str, request: Any, result: Any, seconds: float, *, known: bool) 
 
 def begin_step(kind: str, request: Any) -> None:
     """Say that a step is about to be done; an observer may refuse it."""
-    for observer in _observers.get():
-        observer.before(kind, request)
+    observers = _observers.get()
+    for place, observer in enumerate(observers):
+        try:
+            observer.before(kind, request)
+        except BaseException as error:
+            for told in observers[:place]:
+                told.fail(kind, request, error, 0.0)
+            raise
 
 
 def fail_step(kind: str, request: Any, error: BaseException, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Self
 
@@ -74,9 +75,10 @@ class Run:
         if journal is not None:
             journal.hide_values(secrets_of(prepared.team))
             source = prepared.source
-            text = "" if source is None else source.data.decode("utf-8", "replace")
+            data = b"" if source is None else source.data
             limits = None if budget is None else budget.model_dump(exclude_none=True)
-            request = {**prepared.arguments, "budget": limits, "source": text}
+            kept = {"source": data.decode("utf-8", "replace"), "digest": sha256(data).hexdigest()}
+            request = {**prepared.arguments, "budget": limits, **kept}
             log.begin(command, record.team, record.task, record.model, request, run)
             record.run = log.run
         return cls(prepared, [record.task], log, budget)
@@ -117,10 +119,10 @@ class Run:
             of_agents[agent] = {**of_agents.get(agent, {}), **limits}
         if max_turns is not None:
             request["max_turns"] = max_turns
-        arguments = {name: value for name, value in request.items() if name not in ("budget", "source")}
+        arguments = {name: value for name, value in request.items() if name not in ("budget", "source", "digest")}
         if arguments["workspace"] is not None:
             arguments["workspace"] = Path(arguments["workspace"])
-        prepared = prepare_run(_source(entry, request["source"], journal), entry.task, more_tasks=True, **arguments)
+        prepared = prepare_run(_source(entry), entry.task, more_tasks=True, **arguments)
         prepared.record.run = entry.id
         allowed = make_budget(request["budget"])
         journal.claim(entry.id, request)
@@ -146,7 +148,7 @@ class Run:
         """
         try:
             for task in self.tasks[:-1]:
-                await self.go_on(self.record_of(task), _nothing, limited=False)
+                await self.go_on(self.record_of(task), _nothing)
             record = self.record_of(self.tasks[-1])
             if self.log.known:
                 record.notices.append(f"Resumed: {self.log.known:,} steps were done before, and are not done again.")
@@ -171,7 +173,6 @@ class Run:
         begin: Callable[[], None] = lambda: None,
         owns_process: bool = False,
         close: bool = False,
-        limited: bool = True,
         interrupts: bool = True,
     ) -> RunRecord:
         """Run the task of a record of this run. The other arguments are those of `run_team`.
@@ -182,7 +183,6 @@ class Run:
             begin: Called before any request to a model.
             owns_process: Whether the process does nothing else.
             close: Whether to close the team at the end.
-            limited: Whether the budget holds.
             interrupts: Whether signals end the run.
         """
         return await run_team(
@@ -191,7 +191,7 @@ class Run:
             watch,
             begin=begin,
             owns_process=owns_process,
-            budget=self.budget if limited else None,
+            budget=self.budget,
             close=close,
             log=self.log,
             observers=() if self.recorder is None else (self.recorder,),
@@ -228,13 +228,14 @@ def _refuse_finished(entry: RunEntry, task: str | None) -> None:
         )
 
 
-def _source(entry: RunEntry, text: str, journal: Journal) -> Source:
+def _source(entry: RunEntry) -> Source:
     """The team's file as it was; from the file itself, if that has not changed, since the journal has no keys."""
-    file = Path(entry.name)
-    if file.is_file() and journal.hide(found := file.read_text("utf-8", "replace")) == text:
-        text = found
-    elif MASK in text:
+    file, data = Path(entry.name), entry.request["source"].encode()
+    found = file.read_bytes() if file.is_file() else b""
+    if sha256(found).hexdigest() == entry.request.get("digest"):
+        data = found
+    elif MASK.encode() in data:
         raise RequestError(
             f"The file {entry.name!r} has changed, and the journal does not have the keys that were in it."
         )
-    return Source(entry.name, text.encode(), is_json=entry.name.lower().endswith(".json"))
+    return Source(entry.name, data, is_json=entry.name.lower().endswith(".json"))

@@ -28,10 +28,11 @@ from coderoom._util.autogen import (
     executor_of,
     model_client_of,
     work_dir_of,
+    workbenches_of,
 )
 from coderoom._util.calls import await_with_token
 from coderoom._util.json_output import model_name_of
-from coderoom._util.model_steps import watch_client
+from coderoom._util.model_steps import watch_client, watch_tools
 from coderoom._util.prices import price_table
 from coderoom._util.services import MODEL_VARIABLE, is_model_text
 from coderoom._util.steps import StepObserver, observing
@@ -343,6 +344,8 @@ def _observers(team: Any, log: RunLog, spending: Spending | None) -> list[StepOb
     conditions = [each for each in conditions_of(condition_of(team)) if isinstance(each, BudgetTermination)]
     for client in clients_of(team):
         watch_client(client)
+    for workbench in workbenches_of(team):
+        watch_tools(workbench)
     for condition in conditions:
         condition.is_checked = True
         condition.spending.reset()

@@ -158,7 +158,8 @@ class Tracer(StepObserver):
             self._end(f"execute_tool {language}", found, seconds, error)
         elif kind == "call":
             name = request["name"]
-            self._end(f"execute_tool {name}", self._of_tool(name, request["arguments"], result.get("value")), seconds)
+            found = self._of_tool(name, request["arguments"], result.get("value"))
+            self._end(f"execute_tool {name}", found, seconds, error)
         else:
             approved = result.get("approved") if isinstance(result, Mapping) else None
             self._end(kind, {"coderoom.approved": approved}, seconds, error)

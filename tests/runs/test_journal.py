@@ -318,19 +318,23 @@ def test_a_step_costs_the_same_however_long_the_run_is(folder: Folder) -> None:
 def test_a_resumed_run_has_the_values_that_were_hidden(folder: Folder) -> None:
     code = "```python\nopen('Contoso-report.txt', 'w').write('x')\nprint('Contoso')\n```"
     team = YAML(typ="safe").load((ROOT / "coderoom/configs/shipped/code-act.yaml").read_text())
-    team["config"]["participants"][0]["config"]["system_message"] = "You work for ${CUSTOMER}."
+    coder = team["config"]["participants"][0]["config"]
+    coder["system_message"] = "You work for ${CUSTOMER}."
+    coder["model_client"]["config"]["api_key"] = "my-own-literal"
     with (folder.path / "team.yaml").open("w") as file:
         YAML().dump(team, file)
     run = ("run", "team.yaml", "Report.\nsk-abcdefghijklmnop1234", "--workspace", "work")
     with OpenAIServer([code, Failure(401, message="Incorrect API key.")]) as server:
         folder.run(*run, server=server, CUSTOMER="Contoso")
-    kept = (
-        folder.journal.read_bytes() + Path(f"{folder.journal}-wal").read_bytes()
-        if (Path(f"{folder.journal}-wal").exists())
-        else folder.journal.read_bytes()
-    )
+    kept = b"".join(file.read_bytes() for file in folder.path.glob("journal.sqlite3*"))
     assert b"Contoso" not in kept
     assert b"sk-abcdefghijklmnop1234" not in kept
+    assert b"my-own-literal" not in kept
+    text = (folder.path / "team.yaml").read_text()
+    (folder.path / "team.yaml").write_text(f"{text}# Changed\n")
+    refused = folder.command("resume", CUSTOMER="Contoso")
+    assert "does not have the keys that were in it" in refused.stderr
+    (folder.path / "team.yaml").write_text(text)
     with OpenAIServer(["Done."]) as server:
         assert folder.run("resume", server=server, CUSTOMER="Contoso")["succeeded"]
         assert "Contoso" in json.dumps(server.requests[0].messages)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import TextMentionTermination
-from autogen_agentchat.teams import BaseGroupChat, SelectorGroupChat, Swarm
+from autogen_agentchat.teams import BaseGroupChat, RoundRobinGroupChat, SelectorGroupChat, Swarm
+from autogen_agentchat.tools import AgentTool
+from autogen_ext.tools.code_execution import PythonCodeExecutionTool
 
 from coderoom.agents import CodeActAgent, CodeExecutorAgent
 from coderoom.configs import ReplayModel, dump_team
@@ -74,3 +77,33 @@ async def test_a_run_goes_on_with_the_same_words(team: Any, tmp_path: Path) -> N
         resumed = await Run.resume("last", journal).go(shown.append)
         assert transcript(resumed) == transcript(whole)
         assert len(shown) < len(whole.messages)  # What was shown before is not shown again.
+
+
+async def test_tools_of_autogens_agents_are_called_once(tmp_path: Path) -> None:
+    code = {"id": "1", "name": "CodeExecutor", "arguments": json.dumps({"code": "open('ran', 'a').write('x')"})}
+    tool = PythonCodeExecutionTool(SandboxCodeExecutor(work_dir=tmp_path))
+    assistant = AssistantAgent(
+        "one", ReplayModel([{"content": [code]}, "Written."], CALLS), tools=[tool], reflect_on_tool_use=True
+    )
+    inner = AssistantAgent(
+        "inner", ReplayModel([{"content": [code]}, "Written too."], CALLS), tools=[tool], reflect_on_tool_use=True
+    )
+    ask = {"id": "2", "name": "inner", "arguments": '{"task": "Write."}'}
+    asker = AssistantAgent(
+        "two", ReplayModel([{"content": [ask]}, "END"], CALLS), tools=[AgentTool(inner)], reflect_on_tool_use=True
+    )
+    condition = TextMentionTermination("END", sources=["two"])
+    dump_team(RoundRobinGroupChat([assistant, asker], termination_condition=condition), tmp_path / "team.yaml")
+
+    def stop(message: Any) -> None:
+        if "END" in message.to_text():
+            raise RuntimeError("stop here")
+
+    journal = Journal(tmp_path / "journal")
+    stopped = await Run.begin(prepare_run(str(tmp_path / "team.yaml"), "Go."), journal).go(stop)
+    assert "stop here" in str(stopped.error)
+    assert (tmp_path / "ran").read_text() == "xx"
+    resumed = await Run.resume("last", journal, budget={"model_calls": 6}).go(lambda message: None)
+    assert (resumed.outcome, (tmp_path / "ran").read_text()) == ("ok", "xx")
+    kinds = [step.kind for step in journal.steps(str(resumed.run))]
+    assert (kinds.count("model"), kinds.count("call")) == (6, 2)
