@@ -4,7 +4,8 @@
     steps     what happened in a run, in order: requests to models, code, decisions of people, messages
     contents  the messages of requests, and the files that code has made, by the hash of their content
 
-`request` and `result` of a step are JSON. `owner` is the process that works on a run; nothing if none does.
+`request` and `result` of a step are JSON. `owner` names the process that worked on a run last; `Owners` says whether it
+still does.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from coderoom._util.owner import is_orphan, ours
 from coderoom.configs.masking import Masking
 from coderoom.errors import JournalError, RequestError
+from coderoom.runs.owners import Owners
 
 T = TypeVar("T")
 
@@ -77,7 +78,7 @@ class RunEntry:
         started: When it began, in seconds since the epoch.
         ended: When it ended; `None` if it was killed, or goes on.
         outcome: How it ended; `None` as long as it has not.
-        owner: The process that works on it, as the journal marks it; `None` if it ended.
+        owner: The process that works on it, as a host and a number; `None` if none does.
         request: The arguments of the command.
         facts: The record, without its messages.
     """
@@ -99,7 +100,7 @@ class RunEntry:
         """The outcome, or `running`, or `killed` if its process ended without one."""
         if self.outcome is not None:
             return self.outcome
-        return "running" if self.owner is not None and _is_alive(self.owner) else "killed"
+        return "killed" if self.owner is None else "running"
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ class Journal:
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = default_path() if path is None else Path(path)
         self._masking = Masking()
+        self._owners = Owners(self.path)
         self._database: sqlite3.Connection | None = None
         self._synced: bool | None = None
 
@@ -184,6 +186,7 @@ class Journal:
         shown = None if model is None else self.hide(model)
         texts = (self.hide(name), self.hide(task), shown, self._json(request))
         with self._using(writes=True) as database:
+            self._owners.take(run)
             database.execute(
                 f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (run, command, *texts, time.time(), _mark()),
@@ -201,9 +204,9 @@ class Journal:
             RequestError: Another process works on it.
         """
         with self._using(writes=True) as database:
-            (owner,) = database.execute("SELECT owner FROM runs WHERE id = ?", (run,)).fetchone()
-            if owner is not None and owner != _mark() and _is_alive(owner):
-                host, *_, process, _ = owner.split()
+            if not self._owners.take(run):
+                (owner,) = database.execute("SELECT owner FROM runs WHERE id = ?", (run,)).fetchone()
+                host, _, process = (owner or "another machine ?").rpartition(" ")
                 raise RequestError(f"The run {run} goes on: process {process} on {host} works on it.")
             database.execute("UPDATE runs SET owner = ?, ended = NULL, outcome = NULL WHERE id = ?", (_mark(), run))
             if request is not None:
@@ -228,6 +231,7 @@ class Journal:
                 "UPDATE runs SET owner = NULL, ended = ?, outcome = ?, facts = ? WHERE id = ?",
                 (time.time(), outcome, self._json(facts), run),
             )
+        self._owners.leave(run)
 
     def remove(self, runs: Sequence[str]) -> None:
         """Remove runs with all that belongs to them.
@@ -288,9 +292,15 @@ class Journal:
         if self.path.exists():
             with self._using() as database:
                 # In the order in which they were added: a clock may jump.
-                yield from map(
-                    _entry, database.execute(f"SELECT {_COLUMNS} FROM runs WHERE {where} ORDER BY rowid DESC", values)
-                )
+                rows = database.execute(f"SELECT {_COLUMNS} FROM runs WHERE {where} ORDER BY rowid DESC", values)
+                yield from map(self._entry, rows)
+
+    def _entry(self, row: tuple[Any, ...]) -> RunEntry:
+        columns = dict(zip(_COLUMNS.split(", "), row, strict=True))
+        columns |= {name: json.loads(columns[name]) for name in ("request", "facts")}
+        if columns["outcome"] is not None or not self._owners.has(columns["id"]):
+            columns["owner"] = None
+        return RunEntry(**columns)
 
     def steps(self, run: str) -> Iterator[Step]:
         """The steps of a run, in order."""
@@ -398,23 +408,12 @@ def default_path() -> Path:
     return (state if state.is_absolute() else Path.home() / ".local" / "state") / "coderoom" / "journal.sqlite3"
 
 
-def _entry(row: tuple[Any, ...]) -> RunEntry:
-    columns = dict(zip(_COLUMNS.split(", "), row, strict=True))
-    return RunEntry(**columns | {name: json.loads(columns[name]) for name in ("request", "facts")})
-
-
 def _has_tables(database: sqlite3.Connection) -> bool:
     return database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
 
 
 def _mark() -> str:
-    return f"{platform.node() or 'this-machine'} {ours()}"
-
-
-def _is_alive(owner: str) -> bool:
-    host, _, mark = owner.partition(" ")
-    # The processes of another machine cannot be seen.
-    return host != _mark().partition(" ")[0] or not is_orphan(mark)
+    return f"{platform.node() or 'this-machine'} {os.getpid()}"
 
 
 def _in_words(error: Exception) -> str:
