@@ -45,6 +45,10 @@ class StepObserver:
 _observers: Final[ContextVar[tuple[StepObserver, ...]]] = ContextVar("coderoom_steps", default=())
 
 
+cell: Final[ContextVar[str]] = ContextVar("coderoom_cell", default="")
+"""What identifies the code that runs, so that calls of functions of the host belong to it."""
+
+
 @contextmanager
 def observing(*observers: StepObserver) -> Iterator[None]:
     """Have these see the steps that are done in this context, besides those around it."""

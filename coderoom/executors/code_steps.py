@@ -13,7 +13,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from pydantic import TypeAdapter
 
 from coderoom._util.calls import await_with_token
-from coderoom._util.steps import CODE, note, once
+from coderoom._util.steps import CODE, cell, note, once
 from coderoom.executors.base import OnOutput
 from coderoom.executors.runner import runner_for
 from coderoom.outcome import Outcome
@@ -42,8 +42,9 @@ class CodeSteps:
         self._given: Any = executor
         self._can_undo = can_undo
         self._mark: Any = None
-        self._past: list[tuple[Sequence[CodeBlock], ExecutionResult]] = []
+        self._past: list[tuple[str, Sequence[CodeBlock], ExecutionResult]] = []
         self._before: int | None = None
+        self._count = 0
 
     async def run(
         self, blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, on_output: OnOutput | None
@@ -55,16 +56,19 @@ class CodeSteps:
             if self._can_undo and self._mark is None:
                 await await_with_token(self.executor.start(), cancellation_token)
                 self._mark = await await_with_token(self._given.checkpoint(), cancellation_token)
+            cell.set(name)
             return await self.executor.run(blocks, cancellation_token, on_output)
 
         def load(found: Any) -> ExecutionResult:
             result = _RESULT.validate_python(found)
-            self._past = [] if result.state_lost else [*self._past, (blocks, result)]
+            self._past = [] if result.state_lost else [*self._past, (name, blocks, result)]
             return result
 
         if self._before is None:
             self._before = len(self._past)
+        self._count += 1
         request = {"blocks": [[block.language, block.code] for block in blocks]}
+        name = hashlib.sha256(f"{self._count} {request}".encode("utf-8", "replace")).hexdigest()[:16]
         return await once(CODE, request, run, _dump, load)
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
@@ -94,8 +98,11 @@ class CodeSteps:
         past, self._past, self._before = self._past, [], 0
         if not past or getattr(self._given, "state", None) != "session":
             return
-        for blocks, before in past:
-            if before.outcome in (Outcome.OK, Outcome.ERROR):
+        for name, blocks, before in past:
+            if before.outcome not in (Outcome.OK, Outcome.ERROR):
+                note(_LOST.format(code=_beginning(blocks), outcome=before.outcome.value))
+            else:
+                cell.set(name)
                 again = await self.executor.run(blocks, cancellation_token)
                 if digest_of(again.output) != digest_of(before.output):
                     note(_CHANGED.format(code=_beginning(blocks), before=_short(before), now=_short(again)))
@@ -128,5 +135,8 @@ def _short(result: ExecutionResult) -> str:
 
 _AGAIN: Final = (
     "To have its variables again, code that had run before was run again ({count}), without calling functions again."
+)
+_LOST: Final = (
+    "The code that begins with {code!r} had ended with {outcome!r}: it was not run again, so that what it set is lost."
 )
 _CHANGED: Final = "Run again, the code that begins with {code!r} gave {now!r}, and {before!r} before."

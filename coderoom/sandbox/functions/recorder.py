@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom._util.steps import find_step, keep_step
+from coderoom._util.steps import cell, find_step, keep_step
 from coderoom.sandbox.functions.data import DescribedError, as_data, error_data
 from coderoom.sandbox.functions.function import Arguments, HostFunction
 
@@ -92,7 +92,7 @@ class CallRecorder:
     def _find(self, name: str, digest: str) -> RecordedCall | None:
         """The record of a call that must not be made again."""
         if self._answers is None:
-            found = find_step("call", {"name": name, "arguments": digest})
+            found = find_step("call", _request_of(name, digest))
             if found is None:
                 return None
             self._calls.append(RecordedCall.model_validate(found))
@@ -115,7 +115,11 @@ def _answer_of(call: RecordedCall) -> Any:
 
 def _record(calls: list[RecordedCall], call: RecordedCall) -> None:
     calls.append(call)
-    keep_step("call", {"name": call.name, "arguments": call.digest}, call.model_dump(), 0.0)
+    keep_step("call", _request_of(call.name, call.digest), call.model_dump(), 0.0)
+
+
+def _request_of(name: str, digest: str) -> dict[str, str]:
+    return {"name": name, "arguments": digest, "cell": cell.get()}
 
 
 def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value: Any) -> Any:
