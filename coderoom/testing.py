@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing
 from functools import wraps
 from pathlib import Path
@@ -65,7 +65,21 @@ def _coderoom_replay(request: pytest.FixtureRequest) -> Iterator[None]:
     unfinished = file.with_suffix(".unfinished")
     _record(unfinished, monkeypatch)
     yield
-    unfinished.replace(file)
+    if getattr(request.node, "coderoom_passed", False):
+        unfinished.replace(file)
+    else:
+        unfinished.unlink()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note whether a test has passed: the recording of one that has not is not kept."""
+    report = yield
+    if call.when == "call":
+        item.coderoom_passed = report.passed  # type: ignore[attr-defined]
+    return report
 
 
 def _file_name(request: pytest.FixtureRequest) -> str:

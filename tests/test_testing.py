@@ -48,8 +48,11 @@ def test_a_test_records_once_and_replays_from_then_on(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(f"[pytest]\n{settings}\n")
     refused = run_suite(tmp_path)
     assert "no key to make one. Set one of OPENAI_API_KEY" in refused.stdout
-    with OpenAIServer(["```python\nprint(42)\n```", "It is 42.", "42!", "Hello."]) as server:
-        recorded = run_suite(tmp_path, OPENAI_API_KEY="test-key-1234", OPENAI_BASE_URL=server.base_url)
+    with OpenAIServer(["```python\nprint(42)\n```", "It is 42.", "42!", "Wrong.", "Hello."]) as server:
+        key = {"OPENAI_API_KEY": "test-key-1234", "OPENAI_BASE_URL": server.base_url}
+        assert "1 failed, 1 passed" in run_suite(tmp_path, **key).stdout
+        assert not any(tmp_path.glob("own.*"))
+        recorded = run_suite(tmp_path, **key)
         assert recorded.returncode == 0, recorded.stdout
     assert (tmp_path / "recordings" / "test_it-test_it_computes.jsonl").read_text().count("\n") == 4
     assert (tmp_path / "own.jsonl").is_file()

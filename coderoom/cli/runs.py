@@ -326,6 +326,7 @@ def execute(
     from coderoom.runs import make_writer, read_blocks, run_file
 
     source = read_blocks(file, standard_input() if file == "-" else None, language)
+    writer = make_writer(journal, off=no_journal)
     run_it = run_file(
         source,
         Console(quiet=as_json),
@@ -335,9 +336,11 @@ def execute(
         wall=wall,
         network=network,
         fresh=fresh,
-        writer=make_writer(journal, off=no_journal),
+        writer=writer,
     )
     result = asyncio.run(run_it)
+    if writer.failure:
+        typer.echo(writer.failure, err=True)
     if as_json:
         print_json(result.to_json() | {"file": file})
     return end_code(result.succeeded, result.cancelled)

@@ -163,7 +163,8 @@ def solve(
     # Progress bars would be torn by the log.
     console = Console(quiet=as_json, force_interactive=False if debug else None)
     kept, required = open_journal(journal, off=no_journal)
-    recorders = () if record is None else (Recorder(record),)
+    log = RunLog(kept, required=required)
+    recorders = () if record is None else (Recorder(record, model),)
     with exporting(otlp), _log_to_stderr() if debug else nullcontext():
         solved = asyncio.run(
             solve(
@@ -175,10 +176,12 @@ def solve(
                 wall=wall,
                 options=options,
                 tests_for=tests_for or (),
-                log=RunLog(kept, required=required),
+                log=log,
                 observers=recorders,
             )
         )
+    if log.failure:
+        typer.echo(log.failure, err=True)
     if as_json:
         print_json(solved.to_json())
     return end_code(solved.succeeded, solved.cancelled)

@@ -202,9 +202,9 @@ class Run:
         """Record the model traffic in a file, that of tasks before too.
 
         Raises:
-            RequestError: The file cannot be written.
+            RequestError: The file cannot be written, or is what the model answers from.
         """
-        self.recorder = Recorder(file)
+        self.recorder = Recorder(file, self.prepared.record.model)
         self.recorder.hide_values(secrets_of(self.prepared.team))
 
     def record_of(self, task: str) -> RunRecord:

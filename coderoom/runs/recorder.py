@@ -22,12 +22,16 @@ class Recorder(StepObserver):
 
     Args:
         file: The file; one that is there is replaced.
+        model: The name of the model that answers.
 
     Raises:
-        RequestError: The file cannot be written.
+        RequestError: The file cannot be written, or is what the model answers from.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, model: str | None = None) -> None:
+        kind, _, source = (model or "").partition(":")
+        if kind == "replay" and Path(source).resolve() == file.resolve():
+            raise RequestError(f"The model answers from {str(file)!r}: record into another file.")
         self.file = file
         self._masking = Masking()
         self._lock = Lock()

@@ -42,6 +42,9 @@ def test_a_team_with_a_selector_replays_without_network_and_key(tmp_path: Path) 
     assert "has no reply to this request" in error
     assert "-user: 6 * 7?" in error
     assert "+user: 6 * 8?" in error
+    over = ("--model", "replay:run.jsonl", "--record", "./run.jsonl")
+    assert "record into another file" in coderoom("run", "team.yaml", "6 * 7?", *over, cwd=tmp_path).stderr
+    assert (tmp_path / "run.jsonl").read_text() == recorded
 
 
 async def test_tool_calls_thoughts_usage_and_equal_requests_come_back(tmp_path: Path) -> None:

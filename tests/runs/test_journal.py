@@ -272,6 +272,9 @@ def test_a_journal_that_cannot_be_used_loses_no_answer(folder: Folder, content: 
     run = folder.run(*RUN, "--model", model)
     assert (run["answer"], run["run"]) == ("Hello.", None)
     assert words in str(run["notices"])
+    (folder.path / "a.py").write_text("print(42)")
+    executed = folder.command("exec", "a.py")
+    assert (executed.returncode, words in executed.stderr) == (0, True)
     listed = folder.command("runs")
     assert (listed.returncode, words in listed.stderr) == (3, True)
     assert folder.journal.read_bytes() == before
