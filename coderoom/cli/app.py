@@ -170,7 +170,7 @@ def silence_autogen() -> None:
 
 def text_of(argument: str) -> str:
     """The text of an argument, for which '-' stands for standard input."""
-    return standard_input().decode("utf-8", "replace") if argument == "-" else argument
+    return (standard_input() if argument == "-" else os.fsencode(argument)).decode("utf-8", "replace")
 
 
 def standard_input() -> bytes:

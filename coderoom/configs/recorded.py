@@ -18,6 +18,8 @@ from typing import Any, Final, Self
 from autogen_core import CancellationToken, Component
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
 from autogen_core.tools import Tool, ToolSchema
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.components import StrictConfig
@@ -28,6 +30,25 @@ from coderoom.configs.replay import ReplayModelInfo, words_of
 from coderoom.errors import RequestError
 
 HEADER: Final = {"coderoom": "recording", "version": 1}
+
+
+class _Message(TypedDict):
+    type: str
+    content: Any
+
+
+class _Request(TypedDict):
+    messages: list[_Message]
+
+
+class _Entry(TypedDict):
+    agent: str
+    model_info: dict[str, Any]
+    request: _Request
+    reply: CreateResult
+
+
+_ENTRY: Final = TypeAdapter(_Entry)
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{4,}")
 _MOST_LINES: Final = 40
 
@@ -195,6 +216,12 @@ def read_recording(file: Path) -> list[Mapping[str, Any]]:
                 raise RequestError(f"{file}:{number}: this line of the recording is not JSON: {error}") from error
     if not found or found[0] != HEADER:
         raise RequestError(f"the file {str(file)!r} is no recording of CodeRoom, or one of another version")
+    for number, entry in enumerate(found[1:], 2):
+        try:
+            _ENTRY.validate_python(entry)
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise RequestError(f"{file}:{number}: {place or 'the line'}: {error.errors()[0]['msg']}") from error
     return found[1:]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import secrets
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
@@ -62,6 +63,11 @@ class RunServer(ThreadingHTTPServer):
             raise RequestError(f"The port {port} cannot be used: {error.strerror}.") from error
         self.hosts = {f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}"}
         self.url = f"http://{_HOST}:{self.server_port}/{self.token}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report what has failed, but not that a browser has left."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

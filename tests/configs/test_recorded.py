@@ -79,6 +79,7 @@ async def test_tool_calls_thoughts_usage_and_equal_requests_come_back(tmp_path: 
     [
         ('{"coderoom": "recording", "version": 2}\n', "one of another version"),
         ('{"coderoom": "recording", "version": 1}\n{"a"\n{}\n', "r.jsonl:2: this line"),
+        ('{"coderoom": "recording", "version": 1}\n{"request": 5}\n', "r.jsonl:2: agent: Field required"),
     ],
 )
 def test_a_damaged_recording_is_refused(text: str, words: str, tmp_path: Path) -> None:
