@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from ruamel.yaml import YAML
@@ -51,6 +52,13 @@ _SENTENCES = {
 }
 
 
+@lru_cache(maxsize=4)
+def _compose(text: str) -> Node | None:
+    """Parse YAML; a batch loads the same team many times."""
+    root: Node | None = YAML(typ="safe", pure=True).compose(text)
+    return root
+
+
 class Reader:
     """Reads one document; `problems` are the mistakes that did not stop the reading."""
 
@@ -79,7 +87,7 @@ class Reader:
         """Read YAML."""
         _refuse_unreadable(text, self)
         try:
-            root = YAML(typ="safe", pure=True).compose(text)
+            root = _compose(text)
         except MarkedYAMLError as error:
             _fail_marked(error, self)
         except RecursionError:

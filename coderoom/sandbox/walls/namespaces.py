@@ -253,7 +253,7 @@ def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool
         # Some versions make missing parents readable for their owner only.
         above = [str(folder) for folder in reversed(Path(target).parents) if str(folder) not in ("/", "/tmp")]
         for folder in above:
-            if folder not in made and not any(Path(folder).is_relative_to(bound) for _, bound in layout.read_only):
+            if folder not in made and not any(f"{folder}/".startswith(f"{bound}/") for _, bound in layout.read_only):
                 arguments += ["--dir", folder]
                 made.add(folder)
         arguments += ["--ro-bind", source, target]

@@ -1,0 +1,92 @@
+"""Run a batch of items with a recorded model: its rate, as a ratio to the same teams without a batch, and its memory.
+
+python benchmarks/batch.py [--items N] [--concurrency N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+from contextlib import chdir
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+
+from coderoom.configs import find_source
+from coderoom.runs import Recorder, prepare_run, run_team
+from coderoom.runs.batch import Batch
+from coderoom.runs.durable import Run
+
+TEAM, TASK = "code-act", "Compute 6 * 7."
+REPLIES = ["```python\nprint(6 * 7)\n```", "It is 42."]
+PLAIN = 200
+FIRST = 1_000
+
+
+def megabytes() -> float:
+    """The memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+async def record(file: Path) -> None:
+    """Record the traffic of one run."""
+    run = Run.begin(prepare_run(TEAM, TASK, model="replay:replies.json", workspace=Path("first")), None)
+    run.recorder = Recorder(file)
+    await run.go(lambda message: None)
+
+
+async def plain(number: int, model: str, concurrency: int) -> float:
+    """Run the team on so many items, without a journal; return the seconds of an item."""
+    numbers = count()
+
+    async def some() -> None:
+        while (each := next(numbers)) < number:
+            prepared = prepare_run(find_source(TEAM), TASK, model=model, workspace=Path(f"plain-{each}"))
+            await run_team(prepared.team, prepared.record, lambda message: None, interrupts=False)
+
+    begun = perf_counter()
+    await asyncio.gather(*(some() for _ in range(concurrency)))
+    return (perf_counter() - begun) / number
+
+
+async def measure(items: int, concurrency: int) -> None:
+    """Measure and print."""
+    model = "replay:run.jsonl"
+    await record(Path("run.jsonl"))
+    before = await plain(PLAIN, model, concurrency)
+    batch = Batch(TEAM, "items.jsonl", Path("out"), model=model, task=TASK, concurrency=concurrency)
+    done, first, begun = 0, 0.0, perf_counter()
+    async with batch:
+        async for result in batch:
+            assert result.status == "passed", result.why
+            done += 1
+            if done == FIRST:
+                first = megabytes()
+            if done % 500 == 0:
+                pace = (perf_counter() - begun) / done
+                print(f"{done:,} items: {megabytes():.1f} MB, {pace * 1000:.1f} ms an item", flush=True)
+    seconds = (perf_counter() - begun) / items
+    after = await plain(PLAIN, model, concurrency)
+    print(f"memory: {megabytes() - first:+.1f} MB from item {FIRST:,} to the end")
+    times = f"{before * 1000:.1f} and {after * 1000:.1f} ms an item"
+    print(f"rate: {(before + after) / 2 / seconds:.0%} of the same runs without a batch ({times})")
+
+
+def main() -> None:
+    """Prepare a folder and measure."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--items", type=int, default=10_000)
+    parser.add_argument("--concurrency", type=int, default=2)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        Path("replies.json").write_text(json.dumps(REPLIES))
+        lines = [{"id": str(number), "check": {"expected": "It is 42."}} for number in range(given.items)]
+        Path("items.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        asyncio.run(measure(given.items, given.concurrency))
+
+
+if __name__ == "__main__":
+    main()
