@@ -15,6 +15,8 @@ from itertools import count
 from pathlib import Path
 from time import perf_counter
 
+from autogen_core import CancellationToken
+
 from coderoom.configs import find_source
 from coderoom.runs import Recorder, prepare_run, run_team
 from coderoom.runs.batch import Batch
@@ -45,7 +47,7 @@ async def plain(number: int, model: str, concurrency: int) -> float:
     async def some() -> None:
         while (each := next(numbers)) < number:
             prepared = prepare_run(find_source(TEAM), TASK, model=model, workspace=Path(f"plain-{each}"))
-            await run_team(prepared.team, prepared.record, lambda message: None, interrupts=False)
+            await run_team(prepared.team, prepared.record, lambda message: None, token=CancellationToken())
 
     begun = perf_counter()
     await asyncio.gather(*(some() for _ in range(concurrency)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -113,6 +114,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
     from coderoom._util.text import in_dollars, visible
     from coderoom.runs.batch_report import Summary, summary_lines, write_report
     from coderoom.runs.interrupts import route_signals
+    from coderoom.runs.items import count_items
 
     console, now = Console(quiet=as_json), Summary()
     progress = Progress(
@@ -123,6 +125,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
         transient=True,
         disable=not console.is_interactive,
     )
+    total = asyncio.create_task(asyncio.to_thread(count_items, batch.items)) if console.is_interactive else None
     with progress:
         shown = progress.add_task("begins")
         async with batch:
@@ -130,9 +133,14 @@ async def _run(batch: Batch, as_json: bool) -> int:
                 async for result in batch:
                     now.add(result)
                     rate = now.total / max(progress.tasks[shown].elapsed or 0, 1e-3)
-                    cost = f" · {in_dollars(now.cost_usd)}" if now.cost_usd else ""
-                    counts = " · ".join(f"{number:,} {status}" for status, number in now.counts.items())
-                    progress.update(shown, description=f"{counts} · {rate:.1f} runs/s{cost}")
+                    parts = [f"{number:,} {status}" for status, number in now.counts.items()]
+                    parts += [f"{batch.earlier:,} earlier"] * bool(batch.earlier)
+                    parts += [f"{rate:.1f} runs/s"]
+                    parts += [in_dollars(now.cost_usd)] if now.cost_usd else []
+                    if total is not None and total.done() and total.exception() is None:
+                        left = total.result() * batch.repeat - batch.earlier - now.total
+                        parts += [f"{timedelta(seconds=round(left / rate))} left"]
+                    progress.update(shown, description=" · ".join(parts))
                     if result.why and result.status == "errored":
                         console.print(visible(f"{result.id}: {result.why}"), style="yellow", markup=False)
     for line in batch.bad_lines:

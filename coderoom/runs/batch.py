@@ -13,18 +13,23 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from autogen_core import CancellationToken
+
 from coderoom._util.autogen import clients_of
+from coderoom._util.calls import await_with_token
+from coderoom._util.model_steps import watch_client
 from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.steps import StepObserver, observing
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import Source, find_source, make_model
-from coderoom.errors import CodeRoomError, JournalError, RequestError
+from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError, RequestError
 from coderoom.runs.checks import Check, why_not_passed
 from coderoom.runs.durable import Run
 from coderoom.runs.items import BadLine, Item, read_items
@@ -99,14 +104,14 @@ class Pace(StepObserver):
 
         @wraps(create)
         async def later(*arguments: Any, **named: Any) -> Any:
-            await self._wait()
+            await await_with_token(self._wait(), named.get("cancellation_token") or CancellationToken())
             reply = await create(*arguments, **named)
             self._count(reply)
             return reply
 
         @wraps(create_stream)
         async def stream_later(*arguments: Any, **named: Any) -> Any:
-            await self._wait()
+            await await_with_token(self._wait(), named.get("cancellation_token") or CancellationToken())
             async for item in create_stream(*arguments, **named):
                 self._count(item)
                 yield item
@@ -151,7 +156,8 @@ class Batch:
         repeat: How often each item is run.
         concurrency: The most runs at a time.
         retries: How often a run is repeated whose model service or sandbox has failed.
-        budget: What all runs together may use. When it is used up, the batch ends.
+        budget: What all runs together may use, those of earlier starts too; but seconds are those of this start. When
+            it is used up, the batch ends.
         item_budget: What each run may use.
         requests_per_minute: The requests to models in a minute.
         tokens_per_minute: The tokens in a minute.
@@ -171,7 +177,7 @@ class Batch:
     id_field: str = "id"
     repeat: int = 1
     concurrency: int = 4
-    retries: int = 5
+    retries: int = 6
     budget: Budget | None = None
     item_budget: Budget | None = None
     requests_per_minute: float | None = None
@@ -193,9 +199,9 @@ class Batch:
         self._pace = Pace(self.requests_per_minute, self.tokens_per_minute)
         self._spending = None if self.budget is None else Spending(self.budget, "the batch")
         self._open_folder()
+        self._journal = Journal(self.out / "journal.sqlite3")
         self._done = self._finished()
         self.earlier = len(self._done)
-        self._journal = Journal(self.out / "journal.sqlite3")
         prepared = self._prepare("Is all there?", (), self.out / "work")
         await close_team(prepared.team)
         folders = [folder_of(executor) for executor in executors_of(prepared.team)]
@@ -205,6 +211,7 @@ class Batch:
                 f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
             )
         self._left = self._work()
+        self._tokens: set[CancellationToken] = set()
         self._results: asyncio.Queue[Result | BaseException | None] = asyncio.Queue(self.concurrency)
         self._running = asyncio.create_task(self._run_all())
         return self
@@ -216,13 +223,16 @@ class Batch:
 
     async def close(self) -> None:
         """End the runs that go on; they are resumed when the batch is started again."""
-        self._running.cancel()
+        if not self._running.done():
+            self.stop()
         await asyncio.wait((self._running,))
         self._journal.close()
 
     def stop(self) -> None:
         """End the runs that go on, and the batch, as Ctrl-C does."""
         self.stopped = self.stopped or "it was interrupted"
+        for token in self._tokens:
+            token.cancel()
         self._running.cancel()
 
     def __aiter__(self) -> Self:
@@ -271,12 +281,31 @@ class Batch:
 
     def _finished(self) -> set[tuple[str, int]]:
         """What was finished before. Results with errors, and a line that was cut off, are removed: they come again."""
-        kept = [result for result in read_results(self.out) if result.status != ERRORED]
-        if (self.out / RESULTS).exists():
-            new = self.out / f"{RESULTS}.new"
-            new.write_text("".join(map(_line, kept)), encoding="utf-8")
+        done: set[tuple[str, int]] = set()
+        if not (self.out / RESULTS).exists():
+            return done
+        asked = {} if self._spending is None else self._journal.counts("model")
+        new = self.out / f"{RESULTS}.new"
+        try:
+            with new.open("w", encoding="utf-8") as file:
+                for result in read_results(self.out):
+                    if result.status != ERRORED:
+                        file.write(_line(result))
+                        done.add((result.id, result.repeat))
+                        self._count(result, asked.get(result.run, 0))
             new.replace(self.out / RESULTS)
-        return {(result.id, result.repeat) for result in kept}
+        except OSError as error:
+            raise RequestError(f"The results in {str(self.out)!r} cannot be written: {error.strerror}.") from error
+        return done
+
+    def _count(self, result: Result, model_calls: int) -> None:
+        """Count a result of an earlier start."""
+        if self._spending is not None:
+            used = self._spending.used
+            used["tokens"] += result.prompt_tokens + result.completion_tokens
+            used["cost_usd"] += result.cost_usd or 0
+            used["cells"] += result.runs_of_code
+            used["model_calls"] += model_calls
 
     def _work(self) -> Iterator[tuple[Item, int]]:
         for item in read_items(self.items, task=self.task, check=self.check, id_field=self.id_field):
@@ -337,10 +366,14 @@ class Batch:
         workspace = self.out / "work" / name
         try:
             facts = await self._facts_of(item, name, workspace)
+            if facts["outcome"] == "cancelled":
+                return None
             if self._spending is not None and self._spending.owner in str(facts["limit"]):
                 self.stopped = str(facts["limit"])
                 return None
             return await self._judged(item, repeat, name, workspace, facts)
+        except BudgetExceeded:
+            return None
         except JournalError:
             raise  # Nothing that follows could be kept.
         except CodeRoomError as error:
@@ -359,8 +392,13 @@ class Batch:
             run = Run.begin(prepared, self._journal, command="batch", budget=self.item_budget, required=True, run=name)
         for client in clients_of(run.prepared.team):
             self._pace.delay(client)
-        with observing(*([] if self._spending is None else [self._spending])):
-            record = await run.go(_show_nothing, interrupts=False)
+        token = CancellationToken()
+        self._tokens.add(token)
+        try:
+            with self._limited():
+                record = await run.go(_show_nothing, token=token)
+        finally:
+            self._tokens.discard(token)
         return {name: value for name, value in record.to_json().items() if name != "messages"}
 
     def _prepare(self, task: str, files: Sequence[Path], workspace: Path) -> PreparedRun:
@@ -379,15 +417,7 @@ class Batch:
         why = str(facts["error"] or facts["limit"] or "")
         status = ERRORED if outcome == FAILED else NOT_PASSED
         if outcome != FAILED and item.check is not None:
-            why = await why_not_passed(
-                item.check,
-                item.task,
-                answer,
-                item.variables,
-                workspace=_made(workspace),
-                wall=self.wall or "auto",
-                model=make_model(self.model) if item.check.reviewer is not None and self.model else None,
-            )
+            why = await self._check(item.check, item, answer, workspace)
             status = NOT_PASSED if why else PASSED
         elif outcome in ("ok", "no_code"):
             status = PASSED
@@ -410,6 +440,33 @@ class Batch:
             name,
             facts["seconds"],
         )
+
+    async def _check(self, check: Check, item: Item, answer: str, workspace: Path) -> str:
+        """Why an answer does not pass a check; empty if it passes."""
+        model = make_model(self.model) if check.reviewer is not None and self.model else None
+        if model is not None:
+            self._pace.delay(model)
+            watch_client(model)
+        try:
+            with self._limited():
+                return await why_not_passed(
+                    check,
+                    item.task,
+                    answer,
+                    item.variables,
+                    workspace=_made(workspace),
+                    wall=self.wall or "auto",
+                    model=model,
+                )
+        except BudgetExceeded as error:
+            self.stopped = str(error)
+            raise
+        finally:
+            if model is not None:
+                await model.close()
+
+    def _limited(self) -> AbstractContextManager[None]:
+        return observing(*([] if self._spending is None else [self._spending]))
 
     def _write_page(self, name: str) -> None:
         pages = _made(self.out / "pages")

@@ -19,6 +19,7 @@ _PERCENTILES: Final = (50, 90, 99)
 _NORMAL_95: Final = 1.959964
 _STYLES: Final = {PASSED: "good", NOT_PASSED: "bad", ERRORED: "bad"}
 _ROWS: Final = 1_000
+_ROWS_HERE: Final = "<!-- rows -->"
 
 
 @dataclass
@@ -119,13 +120,16 @@ def summary_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 def write_report(folder: Path) -> Summary:
     """Write `index.html`, and `results.parquet` if pyarrow is installed, for the results so far; return the summary."""
     summary = summarize(read_results(folder))
-    rows = "".join(map(_row, sorted(read_results(folder), key=lambda result: (result.id, result.repeat))))
     facts = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in summary_lines(summary.to_json())
     )
     head = "<tr><th>item</th><th>status</th><th>outcome</th><th>time</th><th>why</th></tr>"
-    body = f"<h1>Batch</h1><table>{facts}</table><table>{head}{rows}</table>"
-    (folder / "index.html").write_text(page_of("Batch", body), encoding="utf-8")
+    body = f"<h1>Batch</h1><table>{facts}</table><table>{head}{_ROWS_HERE}</table>"
+    before, after = page_of("Batch", body).split(_ROWS_HERE)
+    with (folder / "index.html").open("w", encoding="utf-8") as file:
+        file.write(before)
+        file.writelines(map(_row, read_results(folder)))
+        file.write(after)
     _write_parquet(folder)
     return summary
 

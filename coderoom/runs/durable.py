@@ -8,6 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, Self
 
+from autogen_core import CancellationToken
+
 from coderoom.budgets import Budget, make_budget
 from coderoom.configs import Source, secrets_of
 from coderoom.configs.variables import MASK
@@ -139,7 +141,7 @@ class Run:
         begin: Callable[[RunRecord], None] = lambda record: None,
         owns_process: bool = False,
         close: bool = True,
-        interrupts: bool = True,
+        token: CancellationToken | None = None,
     ) -> RunRecord:
         """Run the last task, after the others, of which every step is known. The arguments are those of `run_team`.
 
@@ -158,7 +160,7 @@ class Run:
                 begin=lambda: begin(record),
                 owns_process=owns_process,
                 close=close,
-                interrupts=interrupts,
+                token=token,
             )
         except BaseException:
             if close:
@@ -173,7 +175,7 @@ class Run:
         begin: Callable[[], None] = lambda: None,
         owns_process: bool = False,
         close: bool = False,
-        interrupts: bool = True,
+        token: CancellationToken | None = None,
     ) -> RunRecord:
         """Run the task of a record of this run. The other arguments are those of `run_team`.
 
@@ -183,7 +185,7 @@ class Run:
             begin: Called before any request to a model.
             owns_process: Whether the process does nothing else.
             close: Whether to close the team at the end.
-            interrupts: Whether signals end the run.
+            token: Ends the run; `None`: signals do.
         """
         return await run_team(
             self.prepared.team,
@@ -195,7 +197,7 @@ class Run:
             close=close,
             log=self.log,
             observers=() if self.recorder is None else (self.recorder,),
-            interrupts=interrupts,
+            token=token,
         )
 
     def record_in(self, file: Path) -> None:

@@ -202,7 +202,7 @@ async def run_team(
     close: bool = True,
     log: RunLog | None = None,
     observers: Sequence[StepObserver] = (),
-    interrupts: bool = True,
+    token: CancellationToken | None = None,
 ) -> RunRecord:
     """Run `team` on the task of `record` and fill the record in.
 
@@ -217,7 +217,7 @@ async def run_team(
         close: Whether to close the team at the end. An open one goes on with its conversation and its sessions.
         log: The run's part of the journal; `None`: it is not kept.
         observers: Who else sees the steps of the run, such as a recorder.
-        interrupts: Whether SIGINT and SIGTERM end the run cleanly, so that it is recorded as `cancelled`.
+        token: Ends the run cleanly, so that it is recorded as `cancelled`; `None`: SIGINT and SIGTERM do.
 
     Returns:
         The same record.
@@ -236,14 +236,15 @@ async def run_team(
     executors = executors_of(team)
     record.runs_code = bool(executors)
     changes = FileChanges([folder for executor in executors if (folder := folder_of(executor))])
-    token = CancellationToken()
+    by_signal = token is None
+    token = token or CancellationToken()
     spending = None if budget is None else Spending(budget)
     try:
         with (
             run_span(record.team, record.run) as span,
             noting_activity(team, record),
             _noting_failure(record, token),
-            cancel_on_signal(token, owns_process=owns_process) if interrupts else nullcontext(),
+            cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
             observing(*_observers(team, log, spending), *observers),
         ):
             await await_with_token(_start(executors), token)

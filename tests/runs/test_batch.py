@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -132,7 +133,9 @@ def test_a_budget_ends_a_batch_which_goes_on_with_another_one(tmp_path: Path) ->
         found = run(tmp_path, [*command, "--budget", "model_calls=4"], server)
         assert (found["results"], len(server.requests)) == (4, 4)
         assert "budget of the batch" in found["stopped"]
-        assert run(tmp_path, command, server)["results"] == 6
+        run(tmp_path, [*command, "--budget", "model_calls=4"], server)
+        assert len(server.requests) == 4
+        assert run(tmp_path, [*command, "--budget", "model_calls=6"], server)["results"] == 6
         assert len(server.requests) == 6
 
 
@@ -148,6 +151,42 @@ def test_an_interrupted_batch_goes_on(tmp_path: Path) -> None:
         assert (process.returncode, b"The same command goes on" in shown) == (130, True)
         assert run(tmp_path, command[3:], server)["results"] == 30
         assert len(server.requests) <= 31
+
+
+def test_a_reviewer_decides(tmp_path: Path) -> None:
+    command = tasks(tmp_path, 2)
+    lines = [{"id": str(n), "n": n, "check": {"reviewer": "it is 4"}} for n in (2, 3)]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+    def respond(request: Request) -> Reply:
+        asked = json.dumps(request.messages)
+        if "The answer passes if" not in asked:
+            return double(request)
+        passed = "It is 4." in asked
+        return Reply(json.dumps({"reason": "Read." if passed else "It is not 4.", "passed": passed}))
+
+    with OpenAIServer(respond=respond) as server:
+        run(tmp_path, [*command, "--model", "openai:gpt-4o-2024-08-06"], server)
+        assert len(server.requests) == 4
+    results = {result.id: result for result in read_results(tmp_path / "out")}
+    assert (results["2"].status, results["3"].status) == ("passed", "failed"), results
+    assert results["3"].why == "not approved: It is not 4."
+
+
+async def test_a_batch_waits_when_its_tokens_of_a_minute_are_used_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks(tmp_path, 4)
+    with OpenAIServer(respond=lambda request: Reply("It is so.", usage=(60, 40))) as server:
+        for name, value in env(server).items():
+            monkeypatch.setenv(name, value)
+        batch = Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="${n}?", tokens_per_minute=150)
+        batch.concurrency = 1
+        async with batch:
+            assert [(await anext(batch)).completion_tokens for _ in range(2)] == [40, 40]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(batch), 1)
+    assert len(server.requests) == 2
 
 
 def test_repeats_give_an_estimate_and_batches_are_compared(tmp_path: Path) -> None:
