@@ -185,7 +185,7 @@ def test_a_run_is_shown_as_it_was(folder: Folder) -> None:
     live = folder.command(*RUN, "--model", model)
     shown = folder.command("runs", "show")
     lines, lines_shown = (
-        [line for line in each.stdout.splitlines() if re.search(r"\b42\b", line)] for each in (live, shown)
+        [line for line in each.stdout.splitlines() if re.match(r"│.*\b42\b", line)] for each in (live, shown)
     )
     assert lines == lines_shown
     steps = [step for step in folder.run("runs", "show")["steps"] if step["kind"] != "message"]
