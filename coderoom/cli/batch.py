@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from coderoom.runs.batch import Batch
 
 
+class Engine(StrEnum):
+    """Where the runs of a batch are."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
 @command()
 def batch(
     team: Annotated[str, typer.Argument(help="A team file, or the name of a shipped team; or 'diff'.")],
@@ -42,7 +50,10 @@ def batch(
     ] = None,
     id_field: Annotated[str, typer.Option("--id", metavar="NAME", help="The field with the id of a line.")] = "id",
     repeat: Annotated[int, typer.Option(metavar="N", min=1, help="How often each task is run, for pass@N.")] = 1,
-    concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="The most runs at a time.")] = 4,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="The most runs at a time; 4, or as many as a Ray cluster has room for."),
+    ] = None,
     retries: Annotated[
         int, typer.Option(metavar="N", min=0, help="Retries of a run whose model service or sandbox failed.")
     ] = 5,
@@ -60,6 +71,17 @@ def batch(
         float | None, typer.Option(metavar="N", min=0.01, help="Requests to models in a minute.")
     ] = None,
     tokens_per_minute: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tokens in a minute.")] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="Where the runs are: in this process, or on a Ray cluster.")
+    ] = Engine.LOCAL,
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="The Ray cluster, as ray://HOST:10001; without it, a local one."),
+    ] = None,
+    cpus: Annotated[float, typer.Option(metavar="N", min=0.01, help="Processors of the cluster that a run takes.")] = 1,
+    memory: Annotated[
+        int | None, typer.Option(metavar="MIB", min=1, help="Memory of the cluster that a run takes.")
+    ] = None,
     trust: TrustOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -102,6 +124,10 @@ def batch(
         requests_per_minute=requests_per_minute,
         tokens_per_minute=tokens_per_minute,
         wall=wall,
+        engine=engine.value,
+        address=address,
+        cpus=cpus,
+        memory=None if memory is None else memory * 2**20,
         arguments={"trust": trust or (), "max_turns": max_turns, "timeout": timeout},
     )
     return asyncio.run(_run(made, as_json))

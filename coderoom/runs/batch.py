@@ -9,130 +9,29 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
-import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from autogen_core import CancellationToken
-
-from coderoom._util.autogen import clients_of
-from coderoom._util.calls import await_with_token
-from coderoom._util.model_steps import watch_client
-from coderoom._util.rate_limit import RateLimiter
-from coderoom._util.steps import StepObserver, observing
 from coderoom.budgets import Budget, Spending
-from coderoom.configs import Source, find_source, make_model
-from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError, RequestError
-from coderoom.runs.checks import Check, why_not_passed
-from coderoom.runs.durable import Run
+from coderoom.configs import find_source
+from coderoom.errors import RequestError
+from coderoom.runs.checks import Check
+from coderoom.runs.item_run import ERRORED, NOT_PASSED, OWNER, PASSED, ItemRunner, Pace, Result, Setup, made
 from coderoom.runs.items import BadLine, Item, read_items
 from coderoom.runs.journal import Journal
 from coderoom.runs.page import run_page
-from coderoom.runs.record import FAILED, UNFINISHED
-from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, close_team, executors_of, folder_of, prepare_run
+from coderoom.runs.team_run import WORKSPACE_VARIABLE, close_team, executors_of, folder_of
+
+if TYPE_CHECKING:
+    from coderoom.runs.ray_engine import RayEngine
+
+__all__ = ["ERRORED", "NOT_PASSED", "PASSED", "Batch", "Result", "differences", "read_results"]
 
 RESULTS: Final = "results.jsonl"
-PASSED, NOT_PASSED, ERRORED = "passed", "failed", "errored"
 _SETTINGS: Final = "batch.json"
-_FIRST_WAIT, _LONGEST_WAIT = 2.0, 60.0
-_MINUTE: Final = 60.0
-_TRANSIENT: Final = re.compile(
-    r"RateLimitError|APIConnectionError|APITimeoutError|InternalServerError|SandboxUnavailable|ConnectionError"
-)
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of one run of an item.
-
-    Attributes:
-        id: The item.
-        repeat: Which of its runs, counted from 1.
-        status: `passed`, `failed`, or `errored`: the service or the sandbox failed, which says nothing about the item.
-        outcome: How the run ended.
-        answer: Its final answer.
-        why: Why it has not passed; empty if it has.
-        prompt_tokens: The tokens of its prompts.
-        completion_tokens: The tokens of its completions.
-        cost_usd: What they cost; `None` if that is not known.
-        runs_of_code: How often code ran.
-        turns: The turns of the team.
-        run: The run in the batch's journal.
-        seconds: How long it took.
-    """
-
-    id: str
-    repeat: int
-    status: str
-    outcome: str
-    answer: str
-    why: str
-    prompt_tokens: int
-    completion_tokens: int
-    cost_usd: float | None
-    runs_of_code: int
-    turns: int
-    run: str
-    seconds: float
-
-
-class Pace(StepObserver):
-    """Delays requests to models, so that there are not more of them, and of their tokens, in a minute than allowed.
-
-    Args:
-        requests: The requests in a minute; `None`: any number.
-        tokens: The tokens in a minute; `None`: any number.
-    """
-
-    def __init__(self, requests: float | None, tokens: int | None) -> None:
-        self._limiter = None if requests is None else RateLimiter(requests)
-        self._tokens = tokens
-        self._used: deque[tuple[float, int]] = deque()
-
-    def delay(self, client: Any) -> None:
-        """Delay the requests of a client from now on."""
-        if self._limiter is None and self._tokens is None:
-            return
-        create, create_stream = client.create, client.create_stream
-
-        @wraps(create)
-        async def later(*arguments: Any, **named: Any) -> Any:
-            await await_with_token(self._wait(), named.get("cancellation_token") or CancellationToken())
-            reply = await create(*arguments, **named)
-            self._count(reply)
-            return reply
-
-        @wraps(create_stream)
-        async def stream_later(*arguments: Any, **named: Any) -> Any:
-            await await_with_token(self._wait(), named.get("cancellation_token") or CancellationToken())
-            async for item in create_stream(*arguments, **named):
-                self._count(item)
-                yield item
-
-        client.create, client.create_stream = later, stream_later
-
-    async def _wait(self) -> None:
-        if self._limiter is not None:
-            await self._limiter.begin()
-        while self._tokens is not None and sum(tokens for _, tokens in self._recent()) >= self._tokens:  # noqa: ASYNC110
-            await asyncio.sleep(min(1.0, self._used[0][0] + _MINUTE - time.monotonic() + 0.01))
-
-    def _recent(self) -> deque[tuple[float, int]]:
-        while self._used and self._used[0][0] < time.monotonic() - _MINUTE:
-            self._used.popleft()
-        return self._used
-
-    def _count(self, item: Any) -> None:
-        usage = getattr(item, "usage", None)
-        if usage is not None and self._tokens is not None:
-            self._used.append((time.monotonic(), usage.prompt_tokens + usage.completion_tokens))
 
 
 @dataclass
@@ -154,7 +53,7 @@ class Batch:
         check: The check of items that have none.
         id_field: The field with the id of an item.
         repeat: How often each item is run.
-        concurrency: The most runs at a time.
+        concurrency: The most runs at a time; `None`: 4, or as many as the Ray cluster has room for.
         retries: How often a run is repeated whose model service or sandbox has failed.
         budget: What all runs together may use, those of earlier starts too; but seconds are those of this start. When
             it is used up, the batch ends.
@@ -163,6 +62,10 @@ class Batch:
         tokens_per_minute: The tokens in a minute.
         wall: The wall, of the team and of checks.
         arguments: Further arguments of `prepare_run`: `trust`, `max_turns`, `network`, `timeout`.
+        engine: `local`: this process; `ray`: a Ray cluster.
+        address: The address of the cluster; `None`: that of `RAY_ADDRESS`, or a cluster of this machine alone.
+        cpus: The processors of the cluster that one run takes.
+        memory: The bytes of memory of the cluster that one run takes; `None`: they are not counted.
         bad_lines: The lines that are no items.
         earlier: How many runs were finished at an earlier start.
         stopped: Why the batch ended before its end; empty if it did not.
@@ -176,7 +79,7 @@ class Batch:
     check: Check | None = None
     id_field: str = "id"
     repeat: int = 1
-    concurrency: int = 4
+    concurrency: int | None = None
     retries: int = 6
     budget: Budget | None = None
     item_budget: Budget | None = None
@@ -184,6 +87,10 @@ class Batch:
     tokens_per_minute: int | None = None
     wall: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    engine: Literal["local", "ray"] = "local"
+    address: str | None = None
+    cpus: float = 1.0
+    memory: int | None = None
     bad_lines: list[BadLine] = field(default_factory=list, init=False)
     earlier: int = field(default=0, init=False)
     stopped: str = field(default="", init=False)
@@ -194,25 +101,25 @@ class Batch:
         Raises:
             RequestError: The team, the items or the folder cannot be used, or the folder is of another batch.
         """
-        self._source: Source = find_source(self.team)
-        self._has_workspace = WORKSPACE_VARIABLE.encode() in self._source.data
-        self._pace = Pace(self.requests_per_minute, self.tokens_per_minute)
-        self._spending = None if self.budget is None else Spending(self.budget, "the batch")
+        self._source = find_source(self.team)
+        setup = Setup(self._source, self.model, self.wall, self.retries, self.item_budget, self.arguments)
+        self._spending = None if self.budget is None else Spending(self.budget, OWNER)
         self._open_folder()
         self._journal = Journal(self.out / "journal.sqlite3")
         self._done = self._finished()
         self.earlier = len(self._done)
-        prepared = self._prepare("Is all there?", (), self.out / "work")
+        prepared = setup.prepare("Is all there?", (), self.out / "work")
         await close_team(prepared.team)
         folders = [folder_of(executor) for executor in executors_of(prepared.team)]
-        if not self._has_workspace and any(folder is not None for folder in folders):
+        if not setup.has_workspace and any(folder is not None for folder in folders):
             raise RequestError(
                 f"The runs of the team {self.team!r} would share a folder; its executors need "
                 f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
             )
         self._left = self._work()
-        self._tokens: set[CancellationToken] = set()
-        self._results: asyncio.Queue[Result | BaseException | None] = asyncio.Queue(self.concurrency)
+        self._engine = self._make_engine(setup)
+        self._slots = self.concurrency or self._engine.room
+        self._results: asyncio.Queue[Result | BaseException | None] = asyncio.Queue(self._slots)
         self._running = asyncio.create_task(self._run_all())
         return self
 
@@ -226,13 +133,13 @@ class Batch:
         if not self._running.done():
             self.stop()
         await asyncio.wait((self._running,))
+        self._engine.close()
         self._journal.close()
 
     def stop(self) -> None:
         """End the runs that go on, and the batch, as Ctrl-C does."""
         self.stopped = self.stopped or "it was interrupted"
-        for token in self._tokens:
-            token.cancel()
+        self._engine.stop(self.stopped)
         self._running.cancel()
 
     def __aiter__(self) -> Self:
@@ -250,6 +157,16 @@ class Batch:
         if isinstance(found, BaseException):
             raise found
         return found
+
+    def _make_engine(self, setup: Setup) -> ItemRunner | RayEngine:
+        rates = self.requests_per_minute, self.tokens_per_minute
+        pace = None if rates == (None, None) else Pace(*rates)
+        work = self.out / "work"
+        if self.engine == "local":
+            return ItemRunner(setup, work, self._journal, pace, self._spending)
+        from coderoom.runs.ray_engine import RayEngine
+
+        return RayEngine(setup, work, self._journal, pace, self._spending, self.address, self.cpus, self.memory)
 
     # --- The folder ---
 
@@ -322,7 +239,7 @@ class Batch:
         failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self.concurrency):
+                for _ in range(self._slots):
                     group.create_task(self._run_some())
         except BaseExceptionGroup as error:
             failure = error.exceptions[0]
@@ -335,142 +252,22 @@ class Batch:
 
     async def _run_some(self) -> None:
         for item, repeat in self._left:
-            result = await self._run_until_it_works(item, repeat)
+            result = await self._engine.run(item, repeat)
             if result is None:
+                self.stopped = self.stopped or self._engine.stopped
                 return
             try:
+                self._write_page(result.run)
                 with (self.out / RESULTS).open("a", encoding="utf-8") as file:
                     file.write(_line(result))
             except OSError as error:
                 raise RequestError(f"The results in {str(self.out)!r} cannot be written: {error.strerror}.") from error
             await self._results.put(result)
 
-    async def _run_until_it_works(self, item: Item, repeat: int) -> Result | None:
-        """The result of a run; `None` if the batch's budget is used up."""
-        wait = _FIRST_WAIT
-        for left in range(self.retries, -1, -1):
-            if self.stopped:
-                return None
-            result = await self._run(item, repeat)
-            if result is None:
-                return None
-            passing = _TRANSIENT.search(result.why) and "no credit left" not in result.why
-            if result.status != ERRORED or not left or not passing:
-                return result
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT)
-        raise AssertionError("unreachable")
-
-    async def _run(self, item: Item, repeat: int) -> Result | None:
-        name = name_of(item.id, repeat)
-        workspace = self.out / "work" / name
-        try:
-            facts = await self._facts_of(item, name, workspace)
-            if facts["outcome"] == "cancelled":
-                return None
-            if self._spending is not None and self._spending.owner in str(facts["limit"]):
-                self.stopped = str(facts["limit"])
-                return None
-            return await self._judged(item, repeat, name, workspace, facts)
-        except BudgetExceeded:
-            return None
-        except JournalError:
-            raise  # Nothing that follows could be kept.
-        except CodeRoomError as error:
-            why = f"{type(error).__name__}: {error}"
-            return Result(item.id, repeat, ERRORED, FAILED, "", why, 0, 0, None, 0, 0, name, 0.0)
-
-    async def _facts_of(self, item: Item, name: str, workspace: Path) -> Mapping[str, Any]:
-        """The facts of the item's run, which is in the journal already, goes on, or begins."""
-        known = self._journal.runs(run=name)
-        if known and known[0].outcome not in (None, FAILED, UNFINISHED, "cancelled"):
-            return known[0].facts
-        if known:
-            run = Run.resume(name, self._journal, required=True)
-        else:
-            prepared = self._prepare(item.task, item.files, workspace)
-            run = Run.begin(prepared, self._journal, command="batch", budget=self.item_budget, required=True, run=name)
-        for client in clients_of(run.prepared.team):
-            self._pace.delay(client)
-        token = CancellationToken()
-        self._tokens.add(token)
-        try:
-            with self._limited():
-                record = await run.go(_show_nothing, token=token)
-        finally:
-            self._tokens.discard(token)
-        return {name: value for name, value in record.to_json().items() if name != "messages"}
-
-    def _prepare(self, task: str, files: Sequence[Path], workspace: Path) -> PreparedRun:
-        return prepare_run(
-            self._source,
-            task,
-            model=self.model,
-            workspace=workspace if self._has_workspace else None,
-            wall=self.wall,
-            files=files,
-            **self.arguments,
-        )
-
-    async def _judged(self, item: Item, repeat: int, name: str, workspace: Path, facts: Mapping[str, Any]) -> Result:
-        outcome, answer = str(facts["outcome"]), str(facts["answer"])
-        why = str(facts["error"] or facts["limit"] or "")
-        status = ERRORED if outcome == FAILED else NOT_PASSED
-        if outcome != FAILED and item.check is not None:
-            why = await self._check(item.check, item, answer, workspace)
-            status = NOT_PASSED if why else PASSED
-        elif outcome in ("ok", "no_code"):
-            status = PASSED
-        else:
-            why = why or f"the run ended with {outcome!r}"
-        self._write_page(name)
-        usage = facts["usage"]
-        return Result(
-            item.id,
-            repeat,
-            status,
-            outcome,
-            answer,
-            why,
-            usage["prompt_tokens"],
-            usage["completion_tokens"],
-            facts["cost_usd"],
-            facts["attempts"],
-            facts["turns"],
-            name,
-            facts["seconds"],
-        )
-
-    async def _check(self, check: Check, item: Item, answer: str, workspace: Path) -> str:
-        """Why an answer does not pass a check; empty if it passes."""
-        model = make_model(self.model) if check.reviewer is not None and self.model else None
-        if model is not None:
-            self._pace.delay(model)
-            watch_client(model)
-        try:
-            with self._limited():
-                return await why_not_passed(
-                    check,
-                    item.task,
-                    answer,
-                    item.variables,
-                    workspace=_made(workspace),
-                    wall=self.wall or "auto",
-                    model=model,
-                )
-        except BudgetExceeded as error:
-            self.stopped = str(error)
-            raise
-        finally:
-            if model is not None:
-                await model.close()
-
-    def _limited(self) -> AbstractContextManager[None]:
-        return observing(*([] if self._spending is None else [self._spending]))
-
-    def _write_page(self, name: str) -> None:
-        pages = _made(self.out / "pages")
-        (pages / f"{name}.html").write_text(run_page(self._journal, self._journal.find(name)), encoding="utf-8")
+    def _write_page(self, run: str) -> None:
+        for entry in self._journal.runs(run=run):  # None, if it could not begin.
+            page = made(self.out / "pages") / f"{run}.html"
+            page.write_text(run_page(self._journal, entry), encoding="utf-8")
 
 
 def read_results(folder: Path) -> Iterator[Result]:
@@ -486,24 +283,8 @@ def read_results(folder: Path) -> Iterator[Result]:
         raise RequestError(f"The results in {str(folder)!r} cannot be read: {error}.") from error
 
 
-def name_of(item: str, repeat: int) -> str:
-    """The name of a run, which is also that of a folder and a page."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", item)[:60].lstrip(".-")
-    exact = plain == item
-    return f"{plain}{'' if exact else '-' + hashlib.sha256(item.encode()).hexdigest()[:8]}-{repeat}"
-
-
 def _line(result: Result) -> str:
     return json.dumps(asdict(result)) + "\n"
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _show_nothing(message: object) -> None:
-    """Nobody looks on."""
 
 
 def differences(one: Sequence[Result], other: Sequence[Result]) -> dict[tuple[str, int], tuple[str, str]]:

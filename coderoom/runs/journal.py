@@ -55,6 +55,7 @@ _SCHEMAS: Final = (
     "CREATE INDEX steps_model ON steps (key) WHERE kind = 'model'",
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""
+_TABLES: Final = {"runs": "id", "steps": "run", "contents": "run"}
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
 _WAIT_SECONDS: Final = 5.0
 _SYNCED: Final = frozenset({"model", "call", "approval", "input"})
@@ -245,7 +246,23 @@ class Journal:
         with self._using(writes=True) as database:
             database.executemany("DELETE FROM runs WHERE id = ?", [(run,) for run in runs])
 
+    def put(self, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
+        """Add a run that another journal gave with `take`, in place of one with the same id."""
+        with self._using(writes=True) as database:
+            database.executemany("DELETE FROM runs WHERE id = ?", [row[:1] for row in rows["runs"]])
+            for table in _TABLES:
+                places = ", ".join("?" * len(next(iter(rows[table]), ())))
+                database.executemany(f"INSERT INTO {table} VALUES ({places})", rows[table])
+
     # --- Reading ---
+
+    def take(self, run: str) -> dict[str, list[tuple[Any, ...]]]:
+        """All rows of a run, by tables."""
+        with self._using() as database:
+            return {
+                table: database.execute(f"SELECT * FROM {table} WHERE {column} = ?", (run,)).fetchall()
+                for table, column in _TABLES.items()
+            }
 
     def runs(
         self,
@@ -267,8 +284,9 @@ class Journal:
             run: Only the one with this id.
             most: At most so many of them; `None`: all.
         """
-        where = "started >= ? AND started < ? AND (? IS NULL OR name = ?) AND (? IS NULL OR id = ?)"
-        found = self._entries(where, (since, float("inf") if before is None else before, name, name, run, run))
+        given = {"started >= ?": since, "started < ?": before, "name = ?": name, "id = ?": run}
+        limits = {condition: value for condition, value in given.items() if value is not None}
+        found = self._entries(" AND ".join(limits), tuple(limits.values()))
         return list(islice((run for run in found if outcome in (None, run.outcome, run.state)), most))
 
     def find(self, run: str) -> RunEntry:

@@ -1,0 +1,348 @@
+"""Runs one item of a batch and judges it. Used by `Batch`, and by the tasks of its Ray engine."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final
+
+from autogen_core import CancellationToken
+
+from coderoom._util.autogen import clients_of
+from coderoom._util.calls import await_with_token
+from coderoom._util.model_steps import watch_client
+from coderoom._util.rate_limit import RateLimiter
+from coderoom._util.steps import StepObserver, observing
+from coderoom.budgets import Budget
+from coderoom.configs import Source, make_model
+from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError
+from coderoom.runs.checks import Check, why_not_passed
+from coderoom.runs.durable import Run
+from coderoom.runs.items import Item
+from coderoom.runs.journal import Journal
+from coderoom.runs.record import FAILED, UNFINISHED
+from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, prepare_run
+
+PASSED, NOT_PASSED, ERRORED = "passed", "failed", "errored"
+OWNER: Final = "the batch"
+"""Whose the budget of all items is, in words."""
+_FIRST_WAIT, _LONGEST_WAIT = 2.0, 60.0
+_MINUTE: Final = 60.0
+_TRANSIENT: Final = re.compile(
+    r"RateLimitError|APIConnectionError|APITimeoutError|InternalServerError|SandboxUnavailable|ConnectionError"
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one run of an item.
+
+    Attributes:
+        id: The item.
+        repeat: Which of its runs, counted from 1.
+        status: `passed`, `failed`, or `errored`: the service or the sandbox failed, which says nothing about the item.
+        outcome: How the run ended.
+        answer: Its final answer.
+        why: Why it has not passed; empty if it has.
+        prompt_tokens: The tokens of its prompts.
+        completion_tokens: The tokens of its completions.
+        cost_usd: What they cost; `None` if that is not known.
+        runs_of_code: How often code ran.
+        turns: The turns of the team.
+        run: The run in the batch's journal.
+        seconds: How long it took.
+    """
+
+    id: str
+    repeat: int
+    status: str
+    outcome: str
+    answer: str
+    why: str
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float | None
+    runs_of_code: int
+    turns: int
+    run: str
+    seconds: float
+
+
+class Pace:
+    """Delays requests to models, so that there are not more of them, and of their tokens, in a minute than allowed.
+
+    Args:
+        requests: The requests in a minute; `None`: any number.
+        tokens: The tokens in a minute; `None`: any number.
+    """
+
+    def __init__(self, requests: float | None, tokens: int | None) -> None:
+        self.rates = requests, tokens
+        self._limiter = None if requests is None else RateLimiter(requests)
+        self._tokens = tokens
+        self._used: deque[tuple[float, int]] = deque()
+
+    def delay(self, client: Any) -> None:
+        """Delay the requests of a client from now on."""
+        create, create_stream = client.create, client.create_stream
+
+        @wraps(create)
+        async def later(*arguments: Any, **named: Any) -> Any:
+            await await_with_token(self.wait(), named.get("cancellation_token") or CancellationToken())
+            reply = await create(*arguments, **named)
+            self.count(_tokens_of(reply))
+            return reply
+
+        @wraps(create_stream)
+        async def stream_later(*arguments: Any, **named: Any) -> Any:
+            await await_with_token(self.wait(), named.get("cancellation_token") or CancellationToken())
+            async for item in create_stream(*arguments, **named):
+                self.count(_tokens_of(item))
+                yield item
+
+        client.create, client.create_stream = later, stream_later
+
+    async def wait(self) -> None:
+        """Wait until the next request may begin."""
+        if self._limiter is not None:
+            await self._limiter.begin()
+        while self._tokens is not None and sum(tokens for _, tokens in self._recent()) >= self._tokens:  # noqa: ASYNC110
+            await asyncio.sleep(min(1.0, self._used[0][0] + _MINUTE - time.monotonic() + 0.01))
+
+    def count(self, tokens: int) -> None:
+        """Count tokens that were used."""
+        if tokens and self._tokens is not None:
+            self._used.append((time.monotonic(), tokens))
+
+    def _recent(self) -> deque[tuple[float, int]]:
+        while self._used and self._used[0][0] < time.monotonic() - _MINUTE:
+            self._used.popleft()
+        return self._used
+
+
+def _tokens_of(item: Any) -> int:
+    usage = getattr(item, "usage", None)
+    return 0 if usage is None else usage.prompt_tokens + usage.completion_tokens
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the runs of all items have in common.
+
+    Attributes:
+        source: The file of the team.
+        model: The model that replaces the team's models.
+        wall: The wall, of the team and of checks.
+        retries: How often a run is repeated whose model service or sandbox has failed.
+        budget: What each run may use.
+        arguments: Further arguments of `prepare_run`.
+    """
+
+    source: Source
+    model: str | None
+    wall: str | None
+    retries: int
+    budget: Budget | None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_workspace(self) -> bool:
+        """Whether the team works in a folder that the batch chooses."""
+        return WORKSPACE_VARIABLE.encode() in self.source.data
+
+    def prepare(self, task: str, files: Sequence[Path], workspace: Path) -> PreparedRun:
+        """Make a team for one run."""
+        return prepare_run(
+            self.source,
+            task,
+            model=self.model,
+            workspace=workspace if self.has_workspace else None,
+            wall=self.wall,
+            files=files,
+            **self.arguments,
+        )
+
+
+class ItemRunner:
+    """Runs items in this process.
+
+    Args:
+        setup: What all runs have in common.
+        folder: The folder of their workspaces.
+        journal: Where the runs are kept.
+        pace: Delays requests to models; `None`: nothing does.
+        limits: Refuses steps that the budget of all items does not cover; `None`: there is none.
+
+    Attributes:
+        room: How many runs there are at a time, unless the user says another number.
+        stopped: Why no more items may run; empty if they may.
+    """
+
+    room: Final = 4
+
+    def __init__(
+        self, setup: Setup, folder: Path, journal: Journal, pace: Pace | None, limits: StepObserver | None
+    ) -> None:
+        self.stopped = ""
+        self._setup = setup
+        self._folder = folder
+        self._journal = journal
+        self._pace = pace
+        self._limits = limits
+        self._tokens: set[CancellationToken] = set()
+
+    def stop(self, why: str) -> None:
+        """End the runs that go on."""
+        self.stopped = self.stopped or why
+        for token in self._tokens:
+            token.cancel()
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    async def run(self, item: Item, repeat: int) -> Result | None:
+        """Run an item, again if the service or the sandbox fails.
+
+        Returns:
+            The result; `None` if it was stopped.
+
+        Raises:
+            JournalError: The journal cannot be written.
+        """
+        wait = _FIRST_WAIT
+        for left in range(self._setup.retries, -1, -1):
+            if self.stopped:
+                return None
+            result = await self._run(item, repeat)
+            if result is None:
+                return None
+            passing = _TRANSIENT.search(result.why) and "no credit left" not in result.why
+            if result.status != ERRORED or not left or not passing:
+                return result
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+        raise AssertionError("unreachable")
+
+    async def _run(self, item: Item, repeat: int) -> Result | None:
+        name = name_of(item.id, repeat)
+        workspace = self._folder / name
+        try:
+            facts = await self._facts_of(item, name, workspace)
+            if facts["outcome"] == "cancelled":
+                return None
+            if self._limits is not None and f"of {OWNER} was" in str(facts["limit"]):
+                self.stopped = str(facts["limit"])
+                return None
+            return await self._judged(item, repeat, name, workspace, facts)
+        except BudgetExceeded:
+            return None
+        except JournalError:
+            raise  # Nothing that follows could be kept.
+        except CodeRoomError as error:
+            why = f"{type(error).__name__}: {error}"
+            return Result(item.id, repeat, ERRORED, FAILED, "", why, 0, 0, None, 0, 0, name, 0.0)
+
+    async def _facts_of(self, item: Item, name: str, workspace: Path) -> Mapping[str, Any]:
+        """The facts of the item's run, which is in the journal already, goes on, or begins."""
+        known = self._journal.runs(run=name)
+        if known and known[0].outcome not in (None, FAILED, UNFINISHED, "cancelled"):
+            return known[0].facts
+        if known:
+            run = Run.resume(name, self._journal, required=True)
+        else:
+            prepared = self._setup.prepare(item.task, item.files, workspace)
+            run = Run.begin(
+                prepared, self._journal, command="batch", budget=self._setup.budget, required=True, run=name
+            )
+        if self._pace is not None:
+            for client in clients_of(run.prepared.team):
+                self._pace.delay(client)
+        token = CancellationToken()
+        self._tokens.add(token)
+        try:
+            with self._limited():
+                record = await run.go(_show_nothing, token=token)
+        finally:
+            self._tokens.discard(token)
+        return {name: value for name, value in record.to_json().items() if name != "messages"}
+
+    async def _judged(self, item: Item, repeat: int, name: str, workspace: Path, facts: Mapping[str, Any]) -> Result:
+        outcome, answer = str(facts["outcome"]), str(facts["answer"])
+        why = str(facts["error"] or facts["limit"] or "")
+        status = ERRORED if outcome == FAILED else NOT_PASSED
+        if outcome != FAILED and item.check is not None:
+            why = await self._check(item.check, item, answer, workspace)
+            status = NOT_PASSED if why else PASSED
+        elif outcome in ("ok", "no_code"):
+            status = PASSED
+        else:
+            why = why or f"the run ended with {outcome!r}"
+        usage = facts["usage"]
+        return Result(
+            item.id,
+            repeat,
+            status,
+            outcome,
+            answer,
+            why,
+            usage["prompt_tokens"],
+            usage["completion_tokens"],
+            facts["cost_usd"],
+            facts["attempts"],
+            facts["turns"],
+            name,
+            facts["seconds"],
+        )
+
+    async def _check(self, check: Check, item: Item, answer: str, workspace: Path) -> str:
+        """Why an answer does not pass a check; empty if it passes."""
+        model = make_model(self._setup.model) if check.reviewer is not None and self._setup.model else None
+        if model is not None:
+            if self._pace is not None:
+                self._pace.delay(model)
+            watch_client(model)
+        try:
+            with self._limited():
+                return await why_not_passed(
+                    check,
+                    item.task,
+                    answer,
+                    item.variables,
+                    workspace=made(workspace),
+                    wall=self._setup.wall or "auto",
+                    model=model,
+                )
+        except BudgetExceeded as error:
+            self.stopped = str(error)
+            raise
+        finally:
+            if model is not None:
+                await model.close()
+
+    def _limited(self) -> AbstractContextManager[None]:
+        return observing(*([] if self._limits is None else [self._limits]))
+
+
+def name_of(item: str, repeat: int) -> str:
+    """The name of a run, which is also that of a folder and a page."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", item)[:60].lstrip(".-")
+    exact = plain == item
+    return f"{plain}{'' if exact else '-' + hashlib.sha256(item.encode()).hexdigest()[:8]}-{repeat}"
+
+
+def made(folder: Path) -> Path:
+    """A folder, which is created if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _show_nothing(message: object) -> None:
+    """Nobody looks on."""

@@ -1,0 +1,109 @@
+"""Batches on a real Ray cluster of two nodes, which are processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.runs import Journal
+from coderoom.runs.batch import Batch, Result, read_results
+from tests.support.openai_server import OpenAIServer, Reply, Request
+
+pytestmark = pytest.mark.slow
+
+CODE = "```python\nopen('made.txt', 'w').write(open('given.txt').read() * 2)\nprint(6 * 7)\n```"
+
+
+def respond(request: Request) -> Reply:
+    return Reply(CODE if len(request.messages) == 2 else "It is 42.", delay=0.2)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setenv("RAY_health_check_failure_threshold", "2")
+    monkeypatch.setenv("RAY_health_check_period_ms", "500")
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    yield cluster
+    cluster.shutdown()
+
+
+def tasks(folder: Path, count: int) -> Path:
+    (folder / "given.txt").write_text("given ")
+    check = "assert open('made.txt').read() == 'given given ' and answer == 'It is 42.'"
+    lines = [{"id": f"n/{n}", "task": "Go.", "files": ["given.txt"], "check": check} for n in range(count)]
+    (folder / "tasks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder / "tasks.jsonl"
+
+
+def table(folder: Path) -> list[str]:
+    return sorted(repr(replace(result, seconds=0.0)) for result in read_results(folder))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    with OpenAIServer(respond=respond) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "test-key-1234")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        yield server
+
+
+async def results_of(batch: Batch) -> list[Result]:
+    async with batch:
+        return [result async for result in batch]
+
+
+async def test_a_node_dies_and_each_item_has_one_result_as_on_one_machine(
+    cluster: Any, server: OpenAIServer, tmp_path: Path
+) -> None:
+    items, model = tasks(tmp_path, 16), "openai:gpt-4o-2024-08-06"
+    nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
+    found: list[Result] = []
+    async with Batch("code-act", items, tmp_path / "ray", model=model, engine="ray", address=cluster.address) as batch:
+        async for result in batch:
+            found.append(result)
+            if len(found) == 4:
+                await asyncio.to_thread(cluster.remove_node, nodes[0], allow_graceful=False)
+    assert Counter(result.id for result in found) == Counter({f"n/{n}": 1 for n in range(16)})
+    assert {result.status for result in found} == {"passed"}, found
+    assert len(await results_of(Batch("code-act", items, tmp_path / "local", model=model))) == 16
+    assert table(tmp_path / "ray") == table(tmp_path / "local")
+    for folder in (tmp_path / "ray", tmp_path / "local"):
+        journal = Journal(folder / "journal.sqlite3")
+        assert len(journal.runs()) == 16
+        for run in journal.runs():
+            assert [step.kind for step in journal.steps(run.id) if step.kind != "message"] == [
+                "task",
+                "model",
+                "code",
+                "model",
+            ]
+            assert (folder / "work" / run.id / "made.txt").read_text() == "given given "
+            assert "It is 42." in (folder / "pages" / f"{run.id}.html").read_text()
+
+
+async def test_a_budget_holds_on_all_nodes_and_a_node_without_a_place_to_write_is_left(
+    cluster: Any, server: OpenAIServer, tmp_path: Path
+) -> None:
+    items, model = tasks(tmp_path, 6), "openai:gpt-4o-2024-08-06"
+    cluster.add_node(num_cpus=1, env_vars={**os.environ, "TMPDIR": "/proc/nowhere"})
+    cluster.add_node(num_cpus=1)
+    from coderoom.budgets import Budget
+
+    batch = Batch("code-act", items, tmp_path / "out", model=model, engine="ray", address=cluster.address)
+    batch.budget, batch.requests_per_minute = Budget(model_calls=8), 6000
+    first = await results_of(batch)
+    assert (len(first), len(server.requests)) == (len(first), 8)
+    assert "budget of the batch" in batch.stopped
+    batch = Batch("code-act", items, tmp_path / "out", model=model, engine="ray", address=cluster.address)
+    second = await results_of(batch)
+    assert {result.status for result in [*first, *second]} == {"passed"}
+    assert len(first) + len(second) == 6
