@@ -176,13 +176,16 @@ async def _run(batch: Batch, as_json: bool) -> int:
         console.print(f"{name:<8} {value}", markup=False, highlight=False)
     if batch.earlier:
         console.print(f"{batch.earlier:,} of these results are from an earlier start.", style="dim")
+    for note in batch.notes:
+        console.print(visible(note), style="yellow", markup=False)
     if batch.stopped:
         console.print(f"Ended early: {batch.stopped}. The same command goes on.", style="yellow", markup=False)
     console.print(f"{batch.out / 'index.html'}", markup=False, highlight=False, soft_wrap=True)
     passed = not batch.bad_lines and not batch.stopped and facts["results"] == facts["passed"]
     if as_json:
         bad = [{"line": each.number, "why": each.why} for each in batch.bad_lines]
-        print_json({"succeeded": passed, **facts, "bad_lines": bad, "stopped": batch.stopped})
+        more = {"bad_lines": bad, "notes": batch.notes, "stopped": batch.stopped}
+        print_json({"succeeded": passed, **facts, **more})
     return end_code(passed, batch.stopped == "it was interrupted")
 
 

@@ -21,6 +21,7 @@ from coderoom._util.text import encodable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors.config import SandboxCodeExecutorConfig
 from coderoom.executors.output import STATE_LOST, keep_named_file, remark_on, with_line
+from coderoom.executors.warm import lender
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, Checkpoint, ExecutionResult, HostFunction, OutputChunk, Session
 
@@ -101,8 +102,11 @@ class Runtime:
         except OSError as error:
             which = "A temporary work directory" if folder is None else f"The work directory {config.work_dir!r}"
             raise SandboxUnavailable(f"{which} cannot be used: {error}") from error
+        self._lender = lender()
         try:
             self.sandbox = config.make_sandbox(self.work_dir)
+            if self._lender is not None:
+                self.sandbox = self._lender.take(self.sandbox)
         except BaseException:
             self._remove_temporary()
             raise
@@ -286,7 +290,10 @@ class Runtime:
             await self._end_runs()
             if self._session is not None:
                 await self._session.close()
-        await self.sandbox.close()
+        if self._lender is not None:
+            self._lender.leave(self.sandbox)
+        else:
+            await self.sandbox.close()
         await asyncio.to_thread(self._remove_temporary)
 
     async def _end_runs(self) -> None:

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coderoom.runs.batch import Batch
     from coderoom.runs.chatting import chat
     from coderoom.runs.doctor import NOT_ISOLATED, Finding, examine
     from coderoom.runs.durable import Run
@@ -39,6 +40,7 @@ __all__ = [
     "NOT_ISOLATED",
     "WALL_VARIABLE",
     "WORKSPACE_VARIABLE",
+    "Batch",
     "BlockRun",
     "ExecView",
     "ExecuteCodeResult",
@@ -75,6 +77,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "batch": ("Batch",),
     "chatting": ("chat",),
     "doctor": ("NOT_ISOLATED", "Finding", "examine"),
     "durable": ("Run",),

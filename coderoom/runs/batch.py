@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -67,6 +68,7 @@ class Batch:
         cpus: The processors of the cluster that one run takes.
         memory: The bytes of memory of the cluster that one run takes; `None`: they are not counted.
         bad_lines: The lines that are no items.
+        notes: What went wrong on nodes of a cluster without ending the batch.
         earlier: How many runs were finished at an earlier start.
         stopped: Why the batch ended before its end; empty if it did not.
     """
@@ -92,6 +94,7 @@ class Batch:
     cpus: float = 1.0
     memory: int | None = None
     bad_lines: list[BadLine] = field(default_factory=list, init=False)
+    notes: list[str] = field(default_factory=list, init=False)
     earlier: int = field(default=0, init=False)
     stopped: str = field(default="", init=False)
 
@@ -132,8 +135,11 @@ class Batch:
         """End the runs that go on; they are resumed when the batch is started again."""
         if not self._running.done():
             self.stop()
+            with suppress(Exception):
+                async for _ in self:
+                    pass  # They are in the file.
         await asyncio.wait((self._running,))
-        self._engine.close()
+        await self._engine.close()
         self._journal.close()
 
     def stop(self) -> None:
@@ -161,12 +167,25 @@ class Batch:
     def _make_engine(self, setup: Setup) -> ItemRunner | RayEngine:
         rates = self.requests_per_minute, self.tokens_per_minute
         pace = None if rates == (None, None) else Pace(*rates)
-        work = self.out / "work"
+
+        def folder_of(name: str) -> Path:
+            return self.out.absolute() / "work" / name
+
         if self.engine == "local":
-            return ItemRunner(setup, work, self._journal, pace, self._spending)
+            return ItemRunner(setup, folder_of, self._journal, pace, self._spending)
         from coderoom.runs.ray_engine import RayEngine
 
-        return RayEngine(setup, work, self._journal, pace, self._spending, self.address, self.cpus, self.memory)
+        return RayEngine(
+            setup,
+            folder_of,
+            self._journal,
+            pace,
+            self._spending,
+            self.address,
+            self.cpus,
+            self.memory,
+            self.notes.append,
+        )
 
     # --- The folder ---
 
@@ -245,10 +264,7 @@ class Batch:
             failure = error.exceptions[0]
         except asyncio.CancelledError:
             self.stopped = self.stopped or "it was interrupted"
-        finally:
-            while self._results.full():
-                self._results.get_nowait()  # They are in the file.
-            self._results.put_nowait(failure)
+        await self._results.put(failure)
 
     async def _run_some(self) -> None:
         for item, repeat in self._left:

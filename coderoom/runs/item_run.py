@@ -7,7 +7,7 @@ import hashlib
 import re
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -176,7 +176,7 @@ class ItemRunner:
 
     Args:
         setup: What all runs have in common.
-        folder: The folder of their workspaces.
+        folder_of: The workspace of a run, by its name.
         journal: Where the runs are kept.
         pace: Delays requests to models; `None`: nothing does.
         limits: Refuses steps that the budget of all items does not cover; `None`: there is none.
@@ -189,11 +189,16 @@ class ItemRunner:
     room: Final = 4
 
     def __init__(
-        self, setup: Setup, folder: Path, journal: Journal, pace: Pace | None, limits: StepObserver | None
+        self,
+        setup: Setup,
+        folder_of: Callable[[str], Path],
+        journal: Journal,
+        pace: Pace | None,
+        limits: StepObserver | None,
     ) -> None:
         self.stopped = ""
         self._setup = setup
-        self._folder = folder
+        self._folder_of = folder_of
         self._journal = journal
         self._pace = pace
         self._limits = limits
@@ -205,7 +210,7 @@ class ItemRunner:
         for token in self._tokens:
             token.cancel()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing is left open."""
 
     async def run(self, item: Item, repeat: int) -> Result | None:
@@ -233,7 +238,7 @@ class ItemRunner:
 
     async def _run(self, item: Item, repeat: int) -> Result | None:
         name = name_of(item.id, repeat)
-        workspace = self._folder / name
+        workspace = self._folder_of(name)
         try:
             facts = await self._facts_of(item, name, workspace)
             if facts["outcome"] == "cancelled":

@@ -1,8 +1,8 @@
-"""Runs the items of a batch as tasks of a Ray cluster. Used by `Batch`.
+"""Runs the items of a batch on a Ray cluster. Used by `Batch`.
 
-A task runs its item as a batch on one machine does, in a folder and a journal of its own, and sends back the result,
-the rows of the journal, and the files of the workspace. Ray repeats a task whose node or process has died on another
-node; results are written by the batch alone, so that each item has one. Budgets and rates are kept by one actor.
+Actors run items as a batch on one machine does, one after the other, in a folder and a journal of their own, with
+sandboxes that stay warm. They send back the result, the rows of the journal, and the files of the workspace. Results
+are written by the batch alone, so that each item has one, whatever dies. One more actor keeps budgets and rates.
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ import logging
 import os
 import platform
 import re
-import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import coderoom
 from coderoom._util.services import MODEL_VARIABLE
 from coderoom._util.steps import StepObserver
+from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom.budgets import Spending
 from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
 from coderoom.executors.output import write_inside
+from coderoom.executors.warm import WarmSandboxes
 from coderoom.runs.item_run import ERRORED, ItemRunner, Pace, Result, Setup, made, name_of
 from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal
@@ -39,28 +43,33 @@ except ImportError as error:
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Larger workspaces come back in part."""
-_RECORDING: Final = ".recording"
-_MOST_DEATHS: Final = 20
+_RECORDING: Final = "recording"
+_MOST_DEATHS: Final = 5
+"""So often an item may be there when an actor dies, which it may have caused."""
+_MOST_STARTS: Final = 5
 _WAIT_SECONDS: Final = 2.0
+_CLOSE_SECONDS: Final = 10.0
 _TRAVELS: Final = re.compile(
     r"CODEROOM_\w+|OTEL_\w+|\w*_(?:API_KEY|BASE_URL|ENDPOINT|API_VERSION|TOKEN)|https?_proxy", re.I
 )
-"""The variables of the environment that tasks get, besides those that the team's file refers to."""
+"""The variables of the environment that actors get, besides those that the team's file refers to."""
 
 
 @dataclass(frozen=True)
 class Travel:
-    """What an item takes to the node where it runs, and what all items do.
+    """What all items take to the nodes where they run.
 
     Attributes:
         setup: What all runs have in common.
         environment: Variables of the environment.
         recording: The content of the file that the model answers from, if that is what it does.
+        limits: Whether there are rates, and whether there is a budget.
     """
 
     setup: Setup
     environment: Mapping[str, str]
     recording: bytes | None
+    limits: tuple[bool, bool]
 
 
 @dataclass(frozen=True)
@@ -68,16 +77,18 @@ class Arrival:
     """What comes back.
 
     Attributes:
-        result: The result; `None` if the budget of the batch is used up.
+        result: The result; `None` if the run was stopped, or the budget of the batch is used up.
         stopped: Why no more items may run; empty if they may.
         rows: The rows of the journal.
         files: The files of the workspace, by their paths in it.
+        folder: The workspace.
     """
 
     result: Result | None
     stopped: str
     rows: Mapping[str, Any]
     files: Mapping[str, bytes]
+    folder: str
 
 
 class RayEngine:
@@ -85,13 +96,14 @@ class RayEngine:
 
     Args:
         setup: What all runs have in common.
-        folder: The folder of the workspaces.
+        folder_of: The workspace of a run, by its name.
         journal: Where the runs are kept.
         pace: Delays requests to models; `None`: nothing does.
         spending: What all runs together may use, and have used; `None`: there is no limit.
         address: The address of the cluster; `None`: that of `RAY_ADDRESS`, or a cluster of this machine alone.
         cpus: The processors that a run takes.
         memory: The bytes of memory that a run takes.
+        note: Called with what goes wrong without ending the batch.
 
     Attributes:
         room: How many runs there is room for.
@@ -104,134 +116,249 @@ class RayEngine:
     def __init__(
         self,
         setup: Setup,
-        folder: Path,
+        folder_of: Callable[[str], Path],
         journal: Journal,
         pace: Pace | None,
         spending: Spending | None,
         address: str | None,
         cpus: float,
         memory: int | None,
+        note: Callable[[str], None],
     ) -> None:
         self.stopped = ""
-        self._folder = folder
+        self._folder_of = folder_of
         self._journal = journal
+        self._note = note
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
             try:
                 ray.init(address=address, include_dashboard=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise RequestError(f"The Ray cluster {address!r} cannot be reached: {error}") from error
-        total: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        self.room = int(total.get("CPU", 0) // cpus)
-        if memory is not None:
-            self.room = min(self.room, int(total.get("memory", 0) // memory))
-        if self.room < 1:
-            raise RequestError(f"The Ray cluster has no room for a run: it has {total.get('CPU', 0):g} processors.")
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        try:
+            self.room = _room(cpus, memory)
+        except RequestError:
+            self._leave()
+            raise
         self._meter: Any = None
-        self._limits = pace is not None, spending is not None
-        if any(self._limits):
+        if pace is not None or spending is not None:
+            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
             keeper = ray.remote(num_cpus=0)(_Meter).options(scheduling_strategy=here, max_concurrency=1_000)
             self._meter = keeper.remote(None if pace is None else pace.rates, spending)
-        self._retries = setup.retries
-        self._travel = ray.put(_travel(setup))
-        options = {"num_cpus": cpus, "memory": memory, "max_retries": _MOST_DEATHS, "scheduling_strategy": "SPREAD"}
-        self._task = ray.remote(_run_item).options(**options)
-        self._running: set[Any] = set()
+        self._travel = ray.put(_travel(setup, (pace is not None, spending is not None)))
+        # Besides the item, an actor hears that it is to stop.
+        options = {"num_cpus": cpus, "memory": memory, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
+        self._actor: Any = ray.remote(_ItemActor).options(**options)
+        self._actors: set[Any] = set()
+        self._idle: asyncio.Queue[Any] = asyncio.Queue()
+        self._starting: set[asyncio.Task[None]] = set()
 
     def stop(self, why: str) -> None:
         """End the runs that go on."""
         self.stopped = self.stopped or why
-        for task in self._running:
-            ray.cancel(task)
+        for actor in self._actors:
+            actor.stop.remote(why)
 
-    def close(self) -> None:
-        """Leave the cluster; end it if it is one of this machine."""
-        if self._meter is not None:
-            ray.kill(self._meter)
+    async def close(self) -> None:
+        """End the actors, and the cluster if it is one of this machine."""
+        for task in self._starting:
+            task.cancel()
+        closing = (actor.close.remote() for actor in self._actors)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await asyncio.gather(*closing, *self._starting, return_exceptions=True)
+        for actor in (*self._actors, *([] if self._meter is None else [self._meter])):
+            ray.kill(actor)
+        self._leave()
+
+    def _leave(self) -> None:
         if self._is_ours:
             ray.shutdown()
 
     async def run(self, item: Item, repeat: int) -> Result | None:
-        """Run an item, elsewhere if its node dies or has no place to write; the result is `None` if it was stopped."""
+        """Run an item, elsewhere if its node dies or has no place to write; the result is `None` if it was stopped.
+
+        Raises:
+            RequestError: No actor can be started.
+        """
         name, why = name_of(item.id, repeat), ""
         files = {path.name: path.read_bytes() for path in item.files}
-        for _ in range(self._retries + 1):
+        for _ in range(_MOST_DEATHS):
             if self.stopped:
                 return None
-            task = self._task.remote(self._travel, replace(item, files=()), repeat, files, self._meter, self._limits)
-            self._running.add(task)
+            actor = await self._take()
             try:
-                arrival: Arrival = await task
-            except RayTaskError as error:
-                why = f"{type(error.cause).__name__}: {error.cause}"
-                if not isinstance(error.cause, OSError):
-                    break
-                await asyncio.sleep(_WAIT_SECONDS)
-                continue
+                arrival: Arrival = await actor.run.remote(replace(item, files=()), repeat, files)
             except RayError as error:
-                why = f"{type(error).__name__}: {error}"
-                break
-            finally:
-                self._running.discard(task)
+                why = _in_words(error)
+                self._drop(actor)
+                if not self.stopped:
+                    self._note(f"{item.id}: {why}. It is run again elsewhere.")
+                continue
+            self._idle.put_nowait(actor)
             self.stopped = self.stopped or arrival.stopped
-            if arrival.result is not None:
-                self._journal.put(arrival.rows)
-                for path, content in arrival.files.items():
-                    write_inside(made(self._folder / name), path, content)
-            return arrival.result
-        if self.stopped:
-            return None
+            if arrival.result is None:
+                return None
+            return self._arrived(name, arrival, arrival.result)
         return Result(item.id, repeat, ERRORED, FAILED, "", why, 0, 0, None, 0, 0, name, 0.0)
 
+    def _arrived(self, name: str, arrival: Arrival, result: Result) -> Result:
+        folder = self._folder_of(name)
 
-def _travel(setup: Setup) -> Travel:
+        def moved(text: Any) -> Any:
+            return text.replace(arrival.folder, str(folder)) if isinstance(text, str) else text
+
+        rows = {table: [tuple(map(moved, row)) for row in rows] for table, rows in arrival.rows.items()}
+        self._journal.put(rows)
+        for path, content in arrival.files.items():
+            write_inside(made(folder), path, content)
+        return replace(result, answer=moved(result.answer), why=moved(result.why))
+
+    # --- The actors ---
+
+    async def _take(self) -> Any:
+        """Wait for an actor that has nothing to do."""
+        if self._idle.empty() and len(self._actors) + len(self._starting) < self.room:
+            task = asyncio.create_task(self._start())
+            self._starting.add(task)
+            task.add_done_callback(self._starting.discard)
+        found = await self._idle.get()
+        if isinstance(found, Exception):
+            self._idle.put_nowait(found)
+            raise found
+        return found
+
+    async def _start(self) -> None:
+        """Start an actor. A node where that fails may be tried again; if it fails everywhere, the batch ends."""
+        for _ in range(_MOST_STARTS):
+            actor: Any = self._actor.remote(self._travel, self._meter)
+            try:
+                version = await actor.version.remote()
+            except RayError as error:
+                why = _in_words(error)
+            else:
+                if version == coderoom.__version__:
+                    self._actors.add(actor)
+                    self._idle.put_nowait(actor)
+                    return
+                why = f"a node has CodeRoom {version}, and this is {coderoom.__version__}: install the same"
+            self._note(f"An actor cannot start: {why}.")
+            await asyncio.sleep(_WAIT_SECONDS)
+        self.room -= 1
+        if not self._actors and len(self._starting) == 1:
+            self._idle.put_nowait(RequestError(f"No actor can start on the Ray cluster: {why}."))
+
+    def _drop(self, actor: Any) -> None:
+        self._actors.discard(actor)
+        ray.kill(actor)
+
+
+def _room(cpus: float, memory: int | None) -> int:
+    """How many runs a cluster has room for, node by node."""
+    found = 0
+    for node in ray.nodes():  # type: ignore[no-untyped-call]
+        has = node["Resources"] if node["Alive"] else {}
+        rooms = [int(has.get("CPU", 0) // cpus)]
+        if memory is not None:
+            rooms.append(int(has.get("memory", 0) // memory))
+        found += min(rooms)
+    if found < 1:
+        total: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        has_memory = f" and {total.get('memory', 0) / 2**20:,.0f} MiB of memory" if memory is not None else ""
+        raise RequestError(
+            f"No node of the Ray cluster has room for a run: all together have {total.get('CPU', 0):g} processors"
+            f"{has_memory}."
+        )
+    return found
+
+
+def _in_words(error: RayError) -> str:
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    lines = str(cause).strip().splitlines()
+    text = next((line for line in reversed(lines) if "OSError" in line), lines[0] if lines else "")
+    return f"{type(cause).__name__}: {text.strip()}".rstrip(".")
+
+
+def _travel(setup: Setup, limits: tuple[bool, bool]) -> Travel:
     named = setup.model or os.environ.get(MODEL_VARIABLE, "")
     recording = Path(named.removeprefix("replay:")).read_bytes() if named.startswith("replay:") else None
     text = setup.source.data.decode("utf-8", "replace")
     environment = {
         name: value for name, value in os.environ.items() if _TRAVELS.fullmatch(name) or f"${{{name}" in text
     }
-    return Travel(setup, environment, recording)
+    return Travel(setup, environment, recording, limits)
 
 
-def _run_item(
-    travel: Travel, item: Item, repeat: int, files: Mapping[str, bytes], meter: Any, limits: tuple[bool, bool]
-) -> Arrival:
-    """Run an item on a node of the cluster."""
-    os.environ.update(travel.environment)
-    logging.getLogger("autogen_core").setLevel(logging.CRITICAL)  # Failures are in the results.
-    try:
-        with tempfile.TemporaryDirectory(prefix="coderoom-batch-", ignore_cleanup_errors=True) as root:
-            return asyncio.run(_run_in(Path(root), travel, item, repeat, files, meter, limits))
-    except OSError as error:
-        raise OSError(error.errno, f"on the node {platform.node()}: {error}") from None
+class _ItemActor:
+    """An actor that runs items, one after the other, in an event loop of its own."""
+
+    def __init__(self, travel: Travel, meter: Any) -> None:
+        os.environ.update(travel.environment)
+        logging.getLogger("autogen_core").setLevel(logging.CRITICAL)  # Failures are in the results.
+        setup = travel.setup
+        try:
+            self._root = temporary_folder()
+            self._workspace, self._files = made(self._root / "work"), made(self._root / "files")
+            if travel.recording is not None:
+                (self._root / _RECORDING).write_bytes(travel.recording)
+                setup = replace(setup, model=f"replay:{self._root / _RECORDING}")
+        except OSError as error:
+            raise _on_this_node(error) from None
+        self._journal = Journal(self._root / "journal.sqlite3")
+        self._sandboxes = WarmSandboxes()
+        paced, limited = travel.limits
+        self._runner = ItemRunner(
+            setup,
+            lambda name: self._workspace,
+            self._journal,
+            RemotePace(meter) if paced else None,
+            RemoteLimits(meter) if limited else None,
+        )
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def version(self) -> str:
+        """Which CodeRoom this node has."""
+        return coderoom.__version__
+
+    def run(self, item: Item, repeat: int, files: Mapping[str, bytes]) -> Arrival:
+        """Run an item."""
+        try:
+            arrival: Arrival = self._in_loop(self._run(item, repeat, files))
+            return arrival
+        except OSError as error:
+            raise _on_this_node(error) from None
+
+    def stop(self, why: str) -> None:
+        """End the run that goes on."""
+        self._loop.call_soon_threadsafe(self._runner.stop, why)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.stop("the batch has ended")
+        self._in_loop(self._sandboxes.close())
+        self._journal.close()
+        remove_folder(self._root)
+
+    def _in_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _run(self, item: Item, repeat: int, files: Mapping[str, bytes]) -> Arrival:
+        for folder in (self._workspace, self._files):
+            empty_folder(folder)
+        for name, content in files.items():
+            (self._files / name).write_bytes(content)
+        with self._sandboxes.lending():
+            result = await self._runner.run(replace(item, files=tuple(self._files / name for name in files)), repeat)
+        rows: Mapping[str, Any] = {}
+        if result is not None:
+            rows = self._journal.take(result.run)
+            self._journal.remove([result.run])
+        return Arrival(result, self._runner.stopped, rows, _files_in(self._workspace), str(self._workspace))
 
 
-async def _run_in(
-    root: Path,
-    travel: Travel,
-    item: Item,
-    repeat: int,
-    files: Mapping[str, bytes],
-    meter: Any,
-    limits: tuple[bool, bool],
-) -> Arrival:
-    setup, journal, work = travel.setup, Journal(root / "journal.sqlite3"), made(root / "work")
-    for name, content in {**files, _RECORDING: travel.recording or b""}.items():
-        (made(root / "files") / name).write_bytes(content)
-    if travel.recording is not None:
-        setup = replace(setup, model=f"replay:{root / 'files' / _RECORDING}")
-    item = replace(item, files=tuple(root / "files" / name for name in files))
-    paced, limited = limits
-    runner = ItemRunner(
-        setup, work, journal, RemotePace(meter) if paced else None, RemoteLimits(meter) if limited else None
-    )
-    result = await runner.run(item, repeat)
-    name = name_of(item.id, repeat)
-    rows = {} if result is None else journal.take(name)
-    journal.close()
-    return Arrival(result, runner.stopped, rows, _files_in(work / name))
+def _on_this_node(error: OSError) -> OSError:
+    return OSError(error.errno, f"on the node {platform.node()}: {error}")
 
 
 def _files_in(folder: Path) -> dict[str, bytes]:
