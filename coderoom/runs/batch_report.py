@@ -9,11 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from coderoom._util.text import in_dollars, visible
 from coderoom.runs.batch import ERRORED, NOT_PASSED, PASSED, Result, read_results
 from coderoom.runs.page import page_of
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _PERCENTILES: Final = (50, 90, 99)
 _NORMAL_95: Final = 1.959964
@@ -140,13 +143,18 @@ def _write_parquet(folder: Path) -> None:
         import pyarrow.parquet
     except ImportError:
         return
-    results = read_results(folder)
-    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
-    fields = [(each, _KINDS.get(each, str)) for each in Result.__dataclass_fields__]
-    schema = pyarrow.schema([(name, types[kind]) for name, kind in fields])
+    results, schema = read_results(folder), result_schema()
     with pyarrow.parquet.ParquetWriter(folder / "results.parquet", schema) as writer:
         while rows := [asdict(each) for each, _ in zip(results, range(_ROWS), strict=False)]:
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+
+
+def result_schema() -> pyarrow.Schema:
+    """The columns of results."""
+    import pyarrow
+
+    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
+    return pyarrow.schema([(name, types[_KINDS.get(name, str)]) for name in Result.__dataclass_fields__])
 
 
 _KINDS: Final = {

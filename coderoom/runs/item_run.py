@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from autogen_core import CancellationToken
 
@@ -74,6 +74,11 @@ class Result:
     turns: int
     run: str
     seconds: float
+
+    @classmethod
+    def of_failure(cls, item: str, repeat: int, why: str, run: str) -> Self:
+        """The result of a run that says nothing about its item."""
+        return cls(item, repeat, ERRORED, FAILED, "", why, 0, 0, None, 0, 0, run, 0.0)
 
 
 class Pace:
@@ -252,8 +257,7 @@ class ItemRunner:
         except JournalError:
             raise  # Nothing that follows could be kept.
         except CodeRoomError as error:
-            why = f"{type(error).__name__}: {error}"
-            return Result(item.id, repeat, ERRORED, FAILED, "", why, 0, 0, None, 0, 0, name, 0.0)
+            return Result.of_failure(item.id, repeat, f"{type(error).__name__}: {error}", name)
 
     async def _facts_of(self, item: Item, name: str, workspace: Path) -> Mapping[str, Any]:
         """The facts of the item's run, which is in the journal already, goes on, or begins."""

@@ -74,7 +74,7 @@ def read_items(
         try:
             if isinstance(row, Exception):
                 raise row
-            item = _item(row, number, path.parent, task, check, id_field)
+            item = item_of(row, number, path.parent, task, check, id_field)
             if item.id in seen:
                 raise ValueError(f"the id {item.id!r} occurs twice")
             seen.add(item.id)
@@ -88,7 +88,17 @@ def count_items(path: str | Path) -> int:
     return sum(1 for _ in _rows(Path(path)))
 
 
-def _item(row: Any, number: int, folder: Path, task: str | None, check: Check | None, id_field: str) -> Item:
+def item_of(row: Any, number: int, folder: Path, task: str | None, check: Check | None, id_field: str) -> Item:
+    """The item of a line; `ValueError` or `RequestError` if it is none. The other arguments are those of `read_items`.
+
+    Args:
+        row: The line.
+        number: Its number.
+        folder: Where its files are.
+        task: The task of lines without one.
+        check: The check of lines without one.
+        id_field: The field with the id.
+    """
     if not isinstance(row, Mapping):
         raise ValueError(f"expected an object with fields, got {row!r:.80}")
     more = row.get("variables") or {}

@@ -27,10 +27,9 @@ from coderoom.budgets import Spending
 from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
 from coderoom.executors.output import write_inside
 from coderoom.executors.warm import WarmSandboxes
-from coderoom.runs.item_run import ERRORED, ItemRunner, Pace, Result, Setup, made, name_of
+from coderoom.runs.item_run import ItemRunner, Pace, Result, Setup, made, name_of
 from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal
-from coderoom.runs.record import FAILED
 
 try:
     import ray
@@ -145,10 +144,10 @@ class RayEngine:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
             keeper = ray.remote(num_cpus=0)(_Meter).options(scheduling_strategy=here, max_concurrency=1_000)
             self._meter = keeper.remote(None if pace is None else pace.rates, spending)
-        self._travel = ray.put(_travel(setup, (pace is not None, spending is not None)))
+        self._travel = ray.put(travel_of(setup, (pace is not None, spending is not None)))
         # Besides the item, an actor hears that it is to stop.
         options = {"num_cpus": cpus, "memory": memory, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
-        self._actor: Any = ray.remote(_ItemActor).options(**options)
+        self._actor: Any = ray.remote(ItemActor).options(**options)
         self._actors: set[Any] = set()
         self._idle: asyncio.Queue[Any] = asyncio.Queue()
         self._starting: set[asyncio.Task[None]] = set()
@@ -200,7 +199,7 @@ class RayEngine:
             if arrival.result is None:
                 return None
             return self._arrived(name, arrival, arrival.result)
-        return Result(item.id, repeat, ERRORED, FAILED, "", why, 0, 0, None, 0, 0, name, 0.0)
+        return Result.of_failure(item.id, repeat, why, name)
 
     def _arrived(self, name: str, arrival: Arrival, result: Result) -> Result:
         folder = self._folder_of(name)
@@ -279,7 +278,8 @@ def _in_words(error: RayError) -> str:
     return f"{type(cause).__name__}: {text.strip()}".rstrip(".")
 
 
-def _travel(setup: Setup, limits: tuple[bool, bool]) -> Travel:
+def travel_of(setup: Setup, limits: tuple[bool, bool]) -> Travel:
+    """What the nodes need to know; `limits` are those of `Travel`."""
     named = setup.model or os.environ.get(MODEL_VARIABLE, "")
     recording = Path(named.removeprefix("replay:")).read_bytes() if named.startswith("replay:") else None
     text = setup.source.data.decode("utf-8", "replace")
@@ -289,8 +289,13 @@ def _travel(setup: Setup, limits: tuple[bool, bool]) -> Travel:
     return Travel(setup, environment, recording, limits)
 
 
-class _ItemActor:
-    """An actor that runs items, one after the other, in an event loop of its own."""
+class ItemActor:
+    """An actor that runs items, one after the other, in an event loop of its own.
+
+    Args:
+        travel: What all items need.
+        meter: The actor that keeps rates and budgets, if there are any.
+    """
 
     def __init__(self, travel: Travel, meter: Any) -> None:
         os.environ.update(travel.environment)

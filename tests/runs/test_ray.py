@@ -107,3 +107,28 @@ async def test_a_budget_holds_on_all_nodes_and_a_node_without_a_place_to_write_i
     second = await results_of(batch)
     assert {result.status for result in [*first, *second]} == {"passed"}
     assert len(first) + len(second) == 6
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data")  # Its own settings.
+def test_a_stage_of_ray_data(cluster: Any, server: OpenAIServer, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    from coderoom.ray import map_batches
+
+    cluster.add_node(num_cpus=3)
+    ray.init(address=cluster.address, logging_level="ERROR")
+    try:
+        check = {"expected": "It is 42."}
+        rows = [{"id": f"n/{n}", "task": "Go.", "check": json.dumps(check if n else {})} for n in range(4)]
+        (tmp_path / "given.txt").write_text("given ")
+        for row in rows:
+            row["files"] = str(tmp_path / "given.txt")
+        made = map_batches(ray.data.from_items(rows), "code-act", model="openai:gpt-4o-2024-08-06", batch_size=2)
+        found = {row["id"]: row["result"] for row in made.take_all()}
+    finally:
+        ray.shutdown()
+    assert {name: result["status"] for name, result in found.items()} == {
+        "n/0": "errored",
+        **{f"n/{n}": "passed" for n in range(1, 4)},
+    }
+    assert "a check has one of" in found["n/0"]["why"]
+    assert found["n/1"]["runs_of_code"] == 1
