@@ -98,7 +98,7 @@ class _Stage(ItemActor):
             item = item_of(row, number, Path(), *self._given)
         except (ValueError, RequestError) as error:
             return Result.of_failure("", 1, str(error), "")
-        files = {path.name: path.read_bytes() for path in item.files}
+        files = [(path.name, path.read_bytes()) for path in item.files]
         result = self.run(item, 1, files).result
         assert result is not None, "nobody stops a stage, and there is no common budget"
         return result

@@ -13,7 +13,7 @@ import os
 import platform
 import re
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,6 +80,7 @@ class Arrival:
         stopped: Why no more items may run; empty if they may.
         rows: The rows of the journal.
         files: The files of the workspace, by their paths in it.
+        left_out: How many are too much to send.
         folder: The workspace.
     """
 
@@ -87,6 +88,7 @@ class Arrival:
     stopped: str
     rows: Mapping[str, Any]
     files: Mapping[str, bytes]
+    left_out: int
     folder: str
 
 
@@ -183,7 +185,7 @@ class RayEngine:
             RequestError: No actor can be started.
         """
         name, why = name_of(item.id, repeat), ""
-        files = {path.name: path.read_bytes() for path in item.files}
+        files = [(path.name, path.read_bytes()) for path in item.files]
         for _ in range(_MOST_DEATHS):
             if self.stopped:
                 return None
@@ -213,6 +215,10 @@ class RayEngine:
         self._journal.put(rows)
         for path, content in arrival.files.items():
             write_inside(made(folder), path, content)
+        if arrival.left_out:
+            self._note(
+                f"{result.id}: {arrival.left_out:,} files of the workspace are not kept, since they are too large."
+            )
         return replace(result, answer=moved(result.answer), why=moved(result.why))
 
     # --- The actors ---
@@ -328,7 +334,7 @@ class ItemActor:
         """Which CodeRoom this node has."""
         return coderoom.__version__
 
-    def run(self, item: Item, repeat: int, files: Mapping[str, bytes]) -> Arrival:
+    def run(self, item: Item, repeat: int, files: Sequence[tuple[str, bytes]]) -> Arrival:
         """Run an item."""
         try:
             arrival: Arrival = self._in_loop(self._run(item, repeat, files))
@@ -350,34 +356,38 @@ class ItemActor:
     def _in_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _run(self, item: Item, repeat: int, files: Mapping[str, bytes]) -> Arrival:
+    async def _run(self, item: Item, repeat: int, files: Sequence[tuple[str, bytes]]) -> Arrival:
         for folder in (self._workspace, self._files):
             empty_folder(folder)
-        for name, content in files.items():
-            (self._files / name).write_bytes(content)
+        paths = [made(self._files / str(number)) / name for number, (name, _) in enumerate(files)]
+        for path, (_, content) in zip(paths, files, strict=True):
+            path.write_bytes(content)
         with self._sandboxes.lending():
-            result = await self._runner.run(replace(item, files=tuple(self._files / name for name in files)), repeat)
+            result = await self._runner.run(replace(item, files=tuple(paths)), repeat)
         rows: Mapping[str, Any] = {}
         if result is not None:
             rows = self._journal.take(result.run)
             self._journal.remove([result.run])
-        return Arrival(result, self._runner.stopped, rows, _files_in(self._workspace), str(self._workspace))
+        found = _files_in(self._workspace)
+        return Arrival(result, self._runner.stopped, rows, *found, str(self._workspace))
 
 
 def _on_this_node(error: OSError) -> OSError:
     return OSError(error.errno, f"on the node {platform.node()}: {error}")
 
 
-def _files_in(folder: Path) -> dict[str, bytes]:
+def _files_in(folder: Path) -> tuple[dict[str, bytes], int]:
+    """The files of a folder, and how many are left out."""
     found: dict[str, bytes] = {}
-    left = _MOST_BYTES
+    left, left_out = _MOST_BYTES, 0
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():
-            left -= path.stat().st_size
-            if left < 0:
-                break
+            if (size := path.stat().st_size) > left:
+                left_out += 1
+                continue
+            left -= size
             found[path.relative_to(folder).as_posix()] = path.read_bytes()
-    return found
+    return found, left_out
 
 
 class _Meter:
