@@ -5,6 +5,7 @@ Used by `coderoom.configs` to make model clients, by the generator's own client,
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -34,6 +35,7 @@ UNKNOWN_MODEL: Final = {
 
 _HOSTED = {"gemini-": "GEMINI_API_KEY", "claude-": "ANTHROPIC_API_KEY", "Llama-": "LLAMA_API_KEY"}
 """Names for which AutoGen's client of OpenAI uses another host, and the variable with its key."""
+_MISSPELT: Final = 0.85  # Names of models may have colons too, as llama3:8b.
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -177,5 +179,7 @@ def has_suffix(text: str) -> bool:
 
 
 def is_model_text(text: str) -> bool:
-    """Whether a text says where its model is; the name of an OpenAI model alone does not."""
-    return has_suffix(text) or text.startswith(f"{REPLAY}:") or service_of(text) is not None
+    """Whether a text says where its model is, perhaps misspelt; the name of an OpenAI model alone does not."""
+    prefix, colon, _ = text.partition(":")
+    near = bool(colon) and bool(difflib.get_close_matches(prefix, [*SERVICES, REPLAY], 1, _MISSPELT))
+    return has_suffix(text) or near

@@ -8,10 +8,12 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from coderoom._util.services import MODEL_VARIABLE, REPLAY, has_suffix, is_model_text, service_of
 from coderoom.configs.user import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError
 from coderoom.sandbox import Sandbox, WallReport, probe_walls
@@ -47,7 +49,7 @@ async def examine() -> list[Finding]:
     return [
         Finding("python", "ok", f"{platform.python_version()} at {sys.executable}"),
         *_packages(),
-        _plots(),
+        *_plots(),
         *_walls(await probe_walls()),
         await _monty(),
         *_languages(),
@@ -56,11 +58,12 @@ async def examine() -> list[Finding]:
     ]
 
 
-def _plots() -> Finding:
-    try:
-        return Finding("matplotlib", "ok", importlib.metadata.version("matplotlib"))
-    except importlib.metadata.PackageNotFoundError:
-        return Finding("matplotlib", "missing", "the team 'analyst' needs it: pip install 'coderoom[plots]'")
+def _plots() -> Iterator[Finding]:
+    for name in ("matplotlib", "pandas"):
+        try:
+            yield Finding(name, "ok", importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            yield Finding(name, "missing", "the team 'analyst' needs it: pip install 'coderoom[plots]'")
 
 
 def _walls(reports: Sequence[WallReport]) -> list[Finding]:
@@ -123,8 +126,14 @@ def _config() -> Finding:
 
 
 def _key() -> Finding:
-    if named := os.environ.get("CODEROOM_MODEL"):
-        return Finding("model", "ok", f"CODEROOM_MODEL is {named}")
+    if named := os.environ.get(MODEL_VARIABLE):
+        kind, _, name = named.partition(":")
+        file = name if kind == REPLAY else named if has_suffix(named) else ""
+        if file and not Path(file).is_file():
+            return Finding("model", "warning", f"the default is {named}, and there is no such file")
+        if not file and is_model_text(named) and service_of(named) is None:
+            return Finding("model", "warning", f"the default is {named}, and there is no service {kind!r}")
+        return Finding("model", "ok", f"the default is {named}")
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         if os.environ.get(name):
             return Finding("model", "ok", f"{name} is set")

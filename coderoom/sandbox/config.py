@@ -101,7 +101,7 @@ def check_variables(variables: Mapping[str, str]) -> None:
 class SourceModule(NamedTuple):
     """A module for `Sandbox(preload=...)` that is not installed inside; the worker makes it from its source.
 
-    Args:
+    Attributes:
         name: Its full name. A package must come before its modules.
         source: Its source code.
     """
