@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 import textwrap
 from dataclasses import asdict
 from typing import Annotated
@@ -35,21 +36,26 @@ def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
 @command()
 def models(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="MODEL", help="Models to check; by default the default model.")
+        list[str] | None, typer.Argument(metavar="MODEL", help="Models to check, instead of those that are configured.")
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Ask each model for one word.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Ask each for one word.")] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
     """Show which model services are configured.
 
-    With --check, each is asked a word. Exit code 1: one does not answer.
+    With --check, the default model and one of each other service that is set up are asked a word. Exit code 1: one does
+    not answer.
     """
     from coderoom.configs import default_model
-    from coderoom.runs import check_model, services
+    from coderoom.runs import check_model, models_to_check, services
 
     default = default_model()
-    checks = [asyncio.run(check_model(name)) for name in names or [default]] if check or names else []
+    checks = []
+    for name in names or models_to_check(default) if check or names else ():
+        if not as_json and sys.stderr.isatty():
+            typer.echo(visible(f"asking {name} ..."), err=True)
+        checks.append(asyncio.run(check_model(name)))
     if as_json:
         listed = [asdict(service) for service in services()]
         print_json({"default": default, "services": listed, "checks": [asdict(each) for each in checks]})

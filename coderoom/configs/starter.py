@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from coderoom._util.services import has_suffix
+from coderoom._util.services import MODEL_FORMS, REPLAY, has_suffix, is_model_text, service_of
 from coderoom.configs.reading import find_source, shipped_sources
 from coderoom.errors import RequestError
 
@@ -32,7 +32,15 @@ def write_starter(path: Path, team: str | None = None, model: str | None = None,
         find_source(team)  # Refuses an unknown name.
         raise RequestError(f"{team!r} is not a shipped team; copy that file instead")
     if model is not None:
+        if (
+            is_model_text(model)
+            and service_of(model) is None
+            and not has_suffix(model)
+            and not model.startswith(REPLAY)
+        ):
+            raise RequestError(f"there is no model {model!r}; expected {MODEL_FORMS}, or the name of an OpenAI model")
         text = text.replace("${CODEROOM_MODEL:-gpt-4o}", f"${{CODEROOM_MODEL:-{model}}}")
+    text = text.replace(" team.yaml ", f" {path} ")
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)

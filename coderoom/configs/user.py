@@ -10,7 +10,8 @@ from typing import Final
 from coderoom._util.prices import PRICES_VARIABLE
 from coderoom.configs.reading import find_source, read_document
 from coderoom.configs.yaml import did_you_mean
-from coderoom.errors import ConfigError, Problem
+from coderoom.errors import ConfigError, Problem, RequestError
+from coderoom.sandbox import Sandbox
 
 _VARIABLES: Final = {
     "model": "CODEROOM_MODEL",
@@ -51,6 +52,11 @@ def apply_user_config(env: MutableMapping[str, str]) -> dict[str, str]:
             found.append(((key,), f"unknown key {key!r}{did_you_mean(key, _VARIABLES)}"))
         elif not isinstance(value, str) or not value.strip():
             found.append(((key,), "expected a text"))
+        elif key == "wall":
+            try:
+                Sandbox(value)
+            except RequestError as error:
+                found.append(((key,), str(error)))
     if problems := [*document.problems, *document.distinct_problems(found)]:
         raise ConfigError(problems)
     for key, value in document.data.items():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
     from coderoom.runs.journal import Journal, RunEntry, Step, open_journal
-    from coderoom.runs.model_check import ModelCheck, ServiceState, check_model, services
+    from coderoom.runs.model_check import ModelCheck, ServiceState, check_model, models_to_check, services
     from coderoom.runs.record import RunRecord
     from coderoom.runs.recorder import Recorder
     from coderoom.runs.run_log import RunLog
@@ -65,6 +65,7 @@ __all__ = [
     "execute_code",
     "exporting",
     "make_writer",
+    "models_to_check",
     "open_journal",
     "prepare_run",
     "read_blocks",
@@ -87,7 +88,7 @@ _MODULES = {
     "execute_question": ("ExecuteCodeResult", "execute_code"),
     "interrupts": ("EXIT_INTERRUPTED",),
     "journal": ("Journal", "RunEntry", "Step", "open_journal"),
-    "model_check": ("ModelCheck", "ServiceState", "check_model", "services"),
+    "model_check": ("ModelCheck", "ServiceState", "check_model", "models_to_check", "services"),
     "record": ("RunRecord",),
     "recorder": ("Recorder",),
     "run_log": ("RunLog",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from coderoom._util.services import OPENAI, SERVICES, Service
 from coderoom.configs import make_model
 from coderoom.errors import CodeRoomError, MissingDependencyError
 
+_WAIT_SECONDS: Final = 60.0
 _QUESTION: Final = "Answer with the one word: ready"
 
 
@@ -35,6 +37,16 @@ class ServiceState:
 def services() -> list[ServiceState]:
     """The model services, and what is missing for each."""
     return [ServiceState(name, tuple(_missing(service))) for name, service in SERVICES.items() if name != "http"]
+
+
+def models_to_check(default: str) -> list[str]:
+    """The default model, and the example of each other service that a variable of the environment configures."""
+    found = [default]
+    for service in SERVICES.values():
+        is_set = any(os.environ.get(name) for name in service.variables.values())
+        if is_set and service.example[0].islower() and not default.startswith(f"{service.name}:"):
+            found.append(f"{service.name}:{service.example}")
+    return found
 
 
 def _missing(service: Service) -> Iterator[str]:
@@ -81,7 +93,10 @@ async def check_model(model: str) -> ModelCheck:
         return ModelCheck(model, error=str(error))
     begin = perf_counter()
     try:
-        reply = await client.create([UserMessage(content=_QUESTION, source="user")])
+        async with asyncio.timeout(_WAIT_SECONDS):
+            reply = await client.create([UserMessage(content=_QUESTION, source="user")])
+    except TimeoutError:
+        return ModelCheck(model, seconds=_WAIT_SECONDS, error=f"There was no answer within {_WAIT_SECONDS:g} s.")
     except Exception as error:  # The clients raise exceptions of any kind.
         return ModelCheck(model, seconds=perf_counter() - begin, error=in_words("The request", error))
     finally:

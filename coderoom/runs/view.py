@@ -16,6 +16,7 @@ from autogen_agentchat.messages import (
     ModelClientStreamingChunkEvent,
 )
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markdown import Markdown
@@ -41,11 +42,10 @@ _LONGEST_MARKDOWN: Final = 50_000
 _MOST_QUOTES: Final = 500
 _USER: Final = "user"  # The source of the task.
 # Without the rules that hide text.
-_PROSE: Final = (
-    MarkdownIt("commonmark", {"html": False})
-    .enable(["strikethrough", "table"])
-    .disable(["autolink", "entity", "escape", "image", "link", "reference"])
+_PROSE: Final = MarkdownIt("commonmark", {"html": False}).disable(
+    ["autolink", "entity", "escape", "hr", "image", "lheading", "link", "list", "reference"]
 )
+_EMPHASIS: Final = ("em_open", "em_close", "strong_open", "strong_close")
 _RECORDING: Final = (
     "The model is a recording ({}): its replies were written beforehand. Everything else is real: the code runs, its "
     "output is its own, and the outcome is computed."
@@ -225,9 +225,17 @@ class _Prose(Markdown):
             token for token in _PROSE.parse(text) if token.type != "fence" or token.content.strip() not in code
         ]
         for token in self.parsed:
-            for child in token.children or ():
-                if child.type == "softbreak":  # A traceback stays one.
-                    child.type = "hardbreak"
+            token.children = [part for child in token.children or () for part in _with_marks(child)]
+
+
+def _with_marks(token: Token) -> tuple[Token, ...]:
+    """A part of a line, with what marks it as emphasis: in 2*3*4 that is text."""
+    if token.type == "softbreak":  # A traceback stays one.
+        token.type = "hardbreak"
+    if token.type not in _EMPHASIS:
+        return (token,)
+    marks = Token("text", "", 0, content=token.markup)
+    return (token, marks) if token.nesting == 1 else (marks, token)
 
 
 def _markdown(text: str, left_out: Sequence[str] = ()) -> RenderableType:

@@ -53,6 +53,8 @@ TEXTS = st.lists(st.text(PLAIN | st.sampled_from(" \t\\`*_#<>&[]"), max_size=200
 PROSE = (
     "vector<int>", "<module>", "<b>bold</b>", "C:\\new\\_test", "&lt;&amp;", "[a](http://b)", "[x]: y", "<http://a.b/>",
     "![i](j)", "a < b > c", "{x!r}", "<!-- no -->", '  File "<string>", line 1, in <module>', "<script>\n</script>",
+    "2*3*4 = 24", "__init__", "**bold** *it*", "~~a~~", "5. five", "7. seven", "- x", "* y", "a\n---",
+    "| a |\n|-|\n| 1 | 2 |",
 )  # fmt: skip
 
 
