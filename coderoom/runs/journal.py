@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from coderoom.configs.masking import Masking
+from coderoom._util.masking import Masking
 from coderoom.errors import JournalError, RequestError
 from coderoom.runs.owners import Owners
 
